@@ -1,0 +1,132 @@
+"""Check arguments before computing, and speak clearly when they do not fit. Knows no backend.
+
+Shapes are written as NumPy writes those of generalised ufuncs: ``(n,d),(m,d)->(n,m)`` says that the last axes
+of the first argument are n and d, and that the d of the second must be the same. Axes in front of those are
+batch axes and broadcast.
+"""
+
+import functools
+import inspect
+import math
+import re
+from collections.abc import Callable
+from itertools import zip_longest
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Shape = tuple[int, ...]
+
+
+def checker(array_type: type, prepare: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Callable[..., Any]:
+    """The ``@shapes`` decorator of one half.
+
+    Args:
+        array_type: what arguments must be an instance of, ``numpy.ndarray`` or ``torch.Tensor``.
+        prepare: takes the function's name and its arrays by name; returns them ready to compute with.
+    """
+
+    def shapes(signature: str, **hints: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """Hold a function to its shape signature; ``hints`` add advice to a mismatch of the axis they name."""
+        cores = [tuple(core.split(",")) for core in re.findall(r"\((.*?)\)", signature.split("->")[0])]
+
+        def decorate(fn: Callable[P, R]) -> Callable[P, R]:
+            names = list(inspect.signature(fn).parameters)[: len(cores)]
+
+            @functools.wraps(fn)
+            def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+                # Python itself reports what is missing or given twice, when fn is called.
+                arrays = dict(zip(names, args, strict=False))
+                arrays |= {name: kwargs[name] for name in names if name in kwargs}
+                for name, array in arrays.items():
+                    require_array(array_type, fn.__name__, name, array)
+                _match(fn.__name__, signature, {x: arrays[x].shape for x in arrays}, dict(zip(names, cores, strict=True)), hints)
+                arrays = prepare(fn.__name__, arrays)
+                args = tuple(arrays[name] for name in names[: len(args)]) + args[len(names) :]  # type: ignore[assignment]
+                kwargs |= {name: arrays[name] for name in names if name in kwargs}  # type: ignore[assignment]
+                return fn(*args, **kwargs)
+
+            checked.__shapes__ = signature  # type: ignore[attr-defined]
+            return checked
+
+        return decorate
+
+    return shapes
+
+
+def _match(where: str, signature: str, given: dict[str, Shape], cores: dict[str, tuple[str, ...]], hints: dict[str, str]) -> None:
+    sizes: dict[str, tuple[str, int]] = {}  # axis letter -> the argument that set it, its length
+    batches = {}
+    for name, shape in given.items():
+        core = cores[name]
+        if len(shape) < len(core):
+            raise ValueError(f"{where}: {name} has shape {_text(shape)} but needs {_text(('…', *core))}; {signature}")
+        for axis, size in zip(core, shape[len(shape) - len(core) :], strict=True):
+            first, expected = sizes.setdefault(axis, (name, size))
+            if size != expected:
+                hint = f" {hints[axis]}" if axis in hints else ""
+                raise ValueError(f"{where}: {name} has {axis}={size} but {first} has {axis}={expected}; {signature}.{hint}")
+        batches[name] = shape[: len(shape) - len(core)]
+    if broadcast(*batches.values()) is None:
+        found = ", ".join(f"{name} has {_text(batch)}" for name, batch in batches.items())
+        raise ValueError(f"{where}: batch axes do not broadcast: {found}; {signature}")
+
+
+def broadcast(*shapes: Shape) -> Shape | None:
+    """The common shape by NumPy's rule (equal, or 1 in one of them, counted from the right), or None."""
+    common = []
+    for sizes in zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1):
+        long = [size for size in sizes if size != 1]
+        if any(size != long[0] for size in long):
+            return None
+        common.append(long[0] if long else 1)
+    return tuple(common[::-1])
+
+
+def require_array(array_type: type, where: str, name: str, x: Any) -> None:
+    """Raise a ``TypeError`` unless ``x`` is an array of this half."""
+    if not isinstance(x, array_type):
+        made = {"ndarray": "numpy.asarray", "Tensor": "torch.as_tensor"}[array_type.__name__]
+        raise TypeError(f"{where}: {name} must be a {_type_name(array_type)}, got {_type_name(type(x))}; {made}({name}) makes one")
+
+
+def require_mask(array_type: type, where: str, mask: Any, scores: Shape, hint: str = "") -> None:
+    """Raise unless ``mask`` is None, or boolean and broadcasts to the ``scores`` shape, ``(…, n, m)``."""
+    if mask is None:
+        return
+    require_array(array_type, where, "mask", mask)
+    dtype = str(mask.dtype).removeprefix("torch.")
+    if dtype != "bool":
+        raise TypeError(f"{where}: masks are boolean, True = may attend; got {dtype}")
+    core = mask.shape[-2:]  # may be shorter or 1, but must not make queries or keys out of nothing
+    fits = broadcast(core, scores[-2:]) == scores[-2:] and broadcast(mask.shape, scores) is not None
+    if not fits:
+        raise ValueError(f"{where}: mask has shape {_text(mask.shape)} but scores have {_text(scores)}, which it must broadcast to.{hint}")
+
+
+def require_size(where: str, name: str, value: Any, least: int = 0) -> None:
+    """Raise unless ``value`` is a whole number, ``least`` or more."""
+    if not hasattr(value, "__index__") or isinstance(value, bool):
+        raise TypeError(f"{where}: {name} must be a whole number, got {_type_name(type(value))}")
+    if value < least:
+        raise ValueError(f"{where}: {name} must be {least} or more, got {value}")
+
+
+def require_positive(where: str, name: str, value: float) -> None:
+    """Raise unless ``value`` is above 0 and finite."""
+    if not 0 < value < math.inf:
+        raise ValueError(f"{where}: {name} must be above 0 and finite, got {value}")
+
+
+def require_divisible(where: str, name: str, width: int, by: str, parts: int) -> None:
+    """Raise unless a width splits into equal parts."""
+    if width % parts:
+        raise ValueError(f"{where}: {name}={width} does not split into {by}={parts} equal parts; make {name} a multiple of {by}")
+
+
+def _text(shape: tuple[Any, ...]) -> str:
+    return f"({','.join(map(str, shape))})"
+
+
+def _type_name(kind: type) -> str:
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__.split('.')[0]}.{kind.__name__}"
