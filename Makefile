@@ -1,0 +1,88 @@
+# Two commands matter: `make book` and `make test`. Both work from a bare clone.
+
+PYTHON ?= python3
+PY := .venv/bin/python
+NOTEBOOKS := $(wildcard book/*.ipynb)
+# Folders are listed too, so that a deleted page also rebuilds the book.
+SOURCES := _config.yml _toc.yml $(shell find book/ attn_tutor/ -not -name '__pycache__' -not -name '*.pyc')
+
+# Tools keep their caches and settings here and not in the home folder, which may be missing or read-only.
+CACHE := $(CURDIR)/.venv/cache
+export IPYTHONDIR := $(CACHE)/ipython
+export JUPYTER_CONFIG_DIR := $(CACHE)/jupyter
+export JUPYTER_DATA_DIR := $(CACHE)/jupyter
+export JUPYTER_RUNTIME_DIR := $(CACHE)/jupyter
+export MPLCONFIGDIR := $(CACHE)/matplotlib
+export XDG_CACHE_HOME := $(CACHE)
+export XDG_CONFIG_HOME := $(CACHE)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help book open test pytest notebooks mutants coverage lint format dist clean
+.DELETE_ON_ERROR:
+
+stop = { echo; echo "Stopped: $(1)"; exit 1; } >&2
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1:/p' Makefile | awk -F: '{ printf "make %-10s %s\n", $$1, $$2 }'
+
+book: _build/book.stamp  ## build the book and say which page to open
+	@echo "The book is built. Open this page, or type 'make open':"
+	@echo "  $(CURDIR)/_build/html/index.html"
+
+open: book  ## open the book in the browser
+	@$(PY) -m webbrowser "file://$(CURDIR)/_build/html/index.html"
+
+test: lint _build/book.stamp pytest  ## check everything: lint, types, strict build, tests, notebooks, pages
+
+notebooks: .venv/ready  ## run every notebook and write its outputs
+	@$(PY) tools/notebooks.py
+
+mutants: .venv/ready  ## require the tests to catch each of a list of wrong programs
+	@$(PY) tools/mutants.py
+
+coverage: .venv/ready  ## show which lines of the package no test runs; at least 98 % must run
+	@$(PY) -m pytest -q -n 2 --dist loadscope --cov --cov-report=term-missing attn_tutor \
+		$(filter-out tests/test_notebooks.py tests/test_pages.py tests/test_packaging.py,$(wildcard tests/test_*.py)) \
+		|| $(call stop,a test fails or too few lines are covered; see above.)
+
+lint: .venv/ready  ## check style and types
+	@$(PY) -m ruff check --quiet || $(call stop,ruff found the faults above; 'make format' mends most of them.)
+	@$(PY) -m ruff format --check --quiet || $(call stop,some files are not formatted; type 'make format'.)
+	@$(PY) -m mypy --no-error-summary || $(call stop,mypy found the type errors above.)
+
+format: .venv/ready  ## format the code and mend what ruff can mend
+	@$(PY) -m ruff check --fix --quiet; $(PY) -m ruff format
+
+dist: .venv/ready  ## build wheel and sdist into dist/ and check them
+	@rm -rf dist
+	@$(PY) -m build --no-isolation && $(PY) -m twine check --strict dist/* \
+		|| $(call stop,the package does not build or its metadata is wrong; see above.)
+
+clean:  ## remove what builds and tests leave (.venv stays)
+	rm -rf _build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
+	find attn_tutor book tests tools -name __pycache__ -prune -exec rm -rf {} +
+
+# The steps behind the targets.
+
+# One run, last in `make test`, so that its closing line is the last thing printed.
+pytest: | lint _build/book.stamp
+	@$(PY) -m pytest -q -n 2 --dist loadscope tests attn_tutor $(if $(NOTEBOOKS),--nbval --nbval-current-env $(NOTEBOOKS))
+
+# A page from Sphinx's cache does not warn again, so a strict build starts from nothing.
+_build/book.stamp: .venv/ready $(SOURCES)
+	@rm -rf _build
+	@echo "Building the book …"
+	@.venv/bin/jupyter-book build . -W -n --keep-going --quiet >/dev/null \
+		|| $(call stop,the book does not build; each WARNING above names the page and line to mend.)
+	@touch $@
+
+.venv/ready: requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| $(call stop,this needs Python 3.11 or newer; '$(PYTHON)' is not. Try: make PYTHON=/path/to/python3.11)
+	@$(PYTHON) -c 'import venv, ensurepip' \
+		|| $(call stop,Python's venv module is missing. On Debian and Ubuntu: apt-get install python3-venv)
+	@$(PYTHON) -m venv .venv || $(call stop,the folder .venv could not be made here; is this folder writable?)
+	@echo "Installing the pinned tools into .venv: about 1.4 GB, some minutes the first time …"
+	@$(PY) -m pip install --quiet -r requirements.txt -e . \
+		|| $(call stop,pip could not install the requirements. Is there a network? The last lines above say what failed.)
+	@touch $@

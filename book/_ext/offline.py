@@ -1,0 +1,61 @@
+"""Make the built book readable with no network, and mend what the theme gets wrong for screen readers."""
+
+import re
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.errors import ExtensionError
+
+# SVG output needs no web fonts, which browsers refuse to load from file://.
+MATHJAX = "tex-svg.js"
+
+# (what the theme writes, what it should write), over every page
+FIXES = [
+    # The name that a screen reader says must be the text that stands there.
+    (r'<summary aria-label="Toggle hidden content">', "<summary>"),
+    (r'(<button class="btn search-button-field[^>]*?) aria-label="Search"', r"\1"),
+    (r'(<button class="[^"]*theme-switch-button[^>]*?) aria-label="Color mode"', r"\1"),
+    # A deprecated role, forbidden outside its own kind of list.
+    (r'role="doc-biblioentry"', 'role="listitem"'),
+]
+
+
+def point_to_mathjax(app: Sphinx, config: Config) -> None:
+    config.mathjax_path = f"mathjax/{MATHJAX}"
+
+
+def finish(app: Sphinx, failure: Exception | None) -> None:
+    if failure is not None or app.builder.format != "html":
+        return
+    copy_mathjax(Path(app.outdir) / "_static" / "mathjax")
+    for page in Path(app.outdir).rglob("*.html"):
+        old = page.read_text(encoding="utf-8")
+        new = mend(old)
+        if new != old:
+            page.write_text(new, encoding="utf-8")
+
+
+def copy_mathjax(target: Path) -> None:
+    """Copy the program and the TeX extensions that it loads on demand."""
+    package = find_spec("sphinx-mathjax-offline")  # carries MathJax's files; its own extension goes unused
+    if package is None or package.origin is None:
+        raise ExtensionError("MathJax is missing; install it with: pip install sphinx-mathjax-offline")
+    source = Path(package.origin).parent / "static" / "mathjax"
+    extensions = Path("input", "tex", "extensions")
+    shutil.copytree(source / extensions, target / extensions, dirs_exist_ok=True)
+    shutil.copyfile(source / MATHJAX, target / MATHJAX)
+
+
+def mend(page: str) -> str:
+    for wrong, right in FIXES:
+        page = re.sub(wrong, right, page)
+    return page
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("config-inited", point_to_mathjax)
+    app.connect("build-finished", finish)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
