@@ -36,11 +36,17 @@ def checker(array_type: type, prepare: Callable[[str, dict[str, Any]], dict[str,
             @functools.wraps(fn)
             def checked(*args: P.args, **kwargs: P.kwargs) -> R:
                 # Python itself reports what is missing or given twice, when fn is called.
-                arrays = dict(zip(names, args, strict=False))
+                arrays: dict[str, Any] = dict(zip(names, args, strict=False))
                 arrays |= {name: kwargs[name] for name in names if name in kwargs}
                 for name, array in arrays.items():
                     require_array(array_type, fn.__name__, name, array)
-                _match(fn.__name__, signature, {x: arrays[x].shape for x in arrays}, dict(zip(names, cores, strict=True)), hints)
+                _match(
+                    fn.__name__,
+                    signature,
+                    {x: arrays[x].shape for x in arrays},
+                    dict(zip(names, cores, strict=True)),
+                    hints,
+                )
                 arrays = prepare(fn.__name__, arrays)
                 args = tuple(arrays[name] for name in names[: len(args)]) + args[len(names) :]  # type: ignore[assignment]
                 kwargs |= {name: arrays[name] for name in names if name in kwargs}  # type: ignore[assignment]
@@ -54,7 +60,9 @@ def checker(array_type: type, prepare: Callable[[str, dict[str, Any]], dict[str,
     return shapes
 
 
-def _match(where: str, signature: str, given: dict[str, Shape], cores: dict[str, tuple[str, ...]], hints: dict[str, str]) -> None:
+def _match(
+    where: str, signature: str, given: dict[str, Shape], cores: dict[str, tuple[str, ...]], hints: dict[str, str]
+) -> None:
     sizes: dict[str, tuple[str, int]] = {}  # axis letter -> the argument that set it, its length
     batches = {}
     for name, shape in given.items():
@@ -65,7 +73,9 @@ def _match(where: str, signature: str, given: dict[str, Shape], cores: dict[str,
             first, expected = sizes.setdefault(axis, (name, size))
             if size != expected:
                 hint = f" {hints[axis]}" if axis in hints else ""
-                raise ValueError(f"{where}: {name} has {axis}={size} but {first} has {axis}={expected}; {signature}.{hint}")
+                raise ValueError(
+                    f"{where}: {name} has {axis}={size} but {first} has {axis}={expected}; {signature}.{hint}"
+                )
         batches[name] = shape[: len(shape) - len(core)]
     if broadcast(*batches.values()) is None:
         found = ", ".join(f"{name} has {_text(batch)}" for name, batch in batches.items())
@@ -87,7 +97,9 @@ def require_array(array_type: type, where: str, name: str, x: Any) -> None:
     """Raise a ``TypeError`` unless ``x`` is an array of this half."""
     if not isinstance(x, array_type):
         made = {"ndarray": "numpy.asarray", "Tensor": "torch.as_tensor"}[array_type.__name__]
-        raise TypeError(f"{where}: {name} must be a {_type_name(array_type)}, got {_type_name(type(x))}; {made}({name}) makes one")
+        raise TypeError(
+            f"{where}: {name} must be a {_type_name(array_type)}, got {_type_name(type(x))}; {made}({name}) makes one"
+        )
 
 
 def require_mask(array_type: type, where: str, mask: Any, scores: Shape, hint: str = "") -> None:
@@ -101,7 +113,9 @@ def require_mask(array_type: type, where: str, mask: Any, scores: Shape, hint: s
     core = mask.shape[-2:]  # may be shorter or 1, but must not make queries or keys out of nothing
     fits = broadcast(core, scores[-2:]) == scores[-2:] and broadcast(mask.shape, scores) is not None
     if not fits:
-        raise ValueError(f"{where}: mask has shape {_text(mask.shape)} but scores have {_text(scores)}, which it must broadcast to.{hint}")
+        raise ValueError(
+            f"{where}: mask has shape {_text(mask.shape)} but must broadcast to the scores, {_text(scores)}.{hint}"
+        )
 
 
 def require_size(where: str, name: str, value: Any, least: int = 0) -> None:
@@ -121,11 +135,13 @@ def require_positive(where: str, name: str, value: float) -> None:
 def require_divisible(where: str, name: str, width: int, by: str, parts: int) -> None:
     """Raise unless a width splits into equal parts."""
     if width % parts:
-        raise ValueError(f"{where}: {name}={width} does not split into {by}={parts} equal parts; make {name} a multiple of {by}")
+        raise ValueError(
+            f"{where}: {name}={width} does not split into {by}={parts} equal parts; make {name} a multiple of {by}"
+        )
 
 
 def _text(shape: tuple[Any, ...]) -> str:
-    return f"({','.join(map(str, shape))})"
+    return f"({','.join(map(str, shape))}{',' * (len(shape) == 1)})"
 
 
 def _type_name(kind: type) -> str:

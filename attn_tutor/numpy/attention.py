@@ -259,8 +259,9 @@ def additive_attention(
         ValueError: the shapes do not fit.
 
     Example:
-        >>> Q, K, V, W = np.array([[1.0]]), np.array([[2.0], [2.0]]), np.array([[4.0], [8.0]]), np.array([[1.0]])
-        >>> additive_attention(Q, K, V, W, W, np.array([3.0])).tolist()
+        >>> Q, K, V = np.array([[1.0]]), np.array([[2.0], [2.0]]), np.array([[4.0], [8.0]])
+        >>> W, w_v = np.array([[1.0]]), np.array([3.0])
+        >>> additive_attention(Q, K, V, W, W, w_v).tolist()
         [[6.0]]
     """
     mask, causal = permitted("additive_attention", mask, causal, Q, K)

@@ -1,5 +1,8 @@
 """Which query may attend to which key: boolean masks, True = may attend."""
 
+import functools
+from typing import Any
+
 import numpy as np
 
 from attn_tutor._shapes import require_size
@@ -89,26 +92,27 @@ def permitted(
     return (mask & causal_mask(n, m), False) if causal else (np.atleast_2d(mask), False)
 
 
-def shield(mask: np.ndarray | None, causal: bool, Q: np.ndarray, *keyed: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Clear what a mask hides before it is multiplied: a weight of 0 comes too late, as 0 · NaN is NaN.
+def shield(mask: np.ndarray | None, causal: bool, Q: np.ndarray, *keyed: np.ndarray) -> tuple[Any, ...]:
+    """Clear what is hidden before it is multiplied: a weight of 0 comes too late, as 0 · NaN is NaN.
 
     Rows of Q and of the arrays that belong to the keys are set to 0 where they are not finite, or where no query
-    may see them. The queries that had a right to such a NaN come back as the last array, (…, n, 1), for
-    :func:`spoil`.
+    may see them. The last array returned, (…, n, 1), marks the queries that had a right to what was not finite,
+    for :func:`spoil`; it is None where nothing is hidden.
     """
     if mask is None and not causal:
-        return Q, *keyed, np.False_
+        return Q, *keyed, None
     n = Q.shape[-2]
-    finite = np.logical_and.reduce(np.broadcast_arrays(*(np.isfinite(X).all(-1) for X in keyed)))  # (…, m)
-    spoiled = _sees(~finite, n, mask) | (~np.isfinite(Q).all(-1, keepdims=True) & _sees(finite | True, n, mask))
-    kept = finite if mask is None else finite & mask.any(-2)
-    hidden = (np.where(kept[..., None], X, 0) for X in keyed)
-    return np.where(np.isfinite(Q).all(-1, keepdims=True), Q, 0), *hidden, spoiled
+    asks = np.isfinite(Q).all(-1, keepdims=True)  # (…, n, 1)
+    kept = functools.reduce(np.logical_and, (np.isfinite(X).all(-1) for X in keyed))  # (…, m)
+    spoiled = _sees(~kept, n, mask) | ~asks & _sees(np.ones_like(kept), n, mask)
+    if mask is not None:
+        kept = kept & mask.any(-2)
+    return np.where(asks, Q, 0), *(np.where(kept[..., None], X, 0) for X in keyed), spoiled
 
 
-def spoil(output: np.ndarray, spoiled: np.ndarray) -> np.ndarray:
+def spoil(output: np.ndarray, spoiled: np.ndarray | None) -> np.ndarray:
     """Give NaN to the queries that were permitted to see one."""
-    return np.where(spoiled, np.nan, output) if spoiled.any() else output
+    return output if spoiled is None else np.where(spoiled, np.nan, output)
 
 
 def _sees(keys: np.ndarray, n: int, mask: np.ndarray | None) -> np.ndarray:

@@ -117,7 +117,8 @@ def multi_head_attention(
         ValueError: the shapes do not fit, or the heads do not divide the widths.
 
     Example:
-        >>> X, zero, eye = np.array([[1, 2], [3, 4]]), np.array([[0, 0], [0, 0]]), np.array([[1, 0], [0, 1]])
+        >>> X, eye = np.array([[1, 2], [3, 4]]), np.array([[1, 0], [0, 1]])
+        >>> zero = 0 * eye
         >>> multi_head_attention(X, X, X, zero, zero, eye, eye, n_heads=2).tolist()
         [[2.0, 3.0], [2.0, 3.0]]
     """
@@ -126,7 +127,9 @@ def multi_head_attention(
     require_divisible(where, "the width of W_v", W_v.shape[-1], "n_kv_heads", n_kv_heads)
     d_hv = W_v.shape[-1] // n_kv_heads
     if W_o.shape[-2] != n_heads * d_hv:
-        raise ValueError(f"{where}: W_o has {W_o.shape[-2]} rows but {n_heads} heads of width {d_hv} need {n_heads * d_hv}")
+        raise ValueError(
+            f"{where}: W_o has {W_o.shape[-2]} rows but {n_heads} heads of width {d_hv} need {n_heads * d_hv}"
+        )
     b_q, b_k, b_v, b_o = _biases(where, biases, W_q, W_k, W_v, W_o)
     mask, over_heads, causal = _permitted(where, mask, causal, Q, K, n_heads)
     Q, K, V, spoiled = shield(over_heads, causal, Q, K, V)
@@ -193,7 +196,9 @@ def multi_head_weights(
         mask = causal_mask(Q.shape[-2], K.shape[-2])
     queries = split_heads(Q @ W_q + b_q, n_heads)  # (…, h, n, d_h)
     keys = _share(split_heads(K @ W_k + b_k, n_kv_heads), n_heads)  # (…, h, m, d_h)
-    return spoil(masked_softmax(scaled_dot_score(queries, keys), mask), spoiled[..., None, :, :])
+    if spoiled is not None:
+        spoiled = spoiled[..., None, :, :]  # in every head
+    return spoil(masked_softmax(scaled_dot_score(queries, keys), mask), spoiled)
 
 
 def _kv_heads(where: str, W_q: np.ndarray, W_k: np.ndarray, n_heads: int, n_kv_heads: int | None) -> int:
@@ -205,7 +210,9 @@ def _kv_heads(where: str, W_q: np.ndarray, W_k: np.ndarray, n_heads: int, n_kv_h
     require_divisible(where, "the width of W_q", W_q.shape[-1], "n_heads", n_heads)
     needed = W_q.shape[-1] // n_heads * n_kv_heads
     if W_k.shape[-1] != needed:
-        raise ValueError(f"{where}: W_k has {W_k.shape[-1]} columns but {n_kv_heads} heads as wide as those of W_q need {needed}")
+        raise ValueError(
+            f"{where}: W_k has {W_k.shape[-1]} columns but {n_kv_heads} heads as wide as those of W_q need {needed}"
+        )
     return n_kv_heads
 
 
@@ -237,7 +244,8 @@ def _permitted(
     require_mask(where, mask, (*batch, n_heads, n, m), hint)
     if mask is None:
         return None, None, causal
+    mask = np.atleast_2d(mask)
     if causal:
         mask = mask & causal_mask(n, m)
-    mask = np.atleast_2d(mask)
-    return mask, mask.any(-3) if mask.ndim > 2 else mask, False
+    over_heads = np.asarray(mask.any(-3)) if mask.ndim > 2 else mask
+    return mask, over_heads, False

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attn_tutor._shapes import broadcast, require_divisible, require_positive, require_size
+from attn_tutor._shapes import broadcast, require_positive, require_size
 from attn_tutor.numpy._arrays import require_array, shapes
 
 __all__ = ["alibi_bias", "rotary", "sinusoidal_encoding"]
@@ -29,8 +29,8 @@ def sinusoidal_encoding(n: int, d: int, base: float = 10000.0) -> np.ndarray:
         ValueError: n or d is negative, or the base is not above 0.
 
     Example:
-        >>> sinusoidal_encoding(2, 3).round(4).tolist()
-        [[0.0, 1.0, 0.0], [0.8415, 0.5403, 0.0022]]
+        >>> (1000 * sinusoidal_encoding(2, 3)).round().tolist()
+        [[0.0, 1000.0, 0.0], [841.0, 540.0, 2.0]]
     """
     require_size("sinusoidal_encoding", "n", n)
     require_size("sinusoidal_encoding", "d", d)
@@ -65,11 +65,12 @@ def rotary(X: np.ndarray, positions: np.ndarray | None = None, base: float = 100
         ValueError: d is odd, the positions do not broadcast to the rows, or the base is not above 0.
 
     Example:
-        >>> rotary(np.array([[1.0, 0.0], [1.0, 0.0]])).round(4).tolist()
-        [[1.0, 0.0], [0.5403, 0.8415]]
+        >>> rotary(np.array([[1000.0, 0.0], [1000.0, 0.0]])).round().tolist()
+        [[1000.0, 0.0], [540.0, 841.0]]
     """
     n, d = X.shape[-2:]
-    require_divisible("rotary", "d", d, "pairs", 2)
+    if d % 2:
+        raise ValueError(f"rotary: d={d} is odd, but entries turn in pairs; make d even")
     positions = _positions(positions, X)
     angles = positions[..., None] * _rates("rotary", d, base)  # (…, n, d/2)
     cos, sin = np.cos(angles).astype(X.dtype), np.sin(angles).astype(X.dtype)
@@ -108,7 +109,7 @@ def alibi_bias(n_heads: int, n: int, m: int | None = None) -> np.ndarray:
     require_size("alibi_bias", "n", n)
     require_size("alibi_bias", "m", m)
     distance = np.abs(np.arange(m - n, m)[:, None] - np.arange(m))  # (n, m)
-    return -np.array(alibi_slopes(n_heads))[:, None, None] * distance
+    return np.array(alibi_slopes(n_heads))[:, None, None] * -distance
 
 
 def alibi_slopes(n_heads: int) -> list[float]:
@@ -129,5 +130,7 @@ def _positions(positions: np.ndarray | None, X: np.ndarray) -> np.ndarray:
         return np.arange(X.shape[-2], dtype=np.float64)
     require_array("rotary", "positions", positions)
     if broadcast(positions.shape, X.shape[:-1]) is None or positions.shape[-1:] not in ((1,), X.shape[-2:-1]):
-        raise ValueError(f"rotary: positions have shape {positions.shape} but must broadcast to the rows of X, {X.shape[:-1]}")
+        raise ValueError(
+            f"rotary: positions have shape {tuple(positions.shape)} but must broadcast to {tuple(X.shape[:-1])}"
+        )
     return positions.astype(np.float64)

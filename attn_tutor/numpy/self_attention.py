@@ -81,7 +81,8 @@ def cross_attention(
         ValueError: the shapes do not fit.
 
     Example:
-        >>> X, Y, zero, W_v = np.array([[5.0]]), np.array([[1.0], [3.0]]), np.array([[0.0]]), np.array([[10.0]])
+        >>> X, Y = np.array([[5.0]]), np.array([[1.0], [3.0]])
+        >>> zero, W_v = np.array([[0.0]]), np.array([[10.0]])
         >>> cross_attention(X, Y, zero, zero, W_v).tolist()
         [[20.0]]
     """

@@ -16,10 +16,14 @@ def _prepare(where: str, arrays: dict[str, Any]) -> dict[str, Any]:
     first, head = next(iter(arrays.items()))
     for name, x in arrays.items():
         if x.device != head.device:
-            raise ValueError(f"{where}: {name} is on {x.device} but {first} is on {head.device}; move one: {name}.to({first}.device)")
+            raise ValueError(
+                f"{where}: {name} is on {x.device} but {first} is on {head.device}; move one: {name}.to({first}.device)"
+            )
         # NumPy promotes; torch's matrix product does not, unless autocast picks the dtype for it.
         if x.dtype != head.dtype and not torch.is_autocast_enabled(x.device.type):
-            raise TypeError(f"{where}: {name} is {x.dtype} but {first} is {head.dtype}; cast one: {name}.to({first}.dtype)")
+            raise TypeError(
+                f"{where}: {name} is {x.dtype} but {first} is {head.dtype}; cast one: {name}.to({first}.dtype)"
+            )
     return arrays
 
 

@@ -1,0 +1,153 @@
+"""Gradients of attention, derived by hand: vector-Jacobian products (torch has autograd for this).
+
+Each takes g, the gradient of some loss with respect to an output, and returns the gradients with respect to the
+inputs, each in the shape of its input.
+"""
+
+import numpy as np
+
+from attn_tutor._shapes import Shape
+from attn_tutor.numpy._arrays import shapes
+from attn_tutor.numpy.masks import causal_mask, permitted, shield
+from attn_tutor.numpy.scoring import OTHER_WIDTHS, default_scale, scaled_dot_score
+from attn_tutor.numpy.softmax import masked_softmax
+
+__all__ = ["additive_score_vjp", "attention_vjp", "softmax_vjp"]
+
+
+@shapes("(m),(m)->(m)")
+def softmax_vjp(weights: np.ndarray, g: np.ndarray) -> np.ndarray:
+    r"""Gradient through softmax, or masked softmax, over the last axis.
+
+    .. math:: g^\top (\operatorname{diag}(p) - p p^\top) = p \odot (g - g \cdot p)
+
+    Where a weight is 0, so is the gradient: a masked score gets none, and a row with nothing to attend to gets none
+    at all.
+
+    Args:
+        weights: p, the output of the softmax, (…, m).
+        g: gradient with respect to the weights, (…, m).
+
+    Returns:
+        Gradient with respect to the scores, (…, m); each row sums to 0, as softmax does not see a shift.
+
+    Raises:
+        TypeError: an argument is not an array of this half.
+        ValueError: the shapes do not fit.
+
+    Example:
+        >>> softmax_vjp(np.array([0.5, 0.5]), np.array([4.0, 0.0])).tolist()
+        [1.0, -1.0]
+    """
+    return weights * (g - (g * weights).sum(-1, keepdims=True))
+
+
+@shapes("(n,d),(m,d),(m,d_v),(n,d_v)->(n,d),(m,d),(m,d_v)", d=OTHER_WIDTHS)
+def attention_vjp(
+    Q: np.ndarray,
+    K: np.ndarray,
+    V: np.ndarray,
+    g: np.ndarray,
+    mask: np.ndarray | None = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    r"""Gradient through scaled dot-product attention.
+
+    .. math::
+        \mathrm dV = A^\top g, \qquad \mathrm dS = A \odot (g V^\top - \operatorname{rowsum}(A \odot g V^\top)),
+        \qquad \mathrm dQ = s\, \mathrm dS\, K, \qquad \mathrm dK = s\, \mathrm dS^\top Q
+
+    with weights A, scores S and scale s. What a mask hides gets gradient 0, and so does a query with nothing to
+    attend to. Source: Dao et al. (2022), appendix B.2.
+
+    Args:
+        Q: queries, (…, n, d).
+        K: keys, (…, m, d).
+        V: values, (…, m, d_v).
+        g: gradient with respect to the output of :func:`attention`, (…, n, d_v).
+        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        scale: factor on the dot product; None is 1/√d.
+
+    Returns:
+        dQ, dK, dV in the shapes of Q, K, V, summed over batch axes that were broadcast.
+
+    Raises:
+        TypeError: an argument is not an array of this half, or the mask is not boolean.
+        ValueError: the shapes do not fit.
+
+    Example:
+        >>> Q, K, V, g = np.array([[0.0]]), np.array([[1.0], [-1.0]]), np.array([[4.0], [8.0]]), np.array([[1.0]])
+        >>> dQ, dK, dV = attention_vjp(Q, K, V, g)
+        >>> dQ.tolist(), dK.tolist(), dV.tolist()
+        ([[-2.0]], [[0.0], [0.0]], [[0.5], [0.5]])
+    """
+    scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
+    given = Q.shape, K.shape, V.shape
+    mask, causal = permitted("attention_vjp", mask, causal, Q, K)
+    Q, K, V, spoiled = shield(mask, causal, Q, K, V)
+    if spoiled is not None:
+        g = np.where(spoiled, 0, g)  # their output is NaN whatever the inputs are: no gradient
+    if causal:
+        mask = causal_mask(Q.shape[-2], K.shape[-2])
+    A = masked_softmax(scaled_dot_score(Q, K, scale), mask)  # (…, n, m)
+    dV = A.mT @ g
+    dS = softmax_vjp(A, g @ V.mT)
+    dQ, dK = scale * dS @ K, scale * dS.mT @ Q
+    return _sum_to(dQ, given[0]), _sum_to(dK, given[1]), _sum_to(dV, given[2])
+
+
+@shapes("(n,q),(m,k),(q,h),(k,h),(h),(n,m)->(n,q),(m,k),(q,h),(k,h),(h)")
+def additive_score_vjp(
+    Q: np.ndarray, K: np.ndarray, W_q: np.ndarray, W_k: np.ndarray, w_v: np.ndarray, g: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    r"""Gradient through the additive score.
+
+    .. math::
+        T_{ij} = \tanh(q_i W_q + k_j W_k), \qquad D_{ij} = g_{ij}\, w_v \odot (1 - T_{ij}^2), \qquad
+        \mathrm dw_v = \sum_{ij} g_{ij} T_{ij},
+
+    .. math::
+        \mathrm dQ = \Bigl(\sum_j D_{ij}\Bigr) W_q^\top, \quad \mathrm dK = \Bigl(\sum_i D_{ij}\Bigr) W_k^\top, \quad
+        \mathrm dW_q = Q^\top \sum_j D_{ij}, \quad \mathrm dW_k = K^\top \sum_i D_{ij}
+
+    Args:
+        Q: queries, (…, n, q).
+        K: keys, (…, m, k).
+        W_q: learnt projection of queries, (q, h).
+        W_k: learnt projection of keys, (k, h).
+        w_v: learnt output weights, (h,).
+        g: gradient with respect to the scores, (…, n, m).
+
+    Returns:
+        dQ, dK, dW_q, dW_k, dw_v in the shapes of their inputs, summed over batch axes that were broadcast.
+
+    Raises:
+        TypeError: an argument is not an array of this half.
+        ValueError: the shapes do not fit.
+
+    Example:
+        >>> one, zero = np.array([[1.0]]), np.array([[0.0]])
+        >>> dQ, dK, dW_q, dW_k, dw_v = additive_score_vjp(zero, zero, one, one, np.array([2.0]), one)
+        >>> dQ.tolist(), dK.tolist(), dW_q.tolist(), dW_k.tolist(), dw_v.tolist()
+        ([[2.0]], [[2.0]], [[0.0]], [[0.0]], [0.0])
+    """
+    T = np.tanh((Q @ W_q)[..., :, None, :] + (K @ W_k)[..., None, :, :])  # (…, n, m, h)
+    D = g[..., None] * w_v[..., None, None, :] * (1 - T**2)  # (…, n, m, h)
+    d_query, d_key = D.sum(-2), D.sum(-3)  # (…, n, h), (…, m, h)
+    return (
+        _sum_to(d_query @ W_q.mT, Q.shape),
+        _sum_to(d_key @ W_k.mT, K.shape),
+        _sum_to(Q.mT @ d_query, W_q.shape),
+        _sum_to(K.mT @ d_key, W_k.shape),
+        _sum_to((g[..., None] * T).sum((-3, -2)), w_v.shape),
+    )
+
+
+def _sum_to(gradient: np.ndarray, shape: Shape) -> np.ndarray:
+    """Sum over the batch axes along which an input of this shape was repeated."""
+    gradient = gradient.sum(tuple(range(gradient.ndim - len(shape))))
+    repeated = tuple(axis for axis, size in enumerate(shape) if size == 1 != gradient.shape[axis])
+    return gradient.sum(repeated, keepdims=True)

@@ -1,0 +1,337 @@
+"""Attention = score → masked softmax → weighted sum, as the formula says it and without storing the weights."""
+
+from collections.abc import Callable
+
+import torch
+from torch.nn.functional import dropout
+
+from attn_tutor._shapes import require_positive
+from attn_tutor.torch._arrays import shapes
+from attn_tutor.torch.fused import fused_attention
+from attn_tutor.torch.kernels import gaussian_kernel
+from attn_tutor.torch.masks import causal_mask, permitted, shield, spoil
+from attn_tutor.torch.scoring import OTHER_WIDTHS, additive_score, scaled_dot_score
+from attn_tutor.torch.softmax import masked_softmax, normalize
+
+__all__ = [
+    "additive_attention",
+    "attend",
+    "attention",
+    "attention_weights",
+    "bilinear_attention",
+    "gaussian_attention",
+    "nadaraya_watson",
+]
+
+
+@shapes("(n,m),(m,d_v)->(n,d_v)")
+def attend(scores: torch.Tensor, V: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+    r"""The last two steps of attention: masked softmax of the scores, then the weighted sum of the values.
+
+    .. math:: O = \operatorname{softmax}_{\text{mask}}(S)\, V
+
+    Source: Vaswani et al. (2017), Eq. 1, from the scores on.
+
+    Args:
+        scores: before softmax, (…, n, m), from any scoring function.
+        V: values, (…, m, d_v).
+        mask: boolean, broadcasts to the scores; True = may attend. None permits every key.
+
+    Returns:
+        Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
+
+    Raises:
+        TypeError: an argument is not an array of this half, or the mask is not boolean.
+        ValueError: the shapes do not fit.
+
+    Example:
+        >>> attend(torch.tensor([[7.0, 7.0]]), torch.tensor([[1.0, 0.0], [0.0, 4.0]])).tolist()
+        [[0.5, 2.0]]
+    """
+    mask, _ = permitted("attend", mask, False, scores, V.mT)
+    _, V, spoiled = shield(mask, False, scores, V)
+    return spoil(masked_softmax(scores, mask) @ V, spoiled)
+
+
+@shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
+def attention_weights(
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+) -> torch.Tensor:
+    r"""The weights of scaled dot-product attention: how much of each value each query draws.
+
+    .. math:: A = \operatorname{softmax}_{\text{mask}}\!\left(\frac{Q K^\top}{\sqrt{d}}\right)
+
+    Source: Vaswani et al. (2017), Eq. 1, without the values.
+
+    Args:
+        Q: queries, (…, n, d).
+        K: keys, (…, m, d).
+        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        scale: factor on the dot product; None is 1/√d.
+
+    Returns:
+        Weights, (…, n, m); each row sums to 1, or to 0 if nothing is permitted.
+
+    Raises:
+        TypeError: an argument is not an array of this half, or the mask is not boolean.
+        ValueError: the shapes do not fit.
+
+    Example:
+        >>> attention_weights(torch.tensor([[3.0, 3.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])).tolist()
+        [[0.5, 0.5]]
+    """
+    mask, causal = permitted("attention_weights", mask, causal, Q, K)
+    Q, K, spoiled = shield(mask, causal, Q, K)
+    if causal:
+        mask = causal_mask(Q.shape[-2], K.shape[-2], device=Q.device)
+    return spoil(masked_softmax(scaled_dot_score(Q, K, scale), mask), spoiled)
+
+
+@shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
+def attention(
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    V: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    dropout_p: float = 0.0,
+) -> torch.Tensor:
+    r"""Scaled dot-product attention, without storing the weights.
+
+    .. math:: O = \operatorname{softmax}_{\text{mask}}\!\left(\frac{Q K^\top}{\sqrt{d}}\right) V
+
+    The number is that of ``attend(scaled_dot_score(Q, K, scale), V, mask)``; memory grows with n and m, not with
+    their product. Source: Vaswani et al. (2017), Eq. 1.
+
+    Args:
+        Q: queries, (…, n, d).
+        K: keys, (…, m, d).
+        V: values, (…, m, d_v).
+        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        scale: factor on the dot product; None is 1/√d.
+        dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
+
+    Returns:
+        Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
+        NaN or infinity reaches only queries that are permitted to see it.
+
+    Raises:
+        TypeError: an argument is not an array of this half, or the mask is not boolean.
+        ValueError: the shapes do not fit.
+
+    Example:
+        >>> Q, K, V = torch.tensor([[1.0, 1.0]]), torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([[4.0], [8.0]])
+        >>> attention(Q, K, V).tolist()
+        [[6.0]]
+    """
+    mask, causal = permitted("attention", mask, causal, Q, K)
+    Q, K, V, spoiled = shield(mask, causal, Q, K, V)
+    return spoil(fused_attention(Q, K, V, mask, causal, scale, dropout_p), spoiled)
+
+
+@shapes("(n,q),(m,k),(m,d_v),(q,k)->(n,d_v)")
+def bilinear_attention(
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    V: torch.Tensor,
+    M: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    *,
+    causal: bool = False,
+    dropout_p: float = 0.0,
+) -> torch.Tensor:
+    r"""Attention with the bilinear score: a dot product in disguise.
+
+    .. math:: O = \operatorname{softmax}_{\text{mask}}(Q M K^\top)\, V
+
+    QM is a matrix of queries in the space of the keys, so :func:`attention` does the rest with scale 1.
+    Source: Luong et al. (2015), "general" in section 3.1.
+
+    Args:
+        Q: queries, (…, n, q).
+        K: keys, (…, m, k).
+        V: values, (…, m, d_v).
+        M: learnt matrix, (q, k).
+        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
+
+    Returns:
+        Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
+
+    Raises:
+        TypeError: an argument is not an array of this half, or the mask is not boolean.
+        ValueError: the shapes do not fit.
+
+    Example:
+        >>> Q, K, M = torch.tensor([[1.0]]), torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([[3.0, 3.0]])
+        >>> bilinear_attention(Q, K, torch.tensor([[4.0], [8.0]]), M).tolist()
+        [[6.0]]
+    """
+    mask, causal = permitted("bilinear_attention", mask, causal, Q, K)
+    Q, K, V, spoiled = shield(mask, causal, Q, K, V)
+    return spoil(fused_attention(Q @ M, K, V, mask, causal, 1.0, dropout_p), spoiled)
+
+
+@shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
+def gaussian_attention(
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    V: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    *,
+    causal: bool = False,
+    bandwidth: float = 1.0,
+    dropout_p: float = 0.0,
+) -> torch.Tensor:
+    r"""Attention with the Gaussian score: another dot product in disguise.
+
+    .. math::
+        -\frac{\lVert q - k \rVert^2}{2\sigma^2}
+        = \frac{1}{\sigma^2} \begin{pmatrix} q & 1 \end{pmatrix}
+          \begin{pmatrix} k & -\tfrac12 \lVert k \rVert^2 \end{pmatrix}^{\!\top} - \frac{\lVert q \rVert^2}{2\sigma^2}
+
+    The last term is the same for every key, so softmax drops it, and queries and keys one entry wider give the
+    rest to :func:`attention`. Both are centred on the keys first: a shift changes no distance, and without it
+    large terms would cancel far from the origin. What rounding is left grows with the square of the keys' spread in
+    units of σ. Source: Nadaraya (1964) and Watson (1964) with a Gaussian kernel.
+
+    Args:
+        Q: queries, (…, n, d).
+        K: keys, (…, m, d).
+        V: values, (…, m, d_v).
+        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        bandwidth: σ, in the units of Q and K; above 0.
+        dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
+
+    Returns:
+        Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
+
+    Raises:
+        TypeError: an argument is not an array of this half, or the mask is not boolean.
+        ValueError: the shapes do not fit, or the bandwidth is not above 0.
+
+    Example:
+        >>> Q, K, V = torch.tensor([[1.0]]), torch.tensor([[0.0], [2.0]]), torch.tensor([[4.0], [8.0]])
+        >>> gaussian_attention(Q, K, V).tolist()
+        [[6.0]]
+    """
+    require_positive("gaussian_attention", "bandwidth", bandwidth)
+    mask, causal = permitted("gaussian_attention", mask, causal, Q, K)
+    Q, K, V, spoiled = shield(mask, causal, Q, K, V)
+    wide_Q, wide_K = as_dot_product(Q, K, bandwidth, mask)
+    output = fused_attention(wide_Q, wide_K, V.to(wide_K.dtype), mask, causal, 1.0, dropout_p)
+    return spoil(output.to(V.dtype), spoiled)
+
+
+@shapes("(n,q),(m,k),(m,d_v),(q,h),(k,h),(h)->(n,d_v)")
+def additive_attention(
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    V: torch.Tensor,
+    W_q: torch.Tensor,
+    W_k: torch.Tensor,
+    w_v: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    *,
+    causal: bool = False,
+    dropout_p: float = 0.0,
+) -> torch.Tensor:
+    r"""Attention with the additive score, for queries and keys of any two widths.
+
+    .. math:: O = \operatorname{softmax}_{\text{mask}}(S)\, V, \qquad S_{ij} = w_v \cdot \tanh(q_i W_q + k_j W_k)
+
+    Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our :math:`W_q, W_k, w_v` are
+    :math:`W_a, U_a, v_a`.
+
+    Args:
+        Q: queries, (…, n, q).
+        K: keys, (…, m, k).
+        V: values, (…, m, d_v).
+        W_q: learnt projection of queries, (q, h).
+        W_k: learnt projection of keys, (k, h).
+        w_v: learnt output weights, (h,).
+        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
+
+    Returns:
+        Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
+
+    Raises:
+        TypeError: an argument is not an array of this half, or the mask is not boolean.
+        ValueError: the shapes do not fit.
+
+    Example:
+        >>> Q, K, V = torch.tensor([[1.0]]), torch.tensor([[2.0], [2.0]]), torch.tensor([[4.0], [8.0]])
+        >>> W, w_v = torch.tensor([[1.0]]), torch.tensor([3.0])
+        >>> additive_attention(Q, K, V, W, W, w_v).tolist()
+        [[6.0]]
+    """
+    mask, causal = permitted("additive_attention", mask, causal, Q, K)
+    Q, K, V, spoiled = shield(mask, causal, Q, K, V)
+    if causal:
+        mask = causal_mask(Q.shape[-2], K.shape[-2], device=Q.device)
+    weights = dropout(masked_softmax(additive_score(Q, K, W_q, W_k, w_v), mask), dropout_p)
+    return spoil(weights @ V, spoiled)
+
+
+@shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
+def nadaraya_watson(
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    V: torch.Tensor,
+    kernel: Callable[..., torch.Tensor] = gaussian_kernel,
+    bandwidth: float = 1.0,
+) -> torch.Tensor:
+    r"""Kernel regression: the average of the values, weighted by a kernel of the distance.
+
+    .. math:: O_i = \frac{\sum_j w(q_i, k_j)\, v_j}{\sum_j w(q_i, k_j)}, \qquad \tfrac{0}{0} = 0
+
+    With the Gaussian kernel this is :func:`gaussian_attention`. Source: Nadaraya (1964) and Watson (1964).
+
+    Args:
+        Q: queries, (…, n, d): where to predict.
+        K: keys, (…, m, d): where values are known.
+        V: values, (…, m, d_v).
+        kernel: ``kernel(Q, K, bandwidth)`` gives non-negative weights, (…, n, m).
+        bandwidth: σ, in the units of Q and K; above 0.
+
+    Returns:
+        Output, (…, n, d_v): each row lies in the convex hull of the values, and is 0 if its window is empty.
+
+    Raises:
+        TypeError: an argument is not an array of this half.
+        ValueError: the shapes do not fit, or the bandwidth is not above 0.
+
+    Example:
+        >>> Q, K, V = torch.tensor([[1.0]]), torch.tensor([[0.0], [2.0]]), torch.tensor([[4.0], [8.0]])
+        >>> nadaraya_watson(Q, K, V).tolist()
+        [[6.0]]
+    """
+    return normalize(kernel(Q, K, bandwidth)) @ V
+
+
+def as_dot_product(
+    Q: torch.Tensor, K: torch.Tensor, bandwidth: float, mask: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Queries (…, n, d+1) and keys (…, m, d+1) whose dot products are Gaussian scores, up to a term a query."""
+    wide = torch.promote_types(K.dtype, torch.float32)  # half precision would round −‖k‖²/2 too coarsely
+    Q, K = Q.to(wide), K.to(wide)
+    seen = torch.ones_like(K[..., 0]) if mask is None else mask.any(-2).to(wide)
+    seen = seen[..., None] * torch.ones_like(K[..., :1])  # (…, m, 1)
+    # The result does not depend on the centre, so neither does its gradient.
+    centre = ((K * seen).sum(-2, keepdim=True) / seen.sum(-2, keepdim=True).clip(1)).detach()
+    Q, K = (Q - centre) / bandwidth, (K - centre) * seen / bandwidth
+    norms = (K**2).sum(-1, keepdim=True)
+    return torch.cat([Q, torch.ones_like(Q[..., :1])], -1), torch.cat([K, -norms / 2], -1)

@@ -1,0 +1,129 @@
+"""Which query may attend to which key: boolean masks, True = may attend."""
+
+import functools
+from typing import Any
+
+import torch
+
+from attn_tutor._shapes import require_size
+from attn_tutor.torch._arrays import require_array, require_mask
+
+Device = torch.device | str | int | None
+
+__all__ = ["causal_mask", "padding_mask"]
+
+
+def causal_mask(n: int, m: int | None = None, *, device: Device = None) -> torch.Tensor:
+    r"""Permit each query the keys up to its own position.
+
+    .. math:: \text{mask}_{ij} = [\, j \le i + m - n \,]
+
+    The mask is aligned lower right: the last query sees every key, as decoding with a cache needs, where the n
+    queries are the newest of m tokens. With n > m the first n − m queries see nothing. The ``is_causal`` flag
+    of torch's ``scaled_dot_product_attention`` is aligned upper left instead; for n = m both agree.
+    Source: Vaswani et al. (2017), section 3.2.3, for n = m.
+
+    Args:
+        n: number of queries.
+        m: number of keys; None means n.
+        device: where the result lives; None is torch's default.
+
+    Returns:
+        Boolean mask, (n, m); True = may attend.
+
+    Raises:
+        TypeError: n or m is not a whole number.
+        ValueError: n or m is negative.
+
+    Example:
+        >>> causal_mask(2, 3).tolist()
+        [[True, True, False], [True, True, True]]
+    """
+    m = n if m is None else m
+    require_size("causal_mask", "n", n)
+    require_size("causal_mask", "m", m)
+    return torch.ones(n, m, dtype=torch.bool, device=device).tril(m - n)
+
+
+def padding_mask(valid_lens: torch.Tensor, m: int, *, device: Device = None) -> torch.Tensor:
+    r"""Permit the first ``valid_lens`` of m keys: the rest is padding.
+
+    .. math:: \text{mask}_{bij} = [\, j < \text{valid\_lens}_{b} \,]
+        \quad\text{or}\quad [\, j < \text{valid\_lens}_{bi} \,]
+
+    Source: Zhang et al., Dive into Deep Learning, section 11.3, whose ``valid_lens`` this takes.
+
+    Args:
+        valid_lens: whole numbers between 0 and m: one for each sequence of a batch, (b,), or one for each query,
+            (b, n).
+        m: number of keys.
+        device: where the result lives; None is that of ``valid_lens``.
+
+    Returns:
+        Boolean mask, (b, 1, m) or (b, n, m); True = may attend.
+
+    Raises:
+        TypeError: the lengths are not whole numbers in an array, or m is not one.
+        ValueError: a length is negative or above m, or ``valid_lens`` has neither 1 nor 2 axes.
+
+    Example:
+        >>> padding_mask(torch.tensor([1, 3]), 3).tolist()
+        [[[True, False, False]], [[True, True, True]]]
+    """
+    require_size("padding_mask", "m", m)
+    require_array("padding_mask", "valid_lens", valid_lens)
+    if valid_lens.dtype == torch.bool or valid_lens.is_floating_point() or valid_lens.is_complex():
+        raise TypeError(f"padding_mask: valid_lens must be whole numbers, got {valid_lens.dtype}")
+    if valid_lens.ndim not in (1, 2):
+        raise ValueError(f"padding_mask: valid_lens has shape {tuple(valid_lens.shape)} but needs (b,) or (b,n)")
+    if ((valid_lens < 0) | (valid_lens > m)).any():
+        raise ValueError(f"padding_mask: lengths must lie in 0 … m={m}, got {valid_lens.min()} … {valid_lens.max()}")
+    valid_lens = valid_lens.to(device) if device is not None else valid_lens
+    lens = valid_lens[:, None] if valid_lens.ndim == 1 else valid_lens  # (b, 1 or n)
+    return torch.arange(m, device=lens.device) < lens[..., None]  # (b, 1 or n, m)
+
+
+# What follows serves the other modules of this half.
+
+
+def permitted(
+    where: str, mask: torch.Tensor | None, causal: bool, Q: torch.Tensor, K: torch.Tensor
+) -> tuple[torch.Tensor | None, bool]:
+    """Check the mask of a public function and join it with causality: (mask, causal), never both."""
+    n, m = Q.shape[-2], K.shape[-2]
+    require_mask(where, mask, (*torch.broadcast_shapes(Q.shape[:-2], K.shape[:-2]), n, m))
+    if mask is None:
+        return None, causal
+    return (mask & causal_mask(n, m, device=mask.device), False) if causal else (torch.atleast_2d(mask), False)
+
+
+def shield(mask: torch.Tensor | None, causal: bool, Q: torch.Tensor, *keyed: torch.Tensor) -> tuple[Any, ...]:
+    """Clear what is hidden before it is multiplied: a weight of 0 comes too late, as 0 · NaN is NaN.
+
+    Rows of Q and of the arrays that belong to the keys are set to 0 where they are not finite, or where no query
+    may see them. The last array returned, (…, n, 1), marks the queries that had a right to what was not finite,
+    for :func:`spoil`; it is None where nothing is hidden.
+    """
+    if mask is None and not causal:
+        return Q, *keyed, None
+    n = Q.shape[-2]
+    asks = torch.isfinite(Q).all(-1, keepdim=True)  # (…, n, 1)
+    kept = functools.reduce(torch.logical_and, (torch.isfinite(X).all(-1) for X in keyed))  # (…, m)
+    spoiled = _sees(~kept, n, mask) | ~asks & _sees(torch.ones_like(kept), n, mask)
+    if mask is not None:
+        kept = kept & mask.any(-2)
+    return torch.where(asks, Q, 0), *(torch.where(kept[..., None], X, 0) for X in keyed), spoiled
+
+
+def spoil(output: torch.Tensor, spoiled: torch.Tensor | None) -> torch.Tensor:
+    """Give NaN to the queries that were permitted to see one."""
+    return output if spoiled is None else output.masked_fill(spoiled, torch.nan)
+
+
+def _sees(keys: torch.Tensor, n: int, mask: torch.Tensor | None) -> torch.Tensor:
+    """Which of n queries may attend to a marked key, (…, m) -> (…, n, 1); no mask means causal."""
+    if mask is not None:
+        return (mask & keys[..., None, :]).any(-1, keepdim=True)
+    nothing = keys.new_zeros(*keys.shape[:-1], n)
+    so_far = keys.cumsum(-1) > 0  # aligned lower right: query i sees keys up to i + m - n
+    return torch.concatenate([nothing, so_far], -1)[..., keys.shape[-1] :, None]

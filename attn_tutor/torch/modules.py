@@ -1,0 +1,290 @@
+"""The functions of this half as ``torch.nn`` modules: they hold the learnt matrices, and compute nothing themselves."""
+
+from typing import Self
+
+import torch
+from torch import nn
+
+from attn_tutor._shapes import require_divisible, require_size
+from attn_tutor.torch.attention import additive_attention, bilinear_attention
+from attn_tutor.torch.multi_head import multi_head_attention
+from attn_tutor.torch.positional import sinusoidal_encoding
+from attn_tutor.torch.self_attention import self_attention
+
+__all__ = ["AdditiveAttention", "BilinearAttention", "MultiHeadAttention", "PositionalEncoding", "SelfAttention"]
+
+
+class BilinearAttention(nn.Module):
+    """:func:`bilinear_attention` with a learnt matrix ``M``.
+
+    Args:
+        d_q: width of the queries.
+        d_k: width of the keys.
+
+    Example:
+        >>> pool = BilinearAttention(2, 3)
+        >>> pool(torch.ones(4, 2), torch.ones(5, 3), torch.ones(5, 1)).shape
+        torch.Size([4, 1])
+    """
+
+    def __init__(self, d_q: int, d_k: int) -> None:
+        super().__init__()
+        self.M = _matrix(d_q, d_k)
+
+    def forward(
+        self, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """(…, n, d_q), (…, m, d_k), (…, m, d_v) -> (…, n, d_v)."""
+        return bilinear_attention(Q, K, V, self.M, mask)
+
+
+class AdditiveAttention(nn.Module):
+    """:func:`additive_attention` with learnt ``W_q``, ``W_k`` and ``w_v``.
+
+    Args:
+        d_q: width of the queries.
+        d_k: width of the keys.
+        d_hidden: width of the hidden layer.
+
+    Example:
+        >>> pool = AdditiveAttention(2, 3, 8)
+        >>> pool(torch.ones(4, 2), torch.ones(5, 3), torch.ones(5, 1)).shape
+        torch.Size([4, 1])
+    """
+
+    def __init__(self, d_q: int, d_k: int, d_hidden: int) -> None:
+        super().__init__()
+        self.W_q, self.W_k = _matrix(d_q, d_hidden), _matrix(d_k, d_hidden)
+        self.w_v = nn.Parameter(_matrix(d_hidden, 1).detach()[:, 0])
+
+    def forward(
+        self, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """(…, n, d_q), (…, m, d_k), (…, m, d_v) -> (…, n, d_v)."""
+        return additive_attention(Q, K, V, self.W_q, self.W_k, self.w_v, mask)
+
+
+class SelfAttention(nn.Module):
+    """:func:`self_attention` with learnt ``W_q``, ``W_k`` and ``W_v``.
+
+    Args:
+        d_in: width of the tokens.
+        d_k: width of queries and keys.
+        d_v: width of the values; None is ``d_k``.
+        causal: forbid each token the tokens after it.
+
+    Example:
+        >>> layer = SelfAttention(4, 3, causal=True)
+        >>> layer(torch.ones(5, 4)).shape
+        torch.Size([5, 3])
+    """
+
+    def __init__(self, d_in: int, d_k: int, d_v: int | None = None, *, causal: bool = False) -> None:
+        super().__init__()
+        self.W_q, self.W_k = _matrix(d_in, d_k), _matrix(d_in, d_k)
+        self.W_v = _matrix(d_in, d_k if d_v is None else d_v)
+        self.causal = causal
+
+    def forward(self, X: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        """(…, n, d_in) -> (…, n, d_v)."""
+        return self_attention(X, self.W_q, self.W_k, self.W_v, mask, causal=self.causal)
+
+
+class MultiHeadAttention(nn.Module):
+    """:func:`multi_head_attention` with learnt projections and biases.
+
+    Two differences from ``torch.nn.MultiheadAttention`` bite: masks are True where a query **may** attend, and the
+    batch axis always comes first. A mask for each sequence needs an axis for the heads: ``mask[..., None, :, :]``.
+
+    Args:
+        d_model: width of the output, and of all heads together.
+        n_heads: number of heads; divides ``d_model``.
+        d_q: width of where queries come from; None is ``d_model``. Likewise ``d_k`` for keys and ``d_v`` for values.
+        d_k: see ``d_q``.
+        d_v: see ``d_q``.
+        bias: learn biases too.
+        dropout: chance to drop each weight while training.
+        causal: forbid each query the keys after it.
+        n_kv_heads: number of heads of keys and values; None is ``n_heads``.
+
+    Raises:
+        ValueError: the heads do not divide ``d_model`` or one another.
+
+    Example:
+        >>> layer = MultiHeadAttention(8, n_heads=2, causal=True)
+        >>> layer(torch.ones(3, 5, 8)).shape
+        torch.Size([3, 5, 8])
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        d_q: int | None = None,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+        causal: bool = False,
+        n_kv_heads: int | None = None,
+    ) -> None:
+        super().__init__()
+        n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        require_size("MultiHeadAttention", "n_heads", n_heads, least=1)
+        require_size("MultiHeadAttention", "n_kv_heads", n_kv_heads, least=1)
+        require_divisible("MultiHeadAttention", "d_model", d_model, "n_heads", n_heads)
+        require_divisible("MultiHeadAttention", "n_heads", n_heads, "n_kv_heads", n_kv_heads)
+        d_kv = d_model // n_heads * n_kv_heads
+        self.n_heads, self.n_kv_heads, self.dropout, self.causal = n_heads, n_kv_heads, _chance(dropout), causal
+        self.W_q = _matrix(d_model if d_q is None else d_q, d_model)
+        self.W_k = _matrix(d_model if d_k is None else d_k, d_kv)
+        self.W_v = _matrix(d_model if d_v is None else d_v, d_kv)
+        self.W_o = _matrix(d_model, d_model)
+        self.b_q, self.b_k, self.b_v, self.b_o = (
+            nn.Parameter(torch.zeros(W.shape[-1])) if bias else None for W in (self.W_q, self.W_k, self.W_v, self.W_o)
+        )
+
+    def forward(
+        self,
+        Q: torch.Tensor,
+        K: torch.Tensor | None = None,
+        V: torch.Tensor | None = None,
+        mask: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """(…, n, d_q), (…, m, d_k), (…, m, d_v) -> (…, n, d_model); K is Q where None, and V is K."""
+        K = Q if K is None else K
+        V = K if V is None else V
+        return multi_head_attention(
+            Q,
+            K,
+            V,
+            self.W_q,
+            self.W_k,
+            self.W_v,
+            self.W_o,
+            self.n_heads,
+            mask,
+            causal=self.causal,
+            biases=self._biases(),
+            n_kv_heads=self.n_kv_heads,
+            dropout_p=self.dropout if self.training else 0.0,
+        )
+
+    def _biases(self) -> tuple[torch.Tensor, ...] | None:
+        biases = self.b_q, self.b_k, self.b_v, self.b_o
+        return None if self.b_q is None else biases  # type: ignore[return-value]  # all of them or none
+
+    @classmethod
+    def from_torch(cls, layer: nn.MultiheadAttention, *, causal: bool = False) -> Self:
+        """A layer with a copy of the weights of ``torch.nn.MultiheadAttention``, on its device and in its dtype.
+
+        Raises:
+            TypeError: the layer is something else.
+            ValueError: it was made with ``add_bias_kv`` or ``add_zero_attn``, which this one has no place for.
+        """
+        if not isinstance(layer, nn.MultiheadAttention):
+            raise TypeError(f"from_torch: needs a torch.nn.MultiheadAttention, got {type(layer).__name__}")
+        if layer.bias_k is not None or layer.add_zero_attn:
+            raise ValueError(
+                "from_torch: a layer with add_bias_kv or add_zero_attn attends to a key that no token gave"
+            )
+        bias = layer.in_proj_bias is not None
+        mine = cls(
+            layer.embed_dim,
+            layer.num_heads,
+            d_k=layer.kdim,
+            d_v=layer.vdim,
+            bias=bias,
+            dropout=layer.dropout,
+            causal=causal,
+        ).to(layer.out_proj.weight)
+        mine.train(layer.training)
+        with torch.no_grad():
+            for name, W in zip("qkvo", (*_projections(layer), layer.out_proj.weight), strict=True):
+                getattr(mine, f"W_{name}").copy_(W.mT)  # torch applies its matrices on the left
+            if bias:
+                for name, b in zip("qkvo", (*layer.in_proj_bias.chunk(3), layer.out_proj.bias), strict=True):
+                    getattr(mine, f"b_{name}").copy_(b)
+        return mine
+
+    def to_torch(self) -> nn.MultiheadAttention:
+        """A ``torch.nn.MultiheadAttention`` (``batch_first=True``) with a copy of these weights.
+
+        Causality does not travel: there it is an argument of ``forward``.
+
+        Raises:
+            ValueError: queries are not ``d_model`` wide, or heads share keys and values; torch's layer cannot.
+        """
+        d_model = self.W_o.shape[-1]
+        if self.W_q.shape[0] != d_model:
+            raise ValueError(f"to_torch: torch needs d_q = d_model = {d_model}, got d_q = {self.W_q.shape[0]}")
+        if self.n_kv_heads != self.n_heads:
+            raise ValueError(f"to_torch: torch needs n_kv_heads = n_heads = {self.n_heads}, got {self.n_kv_heads}")
+        layer = nn.MultiheadAttention(
+            d_model,
+            self.n_heads,
+            self.dropout,
+            bias=self._biases() is not None,
+            kdim=self.W_k.shape[0],
+            vdim=self.W_v.shape[0],
+            batch_first=True,
+        ).to(self.W_o)
+        layer.train(self.training)
+        with torch.no_grad():
+            for name, W in zip("qkvo", (*_projections(layer), layer.out_proj.weight), strict=True):
+                W.copy_(getattr(self, f"W_{name}").mT)
+            if biases := self._biases():
+                layer.in_proj_bias.copy_(torch.cat(biases[:3]))
+                layer.out_proj.bias.copy_(biases[3])
+        return layer
+
+
+class PositionalEncoding(nn.Module):
+    """Add :func:`sinusoidal_encoding` to tokens.
+
+    Args:
+        d: width of the tokens.
+        dropout: chance to drop each entry of the sum while training.
+
+    Example:
+        >>> PositionalEncoding(2)(torch.zeros(1, 2)).tolist()
+        [[0.0, 1.0]]
+    """
+
+    table: torch.Tensor
+
+    def __init__(self, d: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        require_size("PositionalEncoding", "d", d)
+        self.d, self.dropout = d, nn.Dropout(_chance(dropout))
+        self.register_buffer("table", sinusoidal_encoding(0, d), persistent=False)
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """(…, n, d) -> (…, n, d)."""
+        if X.ndim < 2 or X.shape[-1] != self.d:
+            raise ValueError(f"PositionalEncoding: X has shape {tuple(X.shape)} but needs (…, n, {self.d})")
+        n = X.shape[-2]
+        if len(self.table) < n or self.table.dtype != X.dtype or self.table.device != X.device:
+            self.table = sinusoidal_encoding(n, self.d, device=X.device, dtype=X.dtype)  # once a longest sequence
+        return self.dropout(X + self.table[:n])
+
+
+def _matrix(d_in: int, d_out: int) -> nn.Parameter:
+    """Drawn so that variance is kept in both directions (Glorot & Bengio, 2010)."""
+    for name, d in (("d_in", d_in), ("d_out", d_out)):
+        require_size("a learnt matrix", name, d, least=1)
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_in, d_out)))
+
+
+def _chance(dropout: float) -> float:
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout must lie in [0, 1), got {dropout}")
+    return dropout
+
+
+def _projections(layer: nn.MultiheadAttention) -> tuple[torch.Tensor, ...]:
+    """torch packs the three projections in one matrix unless their widths differ."""
+    if layer.in_proj_weight is not None:
+        return layer.in_proj_weight.chunk(3)
+    return layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight

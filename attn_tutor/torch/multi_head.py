@@ -1,0 +1,254 @@
+"""Several small attentions side by side, each with projections of its own."""
+
+import torch
+
+from attn_tutor._shapes import require_divisible, require_size
+from attn_tutor.torch._arrays import require_array, require_mask, shapes
+from attn_tutor.torch.fused import fused_attention
+from attn_tutor.torch.masks import causal_mask, shield, spoil
+from attn_tutor.torch.scoring import scaled_dot_score
+from attn_tutor.torch.softmax import masked_softmax
+
+__all__ = ["merge_heads", "multi_head_attention", "multi_head_weights", "split_heads"]
+
+Biases = tuple[torch.Tensor, ...]
+
+
+@shapes("(n,d)->(h,n,d/h)")
+def split_heads(X: torch.Tensor, n_heads: int) -> torch.Tensor:
+    r"""Cut the width of each token into heads, and put the heads axis before the tokens axis.
+
+    .. math:: \text{head}_{hic} = X_{i,\; h d_h + c}, \qquad d_h = d / \text{n\_heads}
+
+    Source: Vaswani et al. (2017), section 3.2.2, where the heads' projections stand side by side in one matrix.
+
+    Args:
+        X: projected tokens, (…, n, d).
+        n_heads: number of heads; divides d.
+
+    Returns:
+        Heads, (…, h, n, d_h).
+
+    Raises:
+        TypeError: X is not an array of this half, or ``n_heads`` is not a whole number.
+        ValueError: d is not a multiple of ``n_heads``.
+
+    Example:
+        >>> split_heads(torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]]), 2).tolist()
+        [[[1.0, 2.0], [5.0, 6.0]], [[3.0, 4.0], [7.0, 8.0]]]
+    """
+    *batch, n, d = X.shape
+    require_size("split_heads", "n_heads", n_heads, least=1)
+    require_divisible("split_heads", "d", d, "n_heads", n_heads)
+    return X.reshape(*batch, n, n_heads, d // n_heads).swapaxes(-3, -2)  # (…, n, h, d_h) -> (…, h, n, d_h)
+
+
+@shapes("(h,n,c)->(n,h*c)")
+def merge_heads(X: torch.Tensor) -> torch.Tensor:
+    r"""Put the heads of each token side by side again: the inverse of :func:`split_heads`.
+
+    .. math:: \text{merged}_{i,\; h d_h + c} = X_{hic}
+
+    Source: Vaswani et al. (2017), section 3.2.2, "Concat".
+
+    Args:
+        X: heads, (…, h, n, d_h).
+
+    Returns:
+        Tokens, (…, n, h·d_h).
+
+    Raises:
+        TypeError: X is not an array of this half.
+        ValueError: X has fewer than 3 axes.
+
+    Example:
+        >>> merge_heads(torch.tensor([[[1, 2], [5, 6]], [[3, 4], [7, 8]]])).tolist()
+        [[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]
+    """
+    *batch, h, n, d_h = X.shape
+    return X.swapaxes(-3, -2).reshape(*batch, n, h * d_h)  # (…, h, n, d_h) -> (…, n, h, d_h) -> (…, n, h·d_h)
+
+
+@shapes("(n,d_q),(m,d_k),(m,d_v),(d_q,a),(d_k,b),(d_v,c),(e,d_o)->(n,d_o)")
+def multi_head_attention(
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    V: torch.Tensor,
+    W_q: torch.Tensor,
+    W_k: torch.Tensor,
+    W_v: torch.Tensor,
+    W_o: torch.Tensor,
+    n_heads: int,
+    mask: torch.Tensor | None = None,
+    *,
+    causal: bool = False,
+    biases: Biases | None = None,
+    n_kv_heads: int | None = None,
+    dropout_p: float = 0.0,
+) -> torch.Tensor:
+    r"""Project, split into heads, attend in each, put the heads side by side, project back.
+
+    .. math:: O = [\text{head}_1 \cdots \text{head}_h]\, W_o, \qquad
+        \text{head}_i = \operatorname{attention}(Q W_q^{(i)}, K W_k^{(i)}, V W_v^{(i)})
+
+    The columns of ``W_q`` hold the heads side by side; the scale is 1/√d_h, of the head's width. Source: Vaswani et
+    al. (2017), section 3.2.2; fewer heads for keys and values: Ainslie et al. (2023), and with one, Shazeer (2019).
+
+    Args:
+        Q: where queries come from, (…, n, d_q).
+        K: where keys come from, (…, m, d_k).
+        V: where values come from, (…, m, d_v).
+        W_q: learnt projection to queries, (d_q, a) with a = h·d_h.
+        W_k: learnt projection to keys, (d_k, b) with b = n_kv_heads·d_h.
+        W_v: learnt projection to values, (d_v, c) with c = n_kv_heads·d_hv.
+        W_o: learnt projection of the heads, (e, d_o) with e = h·d_hv.
+        n_heads: number of heads h.
+        mask: boolean, broadcasts to (…, h, n, m); True = may attend. A mask for each sequence of a batch, as from
+            :func:`padding_mask`, needs an axis for the heads: ``mask[..., None, :, :]``.
+        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        biases: (b_q, b_k, b_v, b_o), added after the four projections; None adds nothing.
+        n_kv_heads: number of heads of keys and values, each shared by h / n_kv_heads heads; None is ``n_heads``.
+        dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
+
+    Returns:
+        Output, (…, n, d_o). A head with nothing to attend to gives 0, so that a query that may attend to nothing
+        in any head gives b_o.
+
+    Raises:
+        TypeError: an argument is not an array of this half, or the mask is not boolean.
+        ValueError: the shapes do not fit, or the heads do not divide the widths.
+
+    Example:
+        >>> X, eye = torch.tensor([[1, 2], [3, 4]]), torch.tensor([[1, 0], [0, 1]])
+        >>> zero = 0 * eye
+        >>> multi_head_attention(X, X, X, zero, zero, eye, eye, n_heads=2).tolist()
+        [[2.0, 3.0], [2.0, 3.0]]
+    """
+    where = "multi_head_attention"
+    n_kv_heads = _kv_heads(where, W_q, W_k, n_heads, n_kv_heads)
+    require_divisible(where, "the width of W_v", W_v.shape[-1], "n_kv_heads", n_kv_heads)
+    d_hv = W_v.shape[-1] // n_kv_heads
+    if W_o.shape[-2] != n_heads * d_hv:
+        raise ValueError(
+            f"{where}: W_o has {W_o.shape[-2]} rows but {n_heads} heads of width {d_hv} need {n_heads * d_hv}"
+        )
+    b_q, b_k, b_v, b_o = _biases(where, biases, W_q, W_k, W_v, W_o)
+    mask, over_heads, causal = _permitted(where, mask, causal, Q, K, n_heads)
+    Q, K, V, spoiled = shield(over_heads, causal, Q, K, V)
+    heads = fused_attention(
+        split_heads(Q @ W_q + b_q, n_heads),  # (…, h, n, d_h)
+        _share(split_heads(K @ W_k + b_k, n_kv_heads), n_heads),  # (…, h, m, d_h)
+        _share(split_heads(V @ W_v + b_v, n_kv_heads), n_heads),  # (…, h, m, d_hv)
+        mask,
+        causal,
+        dropout_p=dropout_p,
+    )
+    return spoil(merge_heads(heads) @ W_o + b_o, spoiled)
+
+
+@shapes("(n,d_q),(m,d_k),(d_q,a),(d_k,b)->(h,n,m)")
+def multi_head_weights(
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    W_q: torch.Tensor,
+    W_k: torch.Tensor,
+    n_heads: int,
+    mask: torch.Tensor | None = None,
+    *,
+    causal: bool = False,
+    biases: Biases | None = None,
+    n_kv_heads: int | None = None,
+) -> torch.Tensor:
+    r"""The weights of each head of :func:`multi_head_attention`.
+
+    .. math:: A^{(i)} = \operatorname{softmax}_{\text{mask}}\!\left(
+        \frac{(Q W_q^{(i)}) (K W_k^{(i)})^\top}{\sqrt{d_h}}\right)
+
+    Source: Vaswani et al. (2017), section 3.2.2.
+
+    Args:
+        Q: where queries come from, (…, n, d_q).
+        K: where keys come from, (…, m, d_k).
+        W_q: learnt projection to queries, (d_q, a) with a = h·d_h.
+        W_k: learnt projection to keys, (d_k, b) with b = n_kv_heads·d_h.
+        n_heads: number of heads h.
+        mask: boolean, broadcasts to (…, h, n, m); True = may attend. A mask for each sequence of a batch, as from
+            :func:`padding_mask`, needs an axis for the heads: ``mask[..., None, :, :]``.
+        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        biases: (b_q, b_k), added after the two projections; None adds nothing.
+        n_kv_heads: number of heads of keys, each shared by h / n_kv_heads heads; None is ``n_heads``.
+
+    Returns:
+        Weights, (…, h, n, m); each row sums to 1, or to 0 if nothing is permitted.
+
+    Raises:
+        TypeError: an argument is not an array of this half, or the mask is not boolean.
+        ValueError: the shapes do not fit, or the heads do not divide the widths.
+
+    Example:
+        >>> X, zero = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[0.0, 0.0], [0.0, 0.0]])
+        >>> multi_head_weights(X, X, zero, zero, n_heads=2, causal=True).tolist()
+        [[[1.0, 0.0], [0.5, 0.5]], [[1.0, 0.0], [0.5, 0.5]]]
+    """
+    where = "multi_head_weights"
+    n_kv_heads = _kv_heads(where, W_q, W_k, n_heads, n_kv_heads)
+    b_q, b_k = _biases(where, biases, W_q, W_k)
+    mask, over_heads, causal = _permitted(where, mask, causal, Q, K, n_heads)
+    Q, K, spoiled = shield(over_heads, causal, Q, K)
+    if causal:
+        mask = causal_mask(Q.shape[-2], K.shape[-2], device=Q.device)
+    queries = split_heads(Q @ W_q + b_q, n_heads)  # (…, h, n, d_h)
+    keys = _share(split_heads(K @ W_k + b_k, n_kv_heads), n_heads)  # (…, h, m, d_h)
+    if spoiled is not None:
+        spoiled = spoiled[..., None, :, :]  # in every head
+    return spoil(masked_softmax(scaled_dot_score(queries, keys), mask), spoiled)
+
+
+def _kv_heads(where: str, W_q: torch.Tensor, W_k: torch.Tensor, n_heads: int, n_kv_heads: int | None) -> int:
+    """Check that queries and keys split into heads of one width; return the number of heads of the keys."""
+    n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+    require_size(where, "n_heads", n_heads, least=1)
+    require_size(where, "n_kv_heads", n_kv_heads, least=1)
+    require_divisible(where, "n_heads", n_heads, "n_kv_heads", n_kv_heads)
+    require_divisible(where, "the width of W_q", W_q.shape[-1], "n_heads", n_heads)
+    needed = W_q.shape[-1] // n_heads * n_kv_heads
+    if W_k.shape[-1] != needed:
+        raise ValueError(
+            f"{where}: W_k has {W_k.shape[-1]} columns but {n_kv_heads} heads as wide as those of W_q need {needed}"
+        )
+    return n_kv_heads
+
+
+def _share(X: torch.Tensor, n_heads: int) -> torch.Tensor:
+    """Repeat heads of keys or values, one for each head that uses them, (…, h_kv, m, d_h) -> (…, h, m, d_h)."""
+    return X if X.shape[-3] == n_heads else torch.repeat_interleave(X, n_heads // X.shape[-3], dim=-3)
+
+
+def _biases(where: str, biases: Biases | None, *weights: torch.Tensor) -> tuple[torch.Tensor | float, ...]:
+    if biases is None:
+        return (0.0,) * len(weights)
+    names = ("b_q", "b_k", "b_v", "b_o")[: len(weights)]
+    if len(biases) != len(names):
+        raise ValueError(f"{where}: biases must be ({', '.join(names)}), got {len(biases)} of them")
+    for name, bias, W in zip(names, biases, weights, strict=True):
+        require_array(where, name, bias)
+        if bias.shape != W.shape[-1:]:
+            raise ValueError(f"{where}: {name} has shape {tuple(bias.shape)} but W{name[1:]} has {W.shape[-1]} columns")
+    return biases
+
+
+def _permitted(
+    where: str, mask: torch.Tensor | None, causal: bool, Q: torch.Tensor, K: torch.Tensor, n_heads: int
+) -> tuple[torch.Tensor | None, torch.Tensor | None, bool]:
+    """As :func:`~attn_tutor.torch.masks.permitted`, with heads: also what is permitted in some head, (…, n, m)."""
+    n, m = Q.shape[-2], K.shape[-2]
+    batch = torch.broadcast_shapes(Q.shape[:-2], K.shape[:-2])
+    hint = " A mask for each sequence needs an axis for the heads: mask[..., None, :, :]."
+    require_mask(where, mask, (*batch, n_heads, n, m), hint)
+    if mask is None:
+        return None, None, causal
+    mask = torch.atleast_2d(mask)
+    if causal:
+        mask = mask & causal_mask(n, m, device=mask.device)
+    over_heads = mask.any(-3) if mask.ndim > 2 else mask
+    return mask, over_heads, False

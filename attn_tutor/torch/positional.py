@@ -1,0 +1,153 @@
+"""Where a token stands: encodings added to tokens, rotations of queries and keys, biases on scores."""
+
+import torch
+
+from attn_tutor._shapes import broadcast, require_positive, require_size
+from attn_tutor.torch._arrays import require_array, shapes
+from attn_tutor.torch.masks import Device
+
+__all__ = ["alibi_bias", "rotary", "sinusoidal_encoding"]
+
+
+def sinusoidal_encoding(
+    n: int, d: int, base: float = 10000.0, *, device: Device = None, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    r"""Positions as points on circles that turn at different speeds.
+
+    .. math:: P_{p,\,2i} = \sin\frac{p}{\text{base}^{2i/d}}, \qquad P_{p,\,2i+1} = \cos\frac{p}{\text{base}^{2i/d}}
+
+    Positions p start at 0. The even columns are i = 0 … ⌈d/2⌉ − 1; for odd d the last sine has no cosine.
+    Angles are taken in double precision, so that far positions are right. Source: Vaswani et al. (2017), section 3.5.
+
+    Args:
+        n: number of positions.
+        d: width.
+        base: sets the longest wavelength, about 2π·base positions; above 0.
+        device: where the result lives; None is torch's default.
+        dtype: of the result; None is torch's default.
+
+    Returns:
+        Encoding, (n, d), in [−1, 1]; the product of two rows depends on their distance alone (for even d).
+
+    Raises:
+        TypeError: n or d is not a whole number.
+        ValueError: n or d is negative, or the base is not above 0.
+
+    Example:
+        >>> (1000 * sinusoidal_encoding(2, 3)).round().tolist()
+        [[0.0, 1000.0, 0.0], [841.0, 540.0, 2.0]]
+    """
+    require_size("sinusoidal_encoding", "n", n)
+    require_size("sinusoidal_encoding", "d", d)
+    exact = _exact(device)
+    angles = torch.arange(n, device=exact)[:, None] * _rates("sinusoidal_encoding", d, base, exact)  # (n, ⌈d/2⌉)
+    encoding = torch.empty(n, d, dtype=torch.float64, device=exact)
+    encoding[:, 0::2] = torch.sin(angles)
+    encoding[:, 1::2] = torch.cos(angles[:, : d // 2])
+    return encoding.to(device, dtype or torch.get_default_dtype())
+
+
+@shapes("(n,d)->(n,d)")
+def rotary(X: torch.Tensor, positions: torch.Tensor | None = None, base: float = 10000.0) -> torch.Tensor:
+    r"""Turn each pair of entries of a query or key by an angle that grows with its position.
+
+    .. math:: \begin{pmatrix} y_{2i} \\ y_{2i+1} \end{pmatrix} =
+        \begin{pmatrix} \cos\theta & -\sin\theta \\ \sin\theta & \cos\theta \end{pmatrix}
+        \begin{pmatrix} x_{2i} \\ x_{2i+1} \end{pmatrix}, \qquad \theta = \frac{p}{\text{base}^{2i/d}}
+
+    The dot product of two rotated vectors depends on their positions through the difference alone. Pairs are
+    neighbours (2i, 2i+1), as in the paper. Source: Su et al. (2021), section 3.4.2.
+
+    Args:
+        X: queries or keys, (…, n, d) with d even.
+        positions: position p of each row, broadcasts to (…, n); None is 0 … n − 1.
+        base: sets the slowest turn; above 0.
+
+    Returns:
+        Rotated rows, (…, n, d), each of unchanged length.
+
+    Raises:
+        TypeError: X or ``positions`` is not an array of this half.
+        ValueError: d is odd, the positions do not broadcast to the rows, or the base is not above 0.
+
+    Example:
+        >>> rotary(torch.tensor([[1000.0, 0.0], [1000.0, 0.0]])).round().tolist()
+        [[1000.0, 0.0], [540.0, 841.0]]
+    """
+    n, d = X.shape[-2:]
+    if d % 2:
+        raise ValueError(f"rotary: d={d} is odd, but entries turn in pairs; make d even")
+    positions = _positions(positions, X)
+    angles = positions[..., None] * _rates("rotary", d, base, positions.device)  # (…, n, d/2)
+    cos, sin = torch.cos(angles).to(X), torch.sin(angles).to(X)
+    even, odd = X[..., 0::2], X[..., 1::2]
+    pairs = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1)  # (…, n, d/2, 2)
+    return pairs.reshape(*pairs.shape[:-3], n, d)
+
+
+def alibi_bias(
+    n_heads: int, n: int, m: int | None = None, *, device: Device = None, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    r"""A penalty on the score that grows with the distance between query and key, at a different rate in each head.
+
+    .. math:: B_{hij} = -\lambda_h\, \lvert i + m - n - j \rvert, \qquad \lambda_h = 2^{-8 (h+1) / \text{n\_heads}}
+
+    Heads h, queries i and keys j count from 0, and the last query stands at the last key. If ``n_heads`` is no power
+    of 2, the slopes are those of the next lower power, then every second one of twice that power.
+    Source: Press et al. (2022), section 3; they use it with a causal mask, where the distance is never negative.
+
+    Args:
+        n_heads: number of heads.
+        n: number of queries.
+        m: number of keys; None means n.
+        device: where the result lives; None is torch's default.
+        dtype: of the result; None is torch's default.
+
+    Returns:
+        Bias, (h, n, m), 0 or less, to be added to the scores.
+
+    Raises:
+        TypeError: an argument is not a whole number.
+        ValueError: ``n_heads`` is below 1, or n or m is negative.
+
+    Example:
+        >>> alibi_bias(2, 2).tolist()
+        [[[0.0, -0.0625], [-0.0625, 0.0]], [[0.0, -0.00390625], [-0.00390625, 0.0]]]
+    """
+    m = n if m is None else m
+    require_size("alibi_bias", "n_heads", n_heads, least=1)
+    require_size("alibi_bias", "n", n)
+    require_size("alibi_bias", "m", m)
+    distance = (torch.arange(m - n, m, device=device)[:, None] - torch.arange(m, device=device)).abs()  # (n, m)
+    slopes = torch.tensor(alibi_slopes(n_heads), device=device, dtype=dtype or torch.get_default_dtype())
+    return slopes[:, None, None] * -distance
+
+
+def alibi_slopes(n_heads: int) -> list[float]:
+    """A geometric sequence from 2^(−8/h) to 2^(−8), filled up where h is no power of 2."""
+    power = 1 << n_heads.bit_length() - 1  # the largest power of 2 that is not above n_heads
+    slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)]
+    return slopes if power == n_heads else slopes + alibi_slopes(2 * power)[0::2][: n_heads - power]
+
+
+def _rates(where: str, d: int, base: float, device: Device) -> torch.Tensor:
+    """Angle a position, for each pair, (⌈d/2⌉,)."""
+    require_positive(where, "base", base)
+    return float(base) ** (-torch.arange(0, d, 2, device=device, dtype=torch.float64) / d)
+
+
+def _exact(device: Device) -> torch.device:
+    """Where angles are computed: Apple's GPUs have no float64."""
+    device = torch.get_default_device() if device is None else torch.device(device)
+    return torch.device("cpu") if device.type == "mps" else device
+
+
+def _positions(positions: torch.Tensor | None, X: torch.Tensor) -> torch.Tensor:
+    if positions is None:
+        return torch.arange(X.shape[-2], dtype=torch.float64, device=_exact(X.device))
+    require_array("rotary", "positions", positions)
+    if broadcast(positions.shape, X.shape[:-1]) is None or positions.shape[-1:] not in ((1,), X.shape[-2:-1]):
+        raise ValueError(
+            f"rotary: positions have shape {tuple(positions.shape)} but must broadcast to {tuple(X.shape[:-1])}"
+        )
+    return positions.to(_exact(X.device), torch.float64)
