@@ -85,4 +85,5 @@ _build/book.stamp: .venv/ready $(SOURCES)
 	@echo "Installing the pinned tools into .venv: about 1.4 GB, some minutes the first time …"
 	@$(PY) -m pip install --quiet -r requirements.txt -e . \
 		|| $(call stop,pip could not install the requirements. Is there a network? The last lines above say what failed.)
+	@$(PY) -c 'import matplotlib.pyplot'  # lists the fonts now; later its message could land in a notebook
 	@touch $@

@@ -66,13 +66,13 @@ def entry(package: str, module: ModuleType, name: str) -> str:
 def ledger() -> str:
     """Each function once, with its shapes, and a link into each half that has it."""
     halves = {half: owners(f"attn_tutor.{half}") for half in ("numpy", "torch")}
-    rows = ["| function | shapes | what it gives |", "|---|---|---|"]
+    rows = ["| function | shapes, and what it gives |", "|---|---|"]
     for name in halves["numpy"] | halves["torch"]:
         having = [half for half in halves if name in halves[half]]
         thing = getattr(halves[having[0]][name], name)
         links = " · ".join(f"{{py:obj}}`{half} <attn_tutor.{half}.{name}>`" for half in having)
         meaning = (inspect.getdoc(thing) or "").partition("\n")[0]
-        rows.append(f"| `{name}` <br> {links} | {shapes(thing)} | {meaning} |")
+        rows.append(f"| `{name}` <br> {links} | {shapes(thing)}{meaning} |")
     return "\n".join(rows)
 
 
@@ -82,7 +82,7 @@ def owners(package: str) -> dict[str, ModuleType]:
 
 
 def shapes(thing: Any) -> str:
-    return f"`{thing.__shapes__}`" if hasattr(thing, "__shapes__") else ""
+    return f"`{thing.__shapes__}` <br> " if hasattr(thing, "__shapes__") else ""
 
 
 def add_shapes(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:

@@ -18,6 +18,7 @@ FIXES = [
     (r'<summary aria-label="Toggle hidden content">', "<summary>"),
     (r'(<button class="btn search-button-field[^>]*?) aria-label="Search"', r"\1"),
     (r'(<button class="[^"]*theme-switch-button[^>]*?) aria-label="Color mode"', r"\1"),
+    (r'<summary>(<span class="toctree-toggle")', r'<summary aria-label="Pages below this one">\1'),
     # A deprecated role, forbidden outside its own kind of list.
     (r'role="doc-biblioentry"', 'role="listitem"'),
 ]

@@ -53,7 +53,7 @@ class Source(SphinxDirective):
                     ":language: python",
                     f":lines: {lines}",
                     "```",
-                    f"`{file}`" + ("" if is_private(path) else f" · {{py:obj}}`attn_tutor.{half}.{'.'.join(path)}`"),
+                    f"`{file}`" + ("" if is_private(path) else f" · {{py:obj}}`~attn_tutor.{half}.{'.'.join(path)}`"),
                     "",
                 ]
         return parts

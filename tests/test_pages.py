@@ -1,0 +1,213 @@
+"""The built book as a reader meets it: every page there, links whole, no network, maths drawn, readable by all."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import unquote, urldefrag, urlsplit
+
+import pytest
+import yaml
+from axe_playwright_python.sync_playwright import Axe
+from bs4 import BeautifulSoup
+from playwright.sync_api import Browser, Error, sync_playwright
+
+ROOT = Path(__file__).parents[1]
+BUILT = ROOT / "_build" / "html"
+
+
+def toc_pages() -> list[str]:
+    """Every ``file`` and ``root`` of the table of contents, however deep."""
+
+    def walk(entry: Any) -> Iterator[str]:
+        if isinstance(entry, dict):
+            for key, value in entry.items():
+                if key in ("file", "root"):
+                    yield value + ".html"
+                else:
+                    yield from walk(value)
+        elif isinstance(entry, list):
+            for part in entry:
+                yield from walk(part)
+
+    return list(walk(yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))))
+
+
+PAGES = toc_pages()
+every_page = pytest.mark.parametrize("page", [*PAGES, "index.html", "search.html", "genindex.html"])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def built() -> None:
+    if not BUILT.exists():
+        pytest.fail("there is no built book; run `make book` first")
+
+
+@cache
+def soup(path: Path) -> BeautifulSoup:
+    return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
+
+
+@cache
+def anchors(path: Path) -> set[str]:
+    return {str(tag[key]) for key in ("id", "name") for tag in soup(path).find_all(attrs={key: True})}
+
+
+def targets(path: Path, *, links: bool) -> list[str]:
+    """What a page links to, or else what it loads."""
+    page = soup(path)
+    if links:
+        return [str(tag["href"]) for tag in page.select("a[href], area[href]")]
+    loaded = [str(tag["src"]) for tag in page.select("[src]")]
+    loaded += [str(tag["data"]) for tag in page.select("object[data]")]
+    loaded += [str(tag["href"]) for tag in page.select("link[href], use[href], image[href]")]
+    loaded += [url.split()[0] for tag in page.select("[srcset]") for url in str(tag["srcset"]).split(",")]
+    styles = [str(tag["style"]) for tag in page.select("[style]")] + [tag.get_text() for tag in page.select("style")]
+    return loaded + [url for style in styles for url in style_urls(style)]
+
+
+def style_urls(style: str) -> list[str]:
+    return re.findall(r"""(?:url\(|@import\s)\s*["']?([^"')\s;]+)""", style)
+
+
+def is_elsewhere(url: str) -> bool:
+    return url.startswith("//") or urlsplit(url).scheme in ("http", "https", "ftp")
+
+
+# A page that is in the toc and does not come out is the way this toolchain fails without an error.
+@pytest.mark.parametrize("page", PAGES)
+def test_page_of_the_toc_is_built_and_has_its_title(page: str) -> None:
+    heading = soup(BUILT / page).select_one("article h1, main h1")
+    assert heading is not None
+    assert len(heading.get_text(strip=True)) > 3
+
+
+@every_page
+def test_page_loads_nothing_from_elsewhere(page: str) -> None:
+    assert [url for url in targets(BUILT / page, links=False) if is_elsewhere(url)] == []
+
+
+def test_styles_load_nothing_from_elsewhere() -> None:
+    sheets = list(BUILT.rglob("*.css"))
+    assert "book.css" in [sheet.name for sheet in sheets]
+    found = {s.name: u for s in sheets for u in style_urls(s.read_text(encoding="utf-8")) if is_elsewhere(u)}
+    assert found == {}
+
+
+@every_page
+def test_links_and_loaded_files_resolve(page: str) -> None:
+    path = BUILT / page
+    broken = []
+    for url in targets(path, links=True) + targets(path, links=False):
+        if is_elsewhere(url) or urlsplit(url).scheme in ("data", "mailto"):
+            continue
+        address, anchor = urldefrag(url)
+        file = path.parent / unquote(urlsplit(address).path) if urlsplit(address).path else path
+        is_page = file.suffix == ".html"
+        if not file.is_file() or (anchor and is_page and unquote(anchor) not in anchors(file.resolve())):
+            broken.append(url)
+    assert broken == []
+
+
+@every_page
+def test_images_have_alt_text(page: str) -> None:
+    assert [str(img.get("src")) for img in soup(BUILT / page).select("img") if not img.get("alt", "").strip()] == []
+
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+WCAG = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]
+PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    with sync_playwright() as playwright:
+        try:
+            chromium = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        except Error as error:
+            if found or os.environ.get("CI"):
+                raise
+            pytest.skip(f"no Chromium here (Debian: apt-get install chromium): {error.message.splitlines()[0]}")
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Browser, request: pytest.FixtureRequest) -> Iterator[SimpleNamespace]:
+    """A page in the browser, read from its file, with what it asked for and complained about on the way."""
+    name, scheme = request.param
+    context = browser.new_context(color_scheme=scheme, viewport=DESK, reduced_motion="reduce")
+    page = context.new_page()
+    requests: list[str] = []
+    complaints: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
+    page.goto((BUILT / name).as_uri())
+    page.evaluate("window.MathJax && MathJax.startup.promise")
+    # What is folded away must be readable too; in the dark, look behind the second tab.
+    page.evaluate(
+        """behind => {
+            document.querySelectorAll("details").forEach(fold => { fold.open = true; });
+            document.querySelectorAll(".toggle-hidden").forEach(fold => fold.classList.remove("toggle-hidden"));
+            if (behind) document.querySelectorAll(".sd-tab-label").forEach(tab => tab.click());
+        }""",
+        scheme == "dark",
+    )
+    yield SimpleNamespace(page=page, scheme=scheme, requests=requests, complaints=complaints)
+    context.close()
+
+
+in_both_themes = pytest.mark.parametrize(
+    "opened",
+    [(page, scheme) for page in [*PAGES, "search.html"] for scheme in ("light", "dark")],
+    indirect=True,
+    ids="-".join,
+)
+
+
+@in_both_themes
+class TestInTheBrowser:
+    def test_opens_from_a_file_with_no_error_and_no_network(self, opened: SimpleNamespace) -> None:
+        assert opened.complaints == []
+        assert [url for url in opened.requests if not url.startswith(("file:", "data:", "blob:"))] == []
+
+    def test_all_maths_is_drawn(self, opened: SimpleNamespace) -> None:
+        formulas = opened.page.locator(".math").count()
+        assert opened.page.locator(".math mjx-container svg").count() >= formulas
+        red = opened.page.locator('mjx-container [fill="red"], mjx-container [data-mjx-error], mjx-merror')
+        assert red.evaluate_all("nodes => nodes.map(node => node.textContent)") == []
+        text = opened.page.evaluate(
+            """() => {
+                const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
+                while (walker.nextNode())
+                    if (!walker.currentNode.parentElement.closest("pre, code, script, style, mjx-container"))
+                        found.push(walker.currentNode.data);
+                return found.join("\\n");
+            }"""
+        )
+        assert re.findall(r"\\[(\[]|\$\$|\\begin\{|\\frac", text) == []
+
+    def test_a_phone_scrolls_no_page_sideways(self, opened: SimpleNamespace) -> None:
+        opened.page.set_viewport_size(PHONE)
+        width = opened.page.evaluate("document.documentElement.scrollWidth")
+        opened.page.set_viewport_size(DESK)
+        assert width <= PHONE["width"]
+
+    def test_no_barrier_for_readers(self, opened: SimpleNamespace) -> None:
+        assert opened.page.evaluate("document.documentElement.dataset.theme") == opened.scheme
+        found = (
+            Axe()
+            .run(opened.page, options={"runOnly": WCAG, "resultTypes": ["violations"], "preload": False})
+            .response["violations"]
+        )
+        barriers = [f"{v['id']}: {v['help']}: {n['html']} {n['failureSummary']}" for v in found for n in v["nodes"]]
+        assert barriers == []

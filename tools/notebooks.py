@@ -1,0 +1,160 @@
+"""Run the book's notebooks and write them in one fixed form, so that a second run changes no byte.
+
+python tools/notebooks.py                 run every notebook of book/
+python tools/notebooks.py 01 04           run those whose name starts so
+python tools/notebooks.py --check         run nothing; list the notebooks that are not in that form
+"""
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+BOOK = Path(__file__).resolve().parents[1] / "book"
+SECONDS_A_CELL = 600
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+KERNEL_CONFIG = 'c.InlineBackend.figure_formats = {"retina"}\n'  # sharp figures that keep their size on the page
+
+
+def normalise(notebook: Any) -> str:
+    """The text of a notebook without what differs from run to run and from editor to editor."""
+    notebook = nbformat.from_dict(notebook)
+    notebook.metadata = nbformat.from_dict(METADATA)
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    taken: set[str] = set()
+    count = 0
+    for cell in notebook.cells:
+        cell.metadata = {key: cell.metadata[key] for key in ("mystnb", "tags") if key in cell.metadata}
+        cell.id = slug(cell.source, taken)
+        if cell.cell_type == "code":
+            count += 1
+            cell.execution_count = count
+            cell.outputs = join_streams(cell.outputs)
+            for output in cell.outputs:
+                if output.output_type == "execute_result":
+                    output.execution_count = count
+    return str(nbformat.writes(notebook)) + "\n"
+
+
+def slug(source: str, taken: set[str]) -> str:
+    """A cell's id from its first words: an id by position would change in every cell below a new one."""
+    words = re.findall(r"[a-z0-9]+", source.lower())
+    stem = "-".join(words)[:32].strip("-") or "cell"
+    name, number = stem, 1
+    while name in taken:
+        number += 1
+        name = f"{stem}-{number}"
+    taken.add(name)
+    return name
+
+
+def join_streams(outputs: list[Any]) -> list[Any]:
+    """Whether two prints arrive as one output or two is a matter of timing."""
+    joined: list[Any] = []
+    for output in outputs:
+        last = joined[-1] if joined else None
+        if last and output.output_type == last.output_type == "stream" and output.name == last.name:
+            last.text += output.text
+        else:
+            joined.append(output)
+    return joined
+
+
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+def run(path: Path) -> bool:
+    """Run one notebook; write it if anything changed, and say whether it did."""
+    notebook = read(path)
+    client = NotebookClient(
+        notebook,
+        kernel_name="python3",
+        timeout=SECONDS_A_CELL,
+        record_timing=False,
+        resources={"metadata": {"path": str(path.parent)}},
+    )
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        index = next(i for i, cell in enumerate(notebook.cells) if failed(cell))
+        raise SystemExit(f"{where(path, notebook, index)} raised {error.ename}: {error.evalue}\n\n{error}") from None
+    except (CellTimeoutError, DeadKernelError) as error:
+        raise SystemExit(f"{shown(path)}: {error}") from None
+    text = normalise(notebook)
+    changed = text != path.read_text(encoding="utf-8")
+    if changed:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    return changed
+
+
+def failed(cell: Any) -> bool:
+    return any(output.output_type == "error" for output in cell.get("outputs", []))
+
+
+def where(path: Path, notebook: Any, index: int) -> str:
+    first_line = notebook.cells[index].source.partition("\n")[0]
+    return f"{shown(path)}: cell {index + 1} of {len(notebook.cells)} ({first_line})"
+
+
+def shown(path: Path) -> str:
+    return path.relative_to(BOOK.parent).as_posix()
+
+
+def chosen(names: list[str]) -> list[Path]:
+    every = sorted(BOOK.glob("*.ipynb"))
+    if not names:
+        return every
+    found = []
+    for name in names:
+        matches = [path for path in every if path.name.startswith(Path(name).name)]
+        if not matches:
+            raise SystemExit(f"No notebook of book/ starts with {name}; there are: {', '.join(p.stem for p in every)}")
+        found += [path for path in matches if path not in found]
+    return found
+
+
+def same_everywhere(folder: str) -> None:
+    """Keep a reader's own settings of IPython and matplotlib out of the figures."""
+    profile = Path(folder) / "profile_default"
+    profile.mkdir()
+    (profile / "ipython_kernel_config.py").write_text(KERNEL_CONFIG, encoding="utf-8")
+    os.environ.pop("MPLBACKEND", None)
+    empty = Path(folder) / "matplotlibrc"
+    empty.touch()
+    os.environ |= {"IPYTHONDIR": folder, "MATPLOTLIBRC": str(empty), "PYTHONHASHSEED": "0"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run the book's notebooks and write them in one fixed form.")
+    parser.add_argument("names", nargs="*", help="the first letters of notebooks, such as 01; all if none is given")
+    parser.add_argument("--check", action="store_true", help="run nothing; list those not in the fixed form")
+    options = parser.parse_args()
+    paths = chosen(options.names)
+    if options.check:
+        wrong = [shown(path) for path in paths if path.read_text(encoding="utf-8") != normalise(read(path))]
+        if wrong:
+            sys.exit("Not in the fixed form; type 'make notebooks':\n  " + "\n  ".join(wrong))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        same_everywhere(folder)
+        for path in paths:
+            print(f"{shown(path)} …", end=" ", flush=True)
+            start = time.monotonic()
+            changed = run(path)
+            print(f"{time.monotonic() - start:.1f} s, {'written' if changed else 'unchanged'}")
+
+
+if __name__ == "__main__":
+    main()
