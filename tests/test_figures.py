@@ -284,8 +284,12 @@ def test_encoding_is_centred_on_white():
 
 @pytest.mark.parametrize("shape", [(1, 8), (8, 1), (1, 1)])
 def test_encoding_of_zeros_is_white(shape):
-    image = plot_encoding(np.zeros(shape)).images[0]
+    ax = plot_encoding(np.zeros(shape))
+    image = ax.images[0]
     assert np.all(np.asarray(image.to_rgba(image.get_array())) > 0.95)
+    assert image.get_clim() == (-1, 1)
+    for ticks, length in ((ax.get_xticks(), shape[1]), (ax.get_yticks(), shape[0])):
+        assert {tick for tick in ticks if -0.5 <= tick <= length - 0.5} <= set(range(length))
 
 
 # All of them

@@ -9,9 +9,21 @@ from pathlib import Path
 
 import numpy as np
 
+__all__ = ["load_cars"]
+
 COLUMNS = (
-    "name", "mpg", "cylinders", "displacement", "horsepower", "axle_ratio",
-    "weight", "quarter_mile", "straight_engine", "manual", "gears", "carburettors",
+    "name",
+    "mpg",
+    "cylinders",
+    "displacement",
+    "horsepower",
+    "axle_ratio",
+    "weight",
+    "quarter_mile",
+    "straight_engine",
+    "manual",
+    "gears",
+    "carburettors",
 )
 
 
@@ -33,9 +45,10 @@ def load_cars(path: str | PathLike[str] | None = None) -> dict[str, np.ndarray]:
         ValueError: if the file is malformed; the message says where, what was got and what was expected.
         FileNotFoundError: if there is no file at ``path``.
 
-    >>> cars = load_cars()
-    >>> print(cars["name"][17], cars["mpg"][17], cars["weight"][17])
-    Fiat 128 32.4 2.2
+    Example:
+        >>> cars = load_cars()
+        >>> print(cars["name"][17], cars["mpg"][17], cars["weight"][17])
+        Fiat 128 32.4 2.2
     """
     source = files(__package__) / "cars.csv" if path is None else Path(path)
     header_seen = False
@@ -70,7 +83,7 @@ def _fields(line: bytes) -> list[str]:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"got byte {line[error.start]:#04x}, expected UTF-8 text") from None
-    if text.startswith("#") or not text.strip():
+    if text.startswith("#"):
         return []
     try:
         return next(csv.reader([text], strict=True))
