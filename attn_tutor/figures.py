@@ -23,7 +23,9 @@ try:
     from matplotlib.ticker import MaxNLocator
     from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 except ImportError as error:
-    raise ImportError("attn_tutor.figures needs matplotlib: pip install attn_tutor[plot]") from error
+    raise ImportError(
+        "attn_tutor.figures needs matplotlib: pip install attn_tutor[plot]"
+    ) from error
 
 __all__ = ["plot_encoding", "plot_heads", "plot_mask", "plot_weights"]
 
@@ -42,7 +44,12 @@ PERMITTED, FORBIDDEN = "#9fd0f5", "#4a4a4a"
 
 @mpl.rc_context(STYLE)
 def plot_weights(
-    weights: Any, queries: Labels = None, keys: Labels = None, ax: Axes | None = None, *, vmax: float = 1.0
+    weights: Any,
+    queries: Labels = None,
+    keys: Labels = None,
+    ax: Axes | None = None,
+    *,
+    vmax: float = 1.0,
 ) -> Axes:
     """Draw attention weights as a heat map: one row a query, one column a key.
 
@@ -69,13 +76,15 @@ def plot_weights(
     if ax is None:
         ax = _new_axes(array.shape, rows, columns)
     _colour_bar(_draw_cells(ax, array, rows, columns, "viridis", vmax), "weight", array)
-    _turn_labels([ax], columns)
+    _settle([ax], columns)
     _write_weights([ax], array[None], vmax)
     return ax
 
 
 @mpl.rc_context(STYLE)
-def plot_mask(mask: Any, queries: Labels = None, keys: Labels = None, ax: Axes | None = None) -> Axes:
+def plot_mask(
+    mask: Any, queries: Labels = None, keys: Labels = None, ax: Axes | None = None
+) -> Axes:
     """Draw which keys each query may attend to: light where it may, dark with a cross where it may not.
 
     Args:
@@ -93,7 +102,9 @@ def plot_mask(mask: Any, queries: Labels = None, keys: Labels = None, ax: Axes |
     """
     array = _array(mask)
     if array.dtype != bool:
-        raise TypeError(f"plot_mask: masks are boolean, True = may attend; got {array.dtype}")
+        raise TypeError(
+            f"plot_mask: masks are boolean, True = may attend; got {array.dtype}"
+        )
     _check_shape("plot_mask", "mask", array, "(n, m)")
     rows = _texts("plot_mask", "queries", queries, array.shape[0])
     columns = _texts("plot_mask", "keys", keys, array.shape[1])
@@ -108,14 +119,16 @@ def plot_mask(mask: Any, queries: Labels = None, keys: Labels = None, ax: Axes |
         loc="upper left", bbox_to_anchor=(0, 0), borderpad=0, frameon=False,
         handlelength=1.2, handleheight=1.2,
     )  # fmt: skip
-    _turn_labels([ax], columns)
+    _settle([ax], columns)
     size = min(6, 0.5 * _cell_points(ax).min())
     crosses.set(markersize=size, markeredgewidth=size / 6)
     return ax
 
 
 @mpl.rc_context(STYLE)
-def plot_heads(weights: Any, queries: Labels = None, keys: Labels = None, *, vmax: float = 1.0) -> np.ndarray:
+def plot_heads(
+    weights: Any, queries: Labels = None, keys: Labels = None, *, vmax: float = 1.0
+) -> np.ndarray:
     """Draw the weights of every head beside each other, on one colour scale.
 
     Args:
@@ -142,7 +155,11 @@ def plot_heads(weights: Any, queries: Labels = None, keys: Labels = None, *, vma
     across = math.ceil(h / down)  # rows of equal length look better
     panel = _inches(shape, rows, columns, widest=width / across - gap[0]) + gap
     figure, grid = plt.subplots(
-        down, across, figsize=[across, down] * panel + margins, squeeze=False, layout="compressed"
+        down,
+        across,
+        figsize=[across, down] * panel + margins,
+        squeeze=False,
+        layout="compressed",
     )
     axes = grid.ravel()[:h]
     for left_over in grid.ravel()[h:]:
@@ -152,7 +169,7 @@ def plot_heads(weights: Any, queries: Labels = None, keys: Labels = None, *, vma
         ax.set_title(f"head {head}")
         ax.label_outer()
     figure.colorbar(image, ax=axes, aspect=20 * down, **_scale(image, "weight", array))
-    _turn_labels(axes, columns)
+    _settle(axes, columns)
     _write_weights(axes, array, vmax)
     return axes
 
@@ -191,13 +208,17 @@ def _array(values: Any) -> np.ndarray:
     """Turn values into an array; a torch tensor is known by its methods, so that torch need not be there."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
-        values = (values.double() if values.is_floating_point() else values).numpy()  # NumPy has no bfloat16
+        values = (
+            values.double() if values.is_floating_point() else values
+        ).numpy()  # NumPy has no bfloat16
     return np.asarray(values)
 
 
 def _check_shape(function: str, name: str, array: np.ndarray, needed: str) -> None:
     if array.ndim != needed.count(",") + 1 or 0 in array.shape:
-        raise ValueError(f"{function}: {name} has shape {array.shape}; needs {needed}, none of them 0")
+        raise ValueError(
+            f"{function}: {name} has shape {array.shape}; needs {needed}, none of them 0"
+        )
 
 
 def _texts(function: str, name: str, labels: Labels, length: int) -> list[str]:
@@ -221,25 +242,39 @@ def _weights(function: str, values: Any, needed: str, vmax: float) -> np.ndarray
     if not vmax > 0:
         raise ValueError(f"{function}: vmax is {vmax}; needs a weight above 0")
     array = _numbers(function, "weights", values, needed)
-    _refuse(function, "weights", array, array < 0, "weights are never negative; masked_softmax makes them")
+    _refuse(
+        function,
+        "weights",
+        array,
+        array < 0,
+        "weights are never negative; masked_softmax makes them",
+    )
     return array
 
 
-def _refuse(function: str, name: str, array: np.ndarray, bad: np.ndarray, needed: str) -> None:
+def _refuse(
+    function: str, name: str, array: np.ndarray, bad: np.ndarray, needed: str
+) -> None:
     if bad.any():
         first = tuple(np.argwhere(bad)[0])
         axes = ("head", "row", "column")[-array.ndim :]
         place = ", ".join(f"{axis} {i}" for axis, i in zip(axes, first, strict=True))
-        raise ValueError(f"{function}: {name} has {array[first]:.3g} in {place}; {needed}")
+        raise ValueError(
+            f"{function}: {name} has {array[first]:.3g} in {place}; {needed}"
+        )
 
 
 # How it is laid out
 
 
-def _inches(shape: Sequence[int], rows: list[str], columns: list[str], widest: float) -> np.ndarray:
+def _inches(
+    shape: Sequence[int], rows: list[str], columns: list[str], widest: float
+) -> np.ndarray:
     """Width and height of the cells together."""
     n, m = shape
-    side = np.clip(widest / max(n, m), 0.15 if rows or columns else 0, 0.5)  # 9 pt, a label, is 0.125 inch
+    side = np.clip(
+        widest / max(n, m), 0.15 if rows or columns else 0, 0.5
+    )  # 9 pt, a label, is 0.125 inch
     return side * np.array([m, n]) * _thicken(n, m)
 
 
@@ -260,14 +295,16 @@ def _new_axes(shape: Sequence[int], rows: list[str], columns: list[str]) -> Axes
 
 
 def _draw_cells(
-    ax: Axes, array: np.ndarray, rows: list[str], columns: list[str], cmap: str | Colormap, vmax: float
+    ax: Axes,
+    array: np.ndarray,
+    rows: list[str],
+    columns: list[str],
+    cmap: str | Colormap,
+    vmax: float,
 ) -> AxesImage:
     width, height = _thicken(*array.shape)
     image = ax.imshow(array, cmap=cmap, vmin=0, vmax=vmax, aspect=height / width)
     ax.spines[:].set_visible(False)
-    if max(array.shape) <= 10:  # few enough to count
-        ax.hlines(np.arange(len(array) - 1) + 0.5, -0.5, array.shape[1] - 0.5, color="white", linewidth=1)
-        ax.vlines(np.arange(array.shape[1] - 1) + 0.5, -0.5, len(array) - 0.5, color="white", linewidth=1)
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
     ax.set(xlabel="key", ylabel="query")
@@ -292,27 +329,43 @@ def _colour_bar(image: AxesImage, label: str, array: np.ndarray) -> None:
     """A bar as high as the picture, 0.1 inch to its right, whatever the layout of the figure is."""
     ax = image.axes
     from_right_edge = ax.figure.dpi_scale_trans + ScaledTranslation(1, 0, ax.transAxes)  # type: ignore[arg-type]
-    bar = ax.inset_axes((0.1, 0, 0.12, 1), transform=blended_transform_factory(from_right_edge, ax.transAxes))
+    bar = ax.inset_axes(
+        (0.1, 0, 0.12, 1),
+        transform=blended_transform_factory(from_right_edge, ax.transAxes),
+    )
     ax.figure.colorbar(image, cax=bar, **_scale(image, label, array))
 
 
 def _cell_points(ax: Axes) -> np.ndarray:
     """Width and height of a cell in points, as the figure is laid out now."""
-    return np.abs(np.subtract(*ax.transData.transform([[1, 1], [0, 0]]))) * 72 / ax.figure.dpi
+    return (
+        np.abs(np.subtract(*ax.transData.transform([[1, 1], [0, 0]])))
+        * 72
+        / ax.figure.dpi
+    )
 
 
-def _turn_labels(axes: Sequence[Axes] | np.ndarray, columns: list[str]) -> None:
-    """Turn the labels of the keys where one is wider than its cell."""
-    draw = axes[0].figure.canvas.figure.draw_without_rendering  # settles the layout, so that sizes are known
+def _settle(axes: Sequence[Axes] | np.ndarray, columns: list[str]) -> None:
+    """Do what needs the final sizes: turn key labels wider than a cell, and part the cells if they are large."""
+    # Only a drawn figure knows its layout.
+    draw = axes[0].figure.canvas.figure.draw_without_rendering
     draw()
     room = _cell_points(axes[0])[0] * axes[0].figure.dpi / 72
-    if columns and max(label.get_window_extent().width for label in axes[0].get_xticklabels()) > room:
+    labels = axes[0].get_xticklabels()
+    if columns and max(label.get_window_extent().width for label in labels) > room:
         for ax in axes:
             ax.tick_params(axis="x", labelrotation=90)
         draw()
+    if min(_cell_points(axes[0])) > 12:
+        for ax in axes:
+            n, m = ax.images[0].get_size()
+            ax.hlines(np.arange(n - 1) + 0.5, -0.5, m - 0.5, "white", linewidth=1)
+            ax.vlines(np.arange(m - 1) + 0.5, -0.5, n - 0.5, "white", linewidth=1)
 
 
-def _write_weights(axes: Sequence[Axes] | np.ndarray, array: np.ndarray, vmax: float) -> None:
+def _write_weights(
+    axes: Sequence[Axes] | np.ndarray, array: np.ndarray, vmax: float
+) -> None:
     """Write each weight into its cell, if the cells have room for 0.25 in 9 pt."""
     if (_cell_points(axes[0]) < (24, 14)).any():
         return

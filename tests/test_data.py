@@ -80,7 +80,9 @@ def test_changing_the_arrays_does_not_change_the_next_load():
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_reads_a_file_of_the_reader(write, line_end):
     quoted = '"Citroën, DS",20,4,133,100,3.5,2.9,19,1,1,4,2'
-    text = line_end.join(["\ufeff# mine", HEADER, "", CIVIC, "# a comment between", quoted])
+    text = line_end.join(
+        ["\ufeff# mine", HEADER, "", CIVIC, "# a comment between", quoted]
+    )
     cars = load_cars(write(text))
     assert list(cars["name"]) == ["Honda Civic", "Citroën, DS"]
     np.testing.assert_array_equal(cars["mpg"], [30.4, 20.0])
@@ -95,27 +97,60 @@ def test_a_file_with_one_car_gives_arrays_of_one(write):
 
 # text or bytes of the file, and the message after the file's name
 MALFORMED = {
-    "too few fields": (f"# c\n{HEADER}\nFiat,1,2\n", "line 3: got 3 fields, expected 12"),
+    "too few fields": (
+        f"# c\n{HEADER}\nFiat,1,2\n",
+        "line 3: got 3 fields, expected 12",
+    ),
     "too many fields": (f"{HEADER}\n{CIVIC},9\n", "line 2: got 13 fields, expected 12"),
     "not a number": (
         f"{HEADER}\n{CIVIC.replace('1.615', 'heavy')}\n",
         "line 2: got weight 'heavy', expected a number",
     ),
-    "empty number": (f"{HEADER}\n{CIVIC.replace('30.4', '')}\n", "line 2: got mpg '', expected a number"),
-    "nan": (f"{HEADER}\n{CIVIC.replace('52', 'nan')}\n", "line 2: got horsepower 'nan', expected a finite"),
-    "infinite": (f"{HEADER}\n{CIVIC.replace('52', '-inf')}\n", "line 2: got horsepower '-inf', expected"),
+    "empty number": (
+        f"{HEADER}\n{CIVIC.replace('30.4', '')}\n",
+        "line 2: got mpg '', expected a number",
+    ),
+    "nan": (
+        f"{HEADER}\n{CIVIC.replace('52', 'nan')}\n",
+        "line 2: got horsepower 'nan', expected a finite",
+    ),
+    "infinite": (
+        f"{HEADER}\n{CIVIC.replace('52', '-inf')}\n",
+        "line 2: got horsepower '-inf', expected",
+    ),
     "no header": (f"\n{CIVIC}\n", "line 2: got the header Honda Civic,30.4"),
     "missing column": (
         HEADER.replace("weight,", ""),
         "line 1: got the header .*missing: weight.*, expected name,mpg",
     ),
-    "misspelt column": (HEADER.replace("gears", "gear"), "line 1: got the header .*missing: gears"),
-    "columns swapped": (HEADER.replace("mpg,cylinders", "cylinders,mpg"), "line 1: got .*missing: nothing"),
-    "same name": (f"{HEADER}\n{CIVIC}\n{CIVIC}\n", "line 3: got a second car named 'Honda Civic', expected"),
-    "open quote": (f'{HEADER}\n"{CIVIC}\n{CIVIC}\n', "line 2: got .*Honda.*expected .* closed quotes"),
-    "text after a quote": (f'{HEADER}\n"Honda" Civic,1\n', "line 2: got .*expected .* closed quotes"),
-    "not UTF-8": (HEADER.encode() + b"\nCitro\xebn,1\n", "line 2: got byte 0xeb, expected UTF-8 text"),
-    "header only": (f"{HEADER}\n# no cars\n", "got a header and no cars, expected .* one car"),
+    "misspelt column": (
+        HEADER.replace("gears", "gear"),
+        "line 1: got the header .*missing: gears",
+    ),
+    "columns swapped": (
+        HEADER.replace("mpg,cylinders", "cylinders,mpg"),
+        "line 1: got .*missing: nothing",
+    ),
+    "same name": (
+        f"{HEADER}\n{CIVIC}\n{CIVIC}\n",
+        "line 3: got a second car named 'Honda Civic', expected",
+    ),
+    "open quote": (
+        f'{HEADER}\n"{CIVIC}\n{CIVIC}\n',
+        "line 2: got .*Honda.*expected .* closed quotes",
+    ),
+    "text after a quote": (
+        f'{HEADER}\n"Honda" Civic,1\n',
+        "line 2: got .*expected .* closed quotes",
+    ),
+    "not UTF-8": (
+        HEADER.encode() + b"\nCitro\xebn,1\n",
+        "line 2: got byte 0xeb, expected UTF-8 text",
+    ),
+    "header only": (
+        f"{HEADER}\n# no cars\n",
+        "got a header and no cars, expected .* one car",
+    ),
     "comments only": ("# nothing\n", "got no header, expected the header name,"),
     "empty": ("", "got no header, expected the header name,"),
 }

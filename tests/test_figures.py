@@ -16,7 +16,15 @@ from matplotlib.colors import to_rgb
 from attn_tutor.figures import plot_encoding, plot_heads, plot_mask, plot_weights
 
 WEIGHTS = np.array([[0.75, 0.25, 0.0], [0.1, 0.2, 0.7]])  # (n=2, m=3)
-HEADS = np.stack([WEIGHTS, WEIGHTS[::-1], np.roll(WEIGHTS, 1, axis=1), np.full((2, 3), 1 / 3), np.eye(2, 3)])
+HEADS = np.stack(
+    [
+        WEIGHTS,
+        WEIGHTS[::-1],
+        np.roll(WEIGHTS, 1, axis=1),
+        np.full((2, 3), 1 / 3),
+        np.eye(2, 3),
+    ]
+)
 LONG = ["an extraordinarily long token", "b", "c"]
 
 
@@ -48,7 +56,11 @@ def colour_bar(ax):
 
 def luminance(colour):
     rgb = np.array(to_rgb(colour))
-    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ [
+        0.2126,
+        0.7152,
+        0.0722,
+    ]
 
 
 def contrast(one, other):
@@ -73,11 +85,18 @@ def test_weights_stand_in_their_cells_with_row_0_on_top():
 
 
 def test_an_exact_zero_looks_different_from_a_small_weight():
-    assert set(cell_texts(plot_weights([[0.0, 0.004, 0.996]])).values()) == {"0", "0.00", "1.00"}
+    assert set(cell_texts(plot_weights([[0.0, 0.004, 0.996]])).values()) == {
+        "0",
+        "0.00",
+        "1.00",
+    }
 
 
 def test_one_colour_is_one_weight_in_every_picture():
-    small, large = plot_weights([[0.1, 0.2]]).images[0], plot_weights([[0.4, 0.6]]).images[0]
+    small, large = (
+        plot_weights([[0.1, 0.2]]).images[0],
+        plot_weights([[0.4, 0.6]]).images[0],
+    )
     assert small.get_clim() == large.get_clim() == (0, 1)
     assert small.cmap.name == large.cmap.name == "viridis"
 
@@ -98,7 +117,9 @@ def test_a_weight_can_be_read_on_its_colour(vmax):
         ax = plot_weights(row[None], vmax=vmax)
         assert len(ax.texts) == 8
         for text, weight in zip(ax.texts, row, strict=True):
-            assert contrast(text.get_color(), colormaps["viridis"](weight / vmax)) >= 4.5
+            assert (
+                contrast(text.get_color(), colormaps["viridis"](weight / vmax)) >= 4.5
+            )
         plt.close("all")
 
 
@@ -107,8 +128,21 @@ def test_crowded_cells_show_no_numbers():
     assert len(plot_weights(np.full((8, 8), 1 / 8)).texts) == 64
 
 
+def test_white_lines_part_the_cells_while_they_are_large():
+    rows, columns = plot_weights(WEIGHTS).collections
+    assert [line.tolist() for line in rows.get_segments()] == [
+        [[-0.5, 0.5], [2.5, 0.5]]
+    ]
+    assert [line.tolist() for line in columns.get_segments()] == [
+        [[x, -0.5], [x, 1.5]] for x in (0.5, 1.5)
+    ]
+    assert not plot_weights(np.full((40, 40), 1 / 40)).collections
+
+
 def test_labels_of_rows_and_columns():
-    ax = plot_weights(WEIGHTS, queries=["I", "want"], keys=np.array(["to", "live", "in"]))
+    ax = plot_weights(
+        WEIGHTS, queries=["I", "want"], keys=np.array(["to", "live", "in"])
+    )
     assert tick_texts(ax.yaxis) == ["I", "want"]
     assert tick_texts(ax.xaxis) == ["to", "live", "in"]
     np.testing.assert_array_equal(ax.get_yticks(), [0, 1])
@@ -134,7 +168,9 @@ def test_turned_labels_of_many_keys_do_not_overlap():
     ax = plot_weights(np.full((1, 32), 1 / 32), keys=names)
     ax.figure.draw_without_rendering()
     boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
-    assert all(left.x1 <= right.x0 for left, right in zip(boxes, boxes[1:], strict=False))
+    assert all(
+        left.x1 <= right.x0 for left, right in zip(boxes, boxes[1:], strict=False)
+    )
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 7), (7, 1), (1, 50), (50, 1)])
@@ -160,12 +196,20 @@ def test_the_colour_bar_is_as_high_as_the_cells_in_any_figure():
         assert bar.x0 > cells.x1
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+)
 def test_torch_tensors_that_require_grad(dtype):
     tensor = torch.tensor([[0.75, 0.25], [0.5, 0.5]], dtype=dtype, requires_grad=True)
-    np.testing.assert_array_equal(shown(plot_weights(tensor)), [[0.75, 0.25], [0.5, 0.5]])
-    np.testing.assert_array_equal(shown(plot_heads(tensor[None])[0]), [[0.75, 0.25], [0.5, 0.5]])
-    np.testing.assert_array_equal(shown(plot_encoding(tensor)), [[0.75, 0.25], [0.5, 0.5]])
+    np.testing.assert_array_equal(
+        shown(plot_weights(tensor)), [[0.75, 0.25], [0.5, 0.5]]
+    )
+    np.testing.assert_array_equal(
+        shown(plot_heads(tensor[None])[0]), [[0.75, 0.25], [0.5, 0.5]]
+    )
+    np.testing.assert_array_equal(
+        shown(plot_encoding(tensor)), [[0.75, 0.25], [0.5, 0.5]]
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -192,7 +236,11 @@ def test_mask_colours_and_crosses():
     np.testing.assert_array_equal(shown(ax), mask)
     crosses = ax.lines[0]
     assert crosses.get_marker() == "x"
-    assert sorted(zip(*crosses.get_data(), strict=True)) == [(1, 0), (2, 0), (2, 1)]  # (column, row) where False
+    assert sorted(zip(*crosses.get_data(), strict=True)) == [
+        (1, 0),
+        (2, 0),
+        (2, 1),
+    ]  # (column, row) where False
     rgba = ax.images[0].to_rgba(ax.images[0].get_array())
     assert contrast(rgba[0, 0, :3], rgba[0, 1, :3]) >= 3
     assert contrast(crosses.get_color(), rgba[0, 1, :3]) >= 4.5
@@ -214,7 +262,9 @@ def test_mask_legend_says_which_colour_is_which():
 def test_a_mask_of_one_kind_keeps_its_colour(value):
     mixed = plot_mask(np.array([[value, not value]])).images[0]
     plain = plot_mask(np.full((2, 2), value)).images[0]
-    np.testing.assert_array_equal(plain.to_rgba(plain.get_array())[0, 0], mixed.to_rgba(mixed.get_array())[0, 0])
+    np.testing.assert_array_equal(
+        plain.to_rgba(plain.get_array())[0, 0], mixed.to_rgba(mixed.get_array())[0, 0]
+    )
 
 
 def test_mask_of_torch():
@@ -223,7 +273,9 @@ def test_mask_of_torch():
 
 
 def test_crosses_stay_inside_small_cells():
-    large, small = (plot_mask(np.zeros((n, n), bool)).lines[0].get_markersize() for n in (3, 60))
+    large, small = (
+        plot_mask(np.zeros((n, n), bool)).lines[0].get_markersize() for n in (3, 60)
+    )
     assert small < 72 * 3.6 / 60 < large  # a cell is 3.6 inches / 60 wide
 
 
@@ -263,7 +315,11 @@ def test_heads_stand_in_even_rows_no_wider_than_a_page(h, m):
         rows.setdefault(round(box.y0), []).append(box)
     sizes = [len(row) for row in rows.values()]
     assert max(sizes) - min(sizes) < len(sizes)
-    assert all(left.x1 < right.x0 for row in rows.values() for left, right in zip(row, row[1:], strict=False))
+    assert all(
+        left.x1 < right.x0
+        for row in rows.values()
+        for left, right in zip(row, row[1:], strict=False)
+    )
     assert figure.get_figwidth() <= 5.6
 
 
@@ -289,7 +345,9 @@ def test_encoding_of_zeros_is_white(shape):
     assert np.all(np.asarray(image.to_rgba(image.get_array())) > 0.95)
     assert image.get_clim() == (-1, 1)
     for ticks, length in ((ax.get_xticks(), shape[1]), (ax.get_yticks(), shape[0])):
-        assert {tick for tick in ticks if -0.5 <= tick <= length - 0.5} <= set(range(length))
+        assert {tick for tick in ticks if -0.5 <= tick <= length - 0.5} <= set(
+            range(length)
+        )
 
 
 # All of them
@@ -311,14 +369,21 @@ def test_draws_into_the_axes_it_is_given(plot, data):
     assert plt.get_fignums() == [figure.number]
 
 
-@pytest.mark.parametrize("plot", [*PICTURES.values(), (plot_heads, HEADS)], ids=[*PICTURES, "heads"])
+@pytest.mark.parametrize(
+    "plot", [*PICTURES.values(), (plot_heads, HEADS)], ids=[*PICTURES, "heads"]
+)
 def test_dark_on_white_whatever_the_style_of_the_reader(plot):
     function, data = plot
     with rc_context({"font.size": 5}), plt.style.context("dark_background"):
         ax = np.ravel(function(data))[0]
     figure = ax.figure
     assert figure.get_facecolor() == (1, 1, 1, 1)
-    texts = [ax.xaxis.label, ax.yaxis.label, *ax.get_xticklabels(), *ax.get_yticklabels()]
+    texts = [
+        ax.xaxis.label,
+        ax.yaxis.label,
+        *ax.get_xticklabels(),
+        *ax.get_yticklabels(),
+    ]
     if ax.get_legend():
         texts += ax.get_legend().get_texts()
     for text in texts:
@@ -363,8 +428,12 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("plot", "data", "options", "error", "message"), REFUSED.values(), ids=REFUSED)
-def test_wrong_arguments_are_refused_before_a_figure_is_made(plot, data, options, error, message):
+@pytest.mark.parametrize(
+    ("plot", "data", "options", "error", "message"), REFUSED.values(), ids=REFUSED
+)
+def test_wrong_arguments_are_refused_before_a_figure_is_made(
+    plot, data, options, error, message
+):
     with pytest.raises(error, match=message):
         plot(data, **options)
     assert not plt.get_fignums()
@@ -372,9 +441,13 @@ def test_wrong_arguments_are_refused_before_a_figure_is_made(plot, data, options
 
 def test_without_matplotlib_the_error_says_what_to_install():
     code = "import sys; sys.modules['matplotlib'] = None; import attn_tutor.figures"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert run.returncode == 1
-    assert run.stderr.endswith("ImportError: attn_tutor.figures needs matplotlib: pip install attn_tutor[plot]\n")
+    assert run.stderr.endswith(
+        "ImportError: attn_tutor.figures needs matplotlib: pip install attn_tutor[plot]\n"
+    )
 
 
 def test_figures_do_not_load_torch():

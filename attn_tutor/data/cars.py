@@ -66,15 +66,24 @@ def load_cars(path: str | PathLike[str] | None = None) -> dict[str, np.ndarray]:
                 continue
             name, figures = _car(fields)
             if name in names:
-                raise ValueError(f"got a second car named {name!r}, expected each name once")
+                raise ValueError(
+                    f"got a second car named {name!r}, expected each name once"
+                )
         except ValueError as error:
             raise ValueError(f"{source}, line {number}: {error}") from None
         names.append(name)
         rows.append(figures)
     if not rows:
-        got, expected = "a header and no cars" if header_seen else "no header", ",".join(COLUMNS)
-        raise ValueError(f"{source}: got {got}, expected the header {expected} and at least one car")
-    return {"name": np.array(names)} | dict(zip(COLUMNS[1:], np.array(rows).T.copy(), strict=True))
+        got, expected = (
+            "a header and no cars" if header_seen else "no header",
+            ",".join(COLUMNS),
+        )
+        raise ValueError(
+            f"{source}: got {got}, expected the header {expected} and at least one car"
+        )
+    return {"name": np.array(names)} | dict(
+        zip(COLUMNS[1:], np.array(rows).T.copy(), strict=True)
+    )
 
 
 def _fields(line: bytes) -> list[str]:
@@ -82,20 +91,28 @@ def _fields(line: bytes) -> list[str]:
     try:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"got byte {line[error.start]:#04x}, expected UTF-8 text") from None
+        raise ValueError(
+            f"got byte {line[error.start]:#04x}, expected UTF-8 text"
+        ) from None
     if text.startswith("#"):
         return []
     try:
         return next(csv.reader([text], strict=True))
     except csv.Error as error:
-        raise ValueError(f"got {text!r}, expected fields with closed quotes ({error})") from None
+        raise ValueError(
+            f"got {text!r}, expected fields with closed quotes ({error})"
+        ) from None
 
 
 def _check_header(fields: list[str]) -> None:
     if tuple(fields) != COLUMNS:
-        missing = ", ".join(column for column in COLUMNS if column not in fields) or "nothing"
+        missing = (
+            ", ".join(column for column in COLUMNS if column not in fields) or "nothing"
+        )
         got, expected = ",".join(fields), ",".join(COLUMNS)
-        raise ValueError(f"got the header {got} (missing: {missing}), expected {expected}")
+        raise ValueError(
+            f"got the header {got} (missing: {missing}), expected {expected}"
+        )
 
 
 def _car(fields: list[str]) -> tuple[str, list[float]]:
