@@ -242,13 +242,8 @@ def _weights(function: str, values: Any, needed: str, vmax: float) -> np.ndarray
     if not vmax > 0:
         raise ValueError(f"{function}: vmax is {vmax}; needs a weight above 0")
     array = _numbers(function, "weights", values, needed)
-    _refuse(
-        function,
-        "weights",
-        array,
-        array < 0,
-        "weights are never negative; masked_softmax makes them",
-    )
+    hint = "weights are never negative; masked_softmax makes them"
+    _refuse(function, "weights", array, array < 0, hint)
     return array
 
 
@@ -272,9 +267,8 @@ def _inches(
 ) -> np.ndarray:
     """Width and height of the cells together."""
     n, m = shape
-    side = np.clip(
-        widest / max(n, m), 0.15 if rows or columns else 0, 0.5
-    )  # 9 pt, a label, is 0.125 inch
+    least = 0.15 if rows or columns else 0  # a label of 9 pt is 0.125 inch high
+    side = np.clip(widest / max(n, m), least, 0.5)
     return side * np.array([m, n]) * _thicken(n, m)
 
 
@@ -338,11 +332,8 @@ def _colour_bar(image: AxesImage, label: str, array: np.ndarray) -> None:
 
 def _cell_points(ax: Axes) -> np.ndarray:
     """Width and height of a cell in points, as the figure is laid out now."""
-    return (
-        np.abs(np.subtract(*ax.transData.transform([[1, 1], [0, 0]])))
-        * 72
-        / ax.figure.dpi
-    )
+    here, there = ax.transData.transform([[0, 0], [1, 1]])
+    return np.abs(there - here) * 72 / ax.figure.dpi
 
 
 def _settle(axes: Sequence[Axes] | np.ndarray, columns: list[str]) -> None:
