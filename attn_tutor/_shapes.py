@@ -18,7 +18,9 @@ R = TypeVar("R")
 Shape = tuple[int, ...]
 
 
-def checker(array_type: type, prepare: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Callable[..., Any]:
+def checker(
+    array_type: type, prepare: Callable[[str, dict[str, Any]], dict[str, Any]]
+) -> Callable[..., Any]:
     """The ``@shapes`` decorator of one half.
 
     Args:
@@ -26,9 +28,14 @@ def checker(array_type: type, prepare: Callable[[str, dict[str, Any]], dict[str,
         prepare: takes the function's name and its arrays by name; returns them ready to compute with.
     """
 
-    def shapes(signature: str, **hints: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    def shapes(
+        signature: str, **hints: str
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """Hold a function to its shape signature; ``hints`` add advice to a mismatch of the axis they name."""
-        cores = [tuple(core.split(",")) for core in re.findall(r"\((.*?)\)", signature.split("->")[0])]
+        cores = [
+            tuple(re.findall(r"[^,]+", core))
+            for core in re.findall(r"\((.*?)\)", signature.split("->")[0])
+        ]
 
         def decorate(fn: Callable[P, R]) -> Callable[P, R]:
             names = list(inspect.signature(fn).parameters)[: len(cores)]
@@ -48,9 +55,10 @@ def checker(array_type: type, prepare: Callable[[str, dict[str, Any]], dict[str,
                     hints,
                 )
                 arrays = prepare(fn.__name__, arrays)
-                args = tuple(arrays[name] for name in names[: len(args)]) + args[len(names) :]  # type: ignore[assignment]
-                kwargs |= {name: arrays[name] for name in names if name in kwargs}  # type: ignore[assignment]
-                return fn(*args, **kwargs)
+                others: Any = args[len(names) :]
+                positional: Any = (arrays[name] for name in names[: len(args)])
+                keyword: Any = {name: arrays.get(name, x) for name, x in kwargs.items()}
+                return fn(*positional, *others, **keyword)
 
             checked.__shapes__ = signature  # type: ignore[attr-defined]
             return checked
@@ -61,14 +69,22 @@ def checker(array_type: type, prepare: Callable[[str, dict[str, Any]], dict[str,
 
 
 def _match(
-    where: str, signature: str, given: dict[str, Shape], cores: dict[str, tuple[str, ...]], hints: dict[str, str]
+    where: str,
+    signature: str,
+    given: dict[str, Shape],
+    cores: dict[str, tuple[str, ...]],
+    hints: dict[str, str],
 ) -> None:
-    sizes: dict[str, tuple[str, int]] = {}  # axis letter -> the argument that set it, its length
+    sizes: dict[
+        str, tuple[str, int]
+    ] = {}  # axis letter -> the argument that set it, its length
     batches = {}
     for name, shape in given.items():
         core = cores[name]
         if len(shape) < len(core):
-            raise ValueError(f"{where}: {name} has shape {_text(shape)} but needs {_text(('…', *core))}; {signature}")
+            raise ValueError(
+                f"{where}: {name} has shape {_text(shape)} but needs {_text(('…', *core))}; {signature}"
+            )
         for axis, size in zip(core, shape[len(shape) - len(core) :], strict=True):
             first, expected = sizes.setdefault(axis, (name, size))
             if size != expected:
@@ -78,7 +94,9 @@ def _match(
                 )
         batches[name] = shape[: len(shape) - len(core)]
     if broadcast(*batches.values()) is None:
-        found = ", ".join(f"{name} has {_text(batch)}" for name, batch in batches.items())
+        found = ", ".join(
+            f"{name} has {_text(batch)}" for name, batch in batches.items()
+        )
         raise ValueError(f"{where}: batch axes do not broadcast: {found}; {signature}")
 
 
@@ -96,13 +114,17 @@ def broadcast(*shapes: Shape) -> Shape | None:
 def require_array(array_type: type, where: str, name: str, x: Any) -> None:
     """Raise a ``TypeError`` unless ``x`` is an array of this half."""
     if not isinstance(x, array_type):
-        made = {"ndarray": "numpy.asarray", "Tensor": "torch.as_tensor"}[array_type.__name__]
+        made = {"ndarray": "numpy.asarray", "Tensor": "torch.as_tensor"}[
+            array_type.__name__
+        ]
         raise TypeError(
             f"{where}: {name} must be a {_type_name(array_type)}, got {_type_name(type(x))}; {made}({name}) makes one"
         )
 
 
-def require_mask(array_type: type, where: str, mask: Any, scores: Shape, hint: str = "") -> None:
+def require_mask(
+    array_type: type, where: str, mask: Any, scores: Shape, hint: str = ""
+) -> None:
     """Raise unless ``mask`` is None, or boolean and broadcasts to the ``scores`` shape, ``(…, n, m)``."""
     if mask is None:
         return
@@ -110,8 +132,13 @@ def require_mask(array_type: type, where: str, mask: Any, scores: Shape, hint: s
     dtype = str(mask.dtype).removeprefix("torch.")
     if dtype != "bool":
         raise TypeError(f"{where}: masks are boolean, True = may attend; got {dtype}")
-    core = mask.shape[-2:]  # may be shorter or 1, but must not make queries or keys out of nothing
-    fits = broadcast(core, scores[-2:]) == scores[-2:] and broadcast(mask.shape, scores) is not None
+    core = mask.shape[
+        -2:
+    ]  # may be shorter or 1, but must not make queries or keys out of nothing
+    fits = (
+        broadcast(core, scores[-2:]) == scores[-2:]
+        and broadcast(mask.shape, scores) is not None
+    )
     if not fits:
         raise ValueError(
             f"{where}: mask has shape {_text(mask.shape)} but must broadcast to the scores, {_text(scores)}.{hint}"
@@ -121,7 +148,9 @@ def require_mask(array_type: type, where: str, mask: Any, scores: Shape, hint: s
 def require_size(where: str, name: str, value: Any, least: int = 0) -> None:
     """Raise unless ``value`` is a whole number, ``least`` or more."""
     if not hasattr(value, "__index__") or isinstance(value, bool):
-        raise TypeError(f"{where}: {name} must be a whole number, got {_type_name(type(value))}")
+        raise TypeError(
+            f"{where}: {name} must be a whole number, got {_type_name(type(value))}"
+        )
     if value < least:
         raise ValueError(f"{where}: {name} must be {least} or more, got {value}")
 
@@ -130,6 +159,12 @@ def require_positive(where: str, name: str, value: float) -> None:
     """Raise unless ``value`` is above 0 and finite."""
     if not 0 < value < math.inf:
         raise ValueError(f"{where}: {name} must be above 0 and finite, got {value}")
+
+
+def require_chance(where: str, name: str, value: float) -> None:
+    """Raise unless ``value`` is a probability below 1: what is always dropped cannot grow to make up for it."""
+    if not 0 <= value < 1:
+        raise ValueError(f"{where}: {name} must lie in [0, 1), got {value}")
 
 
 def require_divisible(where: str, name: str, width: int, by: str, parts: int) -> None:
@@ -145,4 +180,8 @@ def _text(shape: tuple[Any, ...]) -> str:
 
 
 def _type_name(kind: type) -> str:
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__.split('.')[0]}.{kind.__name__}"
+    return (
+        kind.__name__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__.split('.')[0]}.{kind.__name__}"
+    )

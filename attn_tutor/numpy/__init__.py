@@ -10,9 +10,19 @@ from attn_tutor.numpy.attention import (
     nadaraya_watson,
 )
 from attn_tutor.numpy.gradients import additive_score_vjp, attention_vjp, softmax_vjp
-from attn_tutor.numpy.kernels import boxcar_kernel, epanechnikov_kernel, gaussian_kernel, triangular_kernel
+from attn_tutor.numpy.kernels import (
+    boxcar_kernel,
+    epanechnikov_kernel,
+    gaussian_kernel,
+    triangular_kernel,
+)
 from attn_tutor.numpy.masks import causal_mask, padding_mask
-from attn_tutor.numpy.multi_head import merge_heads, multi_head_attention, multi_head_weights, split_heads
+from attn_tutor.numpy.multi_head import (
+    merge_heads,
+    multi_head_attention,
+    multi_head_weights,
+    split_heads,
+)
 from attn_tutor.numpy.positional import alibi_bias, rotary, sinusoidal_encoding
 from attn_tutor.numpy.scoring import (
     additive_score,

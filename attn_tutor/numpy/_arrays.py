@@ -8,13 +8,18 @@ import numpy as np
 from attn_tutor import _shapes
 
 
-def _prepare(where: str, arrays: dict[str, Any]) -> dict[str, Any]:
+def prepare(where: str, arrays: dict[str, Any]) -> dict[str, Any]:
     for name, x in arrays.items():
         if x.dtype.kind not in "biuf":
-            raise TypeError(f"{where}: {name} has dtype {x.dtype}; it needs real numbers")
-    return {name: x if x.dtype.kind == "f" else x.astype(np.float64) for name, x in arrays.items()}
+            raise TypeError(
+                f"{where}: {name} has dtype {x.dtype}; it needs real numbers"
+            )
+    return {
+        name: x if x.dtype.kind == "f" else x.astype(np.float64)
+        for name, x in arrays.items()
+    }
 
 
-shapes = _shapes.checker(np.ndarray, _prepare)
+shapes = _shapes.checker(np.ndarray, prepare)
 require_array = partial(_shapes.require_array, np.ndarray)
 require_mask = partial(_shapes.require_mask, np.ndarray)

@@ -24,7 +24,9 @@ __all__ = [
 
 
 @shapes("(n,m),(m,d_v)->(n,d_v)")
-def attend(scores: np.ndarray, V: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+def attend(
+    scores: np.ndarray, V: np.ndarray, mask: np.ndarray | None = None
+) -> np.ndarray:
     r"""The last two steps of attention: masked softmax of the scores, then the weighted sum of the values.
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}(S)\, V
@@ -47,14 +49,20 @@ def attend(scores: np.ndarray, V: np.ndarray, mask: np.ndarray | None = None) ->
         >>> attend(np.array([[7.0, 7.0]]), np.array([[1.0, 0.0], [0.0, 4.0]])).tolist()
         [[0.5, 2.0]]
     """
-    mask, _ = permitted("attend", mask, False, scores, V.mT)
-    _, V, spoiled = shield(mask, False, scores, V)
+    mask, _ = permitted("attend", mask, False, scores, V)
+    # masked_softmax looks after the scores.
+    _, V, spoiled = shield(mask, False, scores[..., :0], V)
     return spoil(masked_softmax(scores, mask) @ V, spoiled)
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
 def attention_weights(
-    Q: np.ndarray, K: np.ndarray, mask: np.ndarray | None = None, *, causal: bool = False, scale: float | None = None
+    Q: np.ndarray,
+    K: np.ndarray,
+    mask: np.ndarray | None = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
 ) -> np.ndarray:
     r"""The weights of scaled dot-product attention: how much of each value each query draws.
 
@@ -125,7 +133,7 @@ def attention(
         >>> attention(Q, K, V).tolist()
         [[6.0]]
     """
-    mask, causal = permitted("attention", mask, causal, Q, K)
+    mask, causal = permitted("attention", mask, causal, Q, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
     return spoil(tiled_attention(Q, K, V, mask, causal, scale), spoiled)
 
@@ -167,9 +175,9 @@ def bilinear_attention(
         >>> bilinear_attention(Q, K, np.array([[4.0], [8.0]]), M).tolist()
         [[6.0]]
     """
-    mask, causal = permitted("bilinear_attention", mask, causal, Q, K)
+    mask, causal = permitted("bilinear_attention", mask, causal, Q, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
-    return spoil(tiled_attention(Q @ M, K, V, mask, causal, 1.0), spoiled)
+    return spoil(attention(Q @ M, K, V, mask, causal=causal, scale=1.0), spoiled)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
@@ -190,7 +198,7 @@ def gaussian_attention(
           \begin{pmatrix} k & -\tfrac12 \lVert k \rVert^2 \end{pmatrix}^{\!\top} - \frac{\lVert q \rVert^2}{2\sigma^2}
 
     The last term is the same for every key, so softmax drops it, and queries and keys one entry wider give the
-    rest to :func:`attention`. Both are centred on the keys first: a shift changes no distance, and without it
+    rest to :func:`attention`. Both are centred on a key first: a shift changes no distance, and without it
     large terms would cancel far from the origin. What rounding is left grows with the square of the keys' spread in
     units of σ. Source: Nadaraya (1964) and Watson (1964) with a Gaussian kernel.
 
@@ -215,7 +223,7 @@ def gaussian_attention(
         [[6.0]]
     """
     require_positive("gaussian_attention", "bandwidth", bandwidth)
-    mask, causal = permitted("gaussian_attention", mask, causal, Q, K)
+    mask, causal = permitted("gaussian_attention", mask, causal, Q, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
     wide_Q, wide_K = as_dot_product(Q, K, bandwidth, mask)
     output = tiled_attention(wide_Q, wide_K, V, mask, causal, 1.0)
@@ -264,7 +272,7 @@ def additive_attention(
         >>> additive_attention(Q, K, V, W, W, w_v).tolist()
         [[6.0]]
     """
-    mask, causal = permitted("additive_attention", mask, causal, Q, K)
+    mask, causal = permitted("additive_attention", mask, causal, Q, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
     if causal:
         mask = causal_mask(Q.shape[-2], K.shape[-2])
@@ -304,6 +312,7 @@ def nadaraya_watson(
         >>> nadaraya_watson(Q, K, V).tolist()
         [[6.0]]
     """
+    require_positive("nadaraya_watson", "bandwidth", bandwidth)
     return normalize(kernel(Q, K, bandwidth)) @ V
 
 
@@ -311,11 +320,17 @@ def as_dot_product(
     Q: np.ndarray, K: np.ndarray, bandwidth: float, mask: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Queries (…, n, d+1) and keys (…, m, d+1) whose dot products are Gaussian scores, up to a term a query."""
-    wide = np.result_type(Q, K, np.float32)  # half precision would round −‖k‖²/2 too coarsely
+    # Half precision would round −‖k‖²/2 too coarsely.
+    wide = np.result_type(Q, K, np.float32)
     K = K.astype(wide)
-    seen = np.ones(K.shape[-2], wide) if mask is None else mask.any(-2).astype(wide)
-    seen = seen[..., None] * np.ones_like(K[..., :1])  # (…, m, 1)
-    centre = (K * seen).sum(-2, keepdims=True) / seen.sum(-2, keepdims=True).clip(1)
+    seen = np.ones(K.shape[-2], bool)
+    if mask is not None:
+        seen = seen & mask.any(-2)
+    seen = seen[..., None]  # (…, m, 1)
+    # The first key that is seen: causally, whoever sees any key sees this one,
+    # so that no later key can cost it accuracy.
+    centre = (K * (seen & (seen.cumsum(-2) == 1))).sum(-2, keepdims=True)
     Q, K = (Q - centre) / float(bandwidth), (K - centre) * seen / float(bandwidth)
     norms = (K**2).sum(-1, keepdims=True)
-    return np.concatenate([Q, np.ones_like(Q[..., :1])], -1), np.concatenate([K, -norms / 2], -1)
+    wide_Q = np.concatenate([Q, np.ones_like(Q[..., :1])], -1)
+    return wide_Q, np.concatenate([K, -norms / 2], -1)

@@ -89,7 +89,8 @@ def attention_vjp(
     mask, causal = permitted("attention_vjp", mask, causal, Q, K)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
     if spoiled is not None:
-        g = np.where(spoiled, 0, g)  # their output is NaN whatever the inputs are: no gradient
+        # Their output is NaN whatever the inputs are: no gradient.
+        g = np.where(spoiled, 0, g)
     if causal:
         mask = causal_mask(Q.shape[-2], K.shape[-2])
     A = masked_softmax(scaled_dot_score(Q, K, scale), mask)  # (…, n, m)
@@ -101,7 +102,12 @@ def attention_vjp(
 
 @shapes("(n,q),(m,k),(q,h),(k,h),(h),(n,m)->(n,q),(m,k),(q,h),(k,h),(h)")
 def additive_score_vjp(
-    Q: np.ndarray, K: np.ndarray, W_q: np.ndarray, W_k: np.ndarray, w_v: np.ndarray, g: np.ndarray
+    Q: np.ndarray,
+    K: np.ndarray,
+    W_q: np.ndarray,
+    W_k: np.ndarray,
+    w_v: np.ndarray,
+    g: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     r"""Gradient through the additive score.
 
@@ -149,5 +155,7 @@ def additive_score_vjp(
 def _sum_to(gradient: np.ndarray, shape: Shape) -> np.ndarray:
     """Sum over the batch axes along which an input of this shape was repeated."""
     gradient = gradient.sum(tuple(range(gradient.ndim - len(shape))))
-    repeated = tuple(axis for axis, size in enumerate(shape) if size == 1 != gradient.shape[axis])
+    repeated = tuple(
+        axis for axis, size in enumerate(shape) if size == 1 != gradient.shape[axis]
+    )
     return gradient.sum(repeated, keepdims=True)

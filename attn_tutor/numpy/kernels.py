@@ -6,7 +6,12 @@ from attn_tutor._shapes import require_positive
 from attn_tutor.numpy._arrays import shapes
 from attn_tutor.numpy.scoring import OTHER_WIDTHS, gaussian_score
 
-__all__ = ["boxcar_kernel", "epanechnikov_kernel", "gaussian_kernel", "triangular_kernel"]
+__all__ = [
+    "boxcar_kernel",
+    "epanechnikov_kernel",
+    "gaussian_kernel",
+    "triangular_kernel",
+]
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
@@ -66,7 +71,9 @@ def boxcar_kernel(Q: np.ndarray, K: np.ndarray, bandwidth: float = 1.0) -> np.nd
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
-def triangular_kernel(Q: np.ndarray, K: np.ndarray, bandwidth: float = 1.0) -> np.ndarray:
+def triangular_kernel(
+    Q: np.ndarray, K: np.ndarray, bandwidth: float = 1.0
+) -> np.ndarray:
     r"""Weights that fall along a straight line and reach 0 at the bandwidth.
 
     .. math:: w_{ij} = \max(0,\, 1 - u_{ij}), \qquad u_{ij} = \lVert q_i - k_j \rVert / \sigma
@@ -95,7 +102,9 @@ def triangular_kernel(Q: np.ndarray, K: np.ndarray, bandwidth: float = 1.0) -> n
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
-def epanechnikov_kernel(Q: np.ndarray, K: np.ndarray, bandwidth: float = 1.0) -> np.ndarray:
+def epanechnikov_kernel(
+    Q: np.ndarray, K: np.ndarray, bandwidth: float = 1.0
+) -> np.ndarray:
     r"""Weights that fall along a parabola and reach 0 at the bandwidth.
 
     .. math:: w_{ij} = \tfrac34 \max(0,\, 1 - u_{ij}^2), \qquad u_{ij} = \lVert q_i - k_j \rVert / \sigma
@@ -125,4 +134,7 @@ def epanechnikov_kernel(Q: np.ndarray, K: np.ndarray, bandwidth: float = 1.0) ->
 
 def _distance(Q: np.ndarray, K: np.ndarray, bandwidth: float) -> np.ndarray:
     """u, the distance in units of the bandwidth; from differences, so that nothing cancels."""
-    return np.linalg.norm(Q[..., :, None, :] - K[..., None, :, :], axis=-1) / float(bandwidth)  # (…, n, m)
+    # (…, n, m)
+    return np.linalg.norm(Q[..., :, None, :] - K[..., None, :, :], axis=-1) / float(
+        bandwidth
+    )

@@ -69,11 +69,17 @@ def padding_mask(valid_lens: np.ndarray, m: int) -> np.ndarray:
     require_size("padding_mask", "m", m)
     require_array("padding_mask", "valid_lens", valid_lens)
     if valid_lens.dtype.kind not in "iu":
-        raise TypeError(f"padding_mask: valid_lens must be whole numbers, got {valid_lens.dtype}")
+        raise TypeError(
+            f"padding_mask: valid_lens must be whole numbers, got {valid_lens.dtype}"
+        )
     if valid_lens.ndim not in (1, 2):
-        raise ValueError(f"padding_mask: valid_lens has shape {valid_lens.shape} but needs (b,) or (b,n)")
+        raise ValueError(
+            f"padding_mask: valid_lens has shape {valid_lens.shape} but needs (b,) or (b,n)"
+        )
     if np.any((valid_lens < 0) | (valid_lens > m)):
-        raise ValueError(f"padding_mask: lengths must lie in 0 … m={m}, got {valid_lens.min()} … {valid_lens.max()}")
+        raise ValueError(
+            f"padding_mask: lengths must lie in 0 … m={m}, got {valid_lens.min()} … {valid_lens.max()}"
+        )
     lens = valid_lens[:, None] if valid_lens.ndim == 1 else valid_lens  # (b, 1 or n)
     return np.arange(m) < lens[..., None]  # (b, 1 or n, m)
 
@@ -82,17 +88,20 @@ def padding_mask(valid_lens: np.ndarray, m: int) -> np.ndarray:
 
 
 def permitted(
-    where: str, mask: np.ndarray | None, causal: bool, Q: np.ndarray, K: np.ndarray
+    where: str, mask: np.ndarray | None, causal: bool, Q: np.ndarray, *keyed: np.ndarray
 ) -> tuple[np.ndarray | None, bool]:
     """Check the mask of a public function and join it with causality: (mask, causal), never both."""
-    n, m = Q.shape[-2], K.shape[-2]
-    require_mask(where, mask, (*np.broadcast_shapes(Q.shape[:-2], K.shape[:-2]), n, m))
+    n, m = Q.shape[-2], keyed[0].shape[-2]
+    batch = np.broadcast_shapes(*(X.shape[:-2] for X in (Q, *keyed)))
+    require_mask(where, mask, (*batch, n, m))
     if mask is None:
         return None, causal
     return (mask & causal_mask(n, m), False) if causal else (np.atleast_2d(mask), False)
 
 
-def shield(mask: np.ndarray | None, causal: bool, Q: np.ndarray, *keyed: np.ndarray) -> tuple[Any, ...]:
+def shield(
+    mask: np.ndarray | None, causal: bool, Q: np.ndarray, *keyed: np.ndarray
+) -> tuple[Any, ...]:
     """Clear what is hidden before it is multiplied: a weight of 0 comes too late, as 0 · NaN is NaN.
 
     Rows of Q and of the arrays that belong to the keys are set to 0 where they are not finite, or where no query
@@ -103,11 +112,16 @@ def shield(mask: np.ndarray | None, causal: bool, Q: np.ndarray, *keyed: np.ndar
         return Q, *keyed, None
     n = Q.shape[-2]
     asks = np.isfinite(Q).all(-1, keepdims=True)  # (…, n, 1)
-    kept = functools.reduce(np.logical_and, (np.isfinite(X).all(-1) for X in keyed))  # (…, m)
+    # (…, m)
+    kept = functools.reduce(np.logical_and, (np.isfinite(X).all(-1) for X in keyed))
     spoiled = _sees(~kept, n, mask) | ~asks & _sees(np.ones_like(kept), n, mask)
     if mask is not None:
         kept = kept & mask.any(-2)
-    return np.where(asks, Q, 0), *(np.where(kept[..., None], X, 0) for X in keyed), spoiled
+    return (
+        np.where(asks, Q, 0),
+        *(np.where(kept[..., None], X, 0) for X in keyed),
+        spoiled,
+    )
 
 
 def spoil(output: np.ndarray, spoiled: np.ndarray | None) -> np.ndarray:
@@ -120,5 +134,6 @@ def _sees(keys: np.ndarray, n: int, mask: np.ndarray | None) -> np.ndarray:
     if mask is not None:
         return (mask & keys[..., None, :]).any(-1, keepdims=True)
     nothing = np.zeros((*keys.shape[:-1], n), bool)
-    so_far = np.logical_or.accumulate(keys, -1)  # aligned lower right: query i sees keys up to i + m - n
+    # Aligned lower right: query i sees keys up to i + m - n.
+    so_far = np.logical_or.accumulate(keys, -1)
     return np.concatenate([nothing, so_far], -1)[..., keys.shape[-1] :, None]

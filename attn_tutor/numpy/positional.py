@@ -34,7 +34,8 @@ def sinusoidal_encoding(n: int, d: int, base: float = 10000.0) -> np.ndarray:
     """
     require_size("sinusoidal_encoding", "n", n)
     require_size("sinusoidal_encoding", "d", d)
-    angles = np.arange(n)[:, None] * _rates("sinusoidal_encoding", d, base)  # (n, ⌈d/2⌉)
+    # (n, ⌈d/2⌉)
+    angles = np.arange(n)[:, None] * _rates("sinusoidal_encoding", d, base)
     encoding = np.empty((n, d))
     encoding[:, 0::2] = np.sin(angles)
     encoding[:, 1::2] = np.cos(angles[:, : d // 2])
@@ -42,7 +43,9 @@ def sinusoidal_encoding(n: int, d: int, base: float = 10000.0) -> np.ndarray:
 
 
 @shapes("(n,d)->(n,d)")
-def rotary(X: np.ndarray, positions: np.ndarray | None = None, base: float = 10000.0) -> np.ndarray:
+def rotary(
+    X: np.ndarray, positions: np.ndarray | None = None, base: float = 10000.0
+) -> np.ndarray:
     r"""Turn each pair of entries of a query or key by an angle that grows with its position.
 
     .. math:: \begin{pmatrix} y_{2i} \\ y_{2i+1} \end{pmatrix} =
@@ -70,12 +73,15 @@ def rotary(X: np.ndarray, positions: np.ndarray | None = None, base: float = 100
     """
     n, d = X.shape[-2:]
     if d % 2:
-        raise ValueError(f"rotary: d={d} is odd, but entries turn in pairs; make d even")
+        raise ValueError(
+            f"rotary: d={d} is odd, but entries turn in pairs; make d even"
+        )
     positions = _positions(positions, X)
     angles = positions[..., None] * _rates("rotary", d, base)  # (…, n, d/2)
     cos, sin = np.cos(angles).astype(X.dtype), np.sin(angles).astype(X.dtype)
     even, odd = X[..., 0::2], X[..., 1::2]
-    pairs = np.stack([even * cos - odd * sin, even * sin + odd * cos], -1)  # (…, n, d/2, 2)
+    # (…, n, d/2, 2)
+    pairs = np.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
     return pairs.reshape(*pairs.shape[:-3], n, d)
 
 
@@ -114,9 +120,12 @@ def alibi_bias(n_heads: int, n: int, m: int | None = None) -> np.ndarray:
 
 def alibi_slopes(n_heads: int) -> list[float]:
     """A geometric sequence from 2^(−8/h) to 2^(−8), filled up where h is no power of 2."""
-    power = 1 << n_heads.bit_length() - 1  # the largest power of 2 that is not above n_heads
+    # The largest power of 2 that is not above n_heads.
+    power = 1 << n_heads.bit_length() - 1
     slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)]
-    return slopes if power == n_heads else slopes + alibi_slopes(2 * power)[0::2][: n_heads - power]
+    if power == n_heads:
+        return slopes
+    return slopes + alibi_slopes(2 * power)[0::2][: n_heads - power]
 
 
 def _rates(where: str, d: int, base: float) -> np.ndarray:
@@ -129,7 +138,11 @@ def _positions(positions: np.ndarray | None, X: np.ndarray) -> np.ndarray:
     if positions is None:
         return np.arange(X.shape[-2], dtype=np.float64)
     require_array("rotary", "positions", positions)
-    if broadcast(positions.shape, X.shape[:-1]) is None or positions.shape[-1:] not in ((1,), X.shape[-2:-1]):
+    if broadcast(positions.shape, X.shape[:-1]) is None or positions.shape[-1:] not in (
+        (),
+        (1,),
+        X.shape[-2:-1],
+    ):
         raise ValueError(
             f"rotary: positions have shape {tuple(positions.shape)} but must broadcast to {tuple(X.shape[:-1])}"
         )

@@ -5,9 +5,17 @@ import numpy as np
 from attn_tutor._shapes import require_positive
 from attn_tutor.numpy._arrays import shapes
 
-__all__ = ["additive_score", "bilinear_score", "dot_score", "gaussian_score", "scaled_dot_score"]
+__all__ = [
+    "additive_score",
+    "bilinear_score",
+    "dot_score",
+    "gaussian_score",
+    "scaled_dot_score",
+]
 
-OTHER_WIDTHS = "Queries and keys of different width: use bilinear_score or additive_score."
+OTHER_WIDTHS = (
+    "Queries and keys of different width: use bilinear_score or additive_score."
+)
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
@@ -37,7 +45,9 @@ def dot_score(Q: np.ndarray, K: np.ndarray) -> np.ndarray:
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
-def scaled_dot_score(Q: np.ndarray, K: np.ndarray, scale: float | None = None) -> np.ndarray:
+def scaled_dot_score(
+    Q: np.ndarray, K: np.ndarray, scale: float | None = None
+) -> np.ndarray:
     r"""The dot product of each query with each key, scaled so that its variance does not grow with d.
 
     .. math:: S = \frac{Q K^\top}{\sqrt{d}}
@@ -61,7 +71,8 @@ def scaled_dot_score(Q: np.ndarray, K: np.ndarray, scale: float | None = None) -
         [[5.0]]
     """
     scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
-    return Q * scale @ K.mT  # scaled before the product, which in float16 could overflow
+    # Scaled before the product, which in float16 could overflow.
+    return Q * scale @ K.mT
 
 
 @shapes("(n,q),(m,k),(q,k)->(n,m)")
@@ -92,7 +103,9 @@ def bilinear_score(Q: np.ndarray, K: np.ndarray, M: np.ndarray) -> np.ndarray:
 
 
 @shapes("(n,q),(m,k),(q,h),(k,h),(h)->(n,m)")
-def additive_score(Q: np.ndarray, K: np.ndarray, W_q: np.ndarray, W_k: np.ndarray, w_v: np.ndarray) -> np.ndarray:
+def additive_score(
+    Q: np.ndarray, K: np.ndarray, W_q: np.ndarray, W_k: np.ndarray, w_v: np.ndarray
+) -> np.ndarray:
     r"""A small network with one hidden layer compares each query with each key.
 
     .. math:: S_{ij} = w_v \cdot \tanh(q_i W_q + k_j W_k)
@@ -119,7 +132,8 @@ def additive_score(Q: np.ndarray, K: np.ndarray, W_q: np.ndarray, W_k: np.ndarra
         >>> additive_score(Q, K, W, W, np.array([2.0])).tolist()
         [[0.0, 2.0]]
     """
-    hidden = np.tanh((Q @ W_q)[..., :, None, :] + (K @ W_k)[..., None, :, :])  # (…, n, m, h)
+    # (…, n, m, h)
+    hidden = np.tanh((Q @ W_q)[..., :, None, :] + (K @ W_k)[..., None, :, :])
     return (hidden @ w_v[..., None, :, None])[..., 0]  # (…, n, m, h) @ (…, 1, h, 1)
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from attn_tutor.numpy._arrays import shapes
+from attn_tutor.numpy.attention import attention
 from attn_tutor.numpy.masks import permitted, shield, spoil
-from attn_tutor.numpy.tiled import tiled_attention
 
 __all__ = ["cross_attention", "self_attention"]
 
@@ -51,12 +51,19 @@ def self_attention(
     """
     mask, causal = permitted("self_attention", mask, causal, X, X)
     queries, keys, spoiled = shield(mask, causal, X, X)
-    return spoil(tiled_attention(queries @ W_q, keys @ W_k, keys @ W_v, mask, causal), spoiled)
+    return spoil(
+        attention(queries @ W_q, keys @ W_k, keys @ W_v, mask, causal=causal), spoiled
+    )
 
 
 @shapes("(n,d_x),(m,d_y),(d_x,d_k),(d_y,d_k),(d_y,d_v)->(n,d_v)")
 def cross_attention(
-    X: np.ndarray, Y: np.ndarray, W_q: np.ndarray, W_k: np.ndarray, W_v: np.ndarray, mask: np.ndarray | None = None
+    X: np.ndarray,
+    Y: np.ndarray,
+    W_q: np.ndarray,
+    W_k: np.ndarray,
+    W_v: np.ndarray,
+    mask: np.ndarray | None = None,
 ) -> np.ndarray:
     r"""Each token of one sequence attends to the tokens of another.
 
@@ -88,4 +95,4 @@ def cross_attention(
     """
     mask, _ = permitted("cross_attention", mask, False, X, Y)
     queries, keys, spoiled = shield(mask, False, X, Y)
-    return spoil(tiled_attention(queries @ W_q, keys @ W_k, keys @ W_v, mask), spoiled)
+    return spoil(attention(queries @ W_q, keys @ W_k, keys @ W_v, mask), spoiled)

@@ -32,7 +32,9 @@ def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
         [0.5, 0.5]
     """
     if x.ndim == 0:
-        raise ValueError("softmax: x is a single number; it needs at least one axis to normalise over")
+        raise ValueError(
+            "softmax: x is a single number; it needs at least one axis to normalise over"
+        )
     e = np.exp(x - x.max(axis, keepdims=True, initial=-np.inf))
     return e / e.sum(axis, keepdims=True)
 

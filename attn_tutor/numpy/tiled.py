@@ -25,18 +25,26 @@ def tiled_attention(
     """
     n, m, d_v = Q.shape[-2], K.shape[-2], V.shape[-1]
     dtype = np.result_type(Q, K, V)
-    Q, K, V = (X.astype(np.result_type(dtype, np.float32), copy=False) for X in (Q, K, V))  # sums in float16 are poor
+    wide = np.result_type(dtype, np.float32)  # sums in float16 are poor
+    Q, K, V = (X.astype(wide, copy=False) for X in (Q, K, V))
     Q = Q * (default_scale(Q.shape[-1]) if scale is None else float(scale))
-    batch = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2], () if mask is None else mask.shape[:-2])
+    batch = np.broadcast_shapes(
+        Q.shape[:-2],
+        K.shape[:-2],
+        V.shape[:-2],
+        () if mask is None else mask.shape[:-2],
+    )
     if mask is not None:
         mask = np.broadcast_to(mask, (*batch, n, m))
     output = np.empty((*batch, n, d_v), dtype)
     for i in range(0, n, QUERIES):
         rows = slice(i, min(i + QUERIES, n))
-        visible = min(m, rows.stop + m - n) if causal else m  # no tile to the right of the diagonal is computed
-        top = np.full((*batch, rows.stop - i, 1), -np.inf, Q.dtype)  # largest score so far
-        total = np.zeros_like(top)  # Σ exp(score − top)
-        pooled = np.zeros((*batch, rows.stop - i, d_v), Q.dtype)  # Σ exp(score − top) · value
+        # No tile to the right of the diagonal is computed.
+        visible = min(m, rows.stop + m - n) if causal else m
+        # Running: the largest score, Σ exp(score − top), Σ exp(score − top) · value.
+        top = np.full((*batch, rows.stop - i, 1), -np.inf, wide)
+        total = np.zeros_like(top)
+        pooled = np.zeros((*batch, rows.stop - i, d_v), wide)
         for j in range(0, visible, KEYS):
             keys = slice(j, min(j + KEYS, visible))
             scores = Q[..., rows, :] @ K[..., keys, :].mT  # (…, tile of n, tile of m)
@@ -46,9 +54,11 @@ def tiled_attention(
                 seen = np.tri(rows.stop - i, keys.stop - j, i + m - n - j, dtype=bool)
                 scores = np.where(seen, scores, -np.inf)
             new_top = np.maximum(top, scores.max(-1, keepdims=True))
-            shift = np.where(new_top == -np.inf, 0, new_top)  # nothing permitted yet: −inf − (−inf) is NaN
+            # Where nothing is permitted yet, −inf − (−inf) would be NaN.
+            shift = np.where(new_top == -np.inf, 0, new_top)
             weights = np.exp(scores - shift)
-            shrink = np.exp(top - shift)  # what was summed under the old top, seen from the new one
+            # What was summed under the old top, seen from the new one.
+            shrink = np.exp(top - shift)
             total = total * shrink + weights.sum(-1, keepdims=True)
             pooled = pooled * shrink + weights @ V[..., keys, :]
             top = new_top

@@ -9,7 +9,12 @@ from attn_tutor.torch.attention import (
     gaussian_attention,
     nadaraya_watson,
 )
-from attn_tutor.torch.kernels import boxcar_kernel, epanechnikov_kernel, gaussian_kernel, triangular_kernel
+from attn_tutor.torch.kernels import (
+    boxcar_kernel,
+    epanechnikov_kernel,
+    gaussian_kernel,
+    triangular_kernel,
+)
 from attn_tutor.torch.masks import causal_mask, padding_mask
 from attn_tutor.torch.modules import (
     AdditiveAttention,
@@ -18,7 +23,12 @@ from attn_tutor.torch.modules import (
     PositionalEncoding,
     SelfAttention,
 )
-from attn_tutor.torch.multi_head import merge_heads, multi_head_attention, multi_head_weights, split_heads
+from attn_tutor.torch.multi_head import (
+    merge_heads,
+    multi_head_attention,
+    multi_head_weights,
+    split_heads,
+)
 from attn_tutor.torch.positional import alibi_bias, rotary, sinusoidal_encoding
 from attn_tutor.torch.scoring import (
     additive_score,

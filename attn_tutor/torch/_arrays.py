@@ -8,11 +8,16 @@ import torch
 from attn_tutor import _shapes
 
 
-def _prepare(where: str, arrays: dict[str, Any]) -> dict[str, Any]:
+def prepare(where: str, arrays: dict[str, Any]) -> dict[str, Any]:
     for name, x in arrays.items():
         if x.is_complex():
-            raise TypeError(f"{where}: {name} has dtype {x.dtype}; it needs real numbers")
-    arrays = {name: x if x.is_floating_point() else x.to(torch.get_default_dtype()) for name, x in arrays.items()}
+            raise TypeError(
+                f"{where}: {name} has dtype {x.dtype}; it needs real numbers"
+            )
+    arrays = {
+        name: x if x.is_floating_point() else x.to(torch.get_default_dtype())
+        for name, x in arrays.items()
+    }
     first, head = next(iter(arrays.items()))
     for name, x in arrays.items():
         if x.device != head.device:
@@ -27,6 +32,15 @@ def _prepare(where: str, arrays: dict[str, Any]) -> dict[str, Any]:
     return arrays
 
 
-shapes = _shapes.checker(torch.Tensor, _prepare)
+def require_mask(
+    where: str, mask: Any, scores: _shapes.Shape, device: torch.device, hint: str = ""
+) -> None:
+    _shapes.require_mask(torch.Tensor, where, mask, scores, hint)
+    if mask is not None and mask.device != device:
+        raise ValueError(
+            f"{where}: mask is on {mask.device} but the scores are on {device}; move it: mask.to({device})"
+        )
+
+
+shapes = _shapes.checker(torch.Tensor, prepare)
 require_array = partial(_shapes.require_array, torch.Tensor)
-require_mask = partial(_shapes.require_mask, torch.Tensor)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch.nn.functional import dropout
 
-from attn_tutor._shapes import require_positive
+from attn_tutor._shapes import require_chance, require_positive
 from attn_tutor.torch._arrays import shapes
 from attn_tutor.torch.fused import fused_attention
 from attn_tutor.torch.kernels import gaussian_kernel
@@ -25,7 +25,9 @@ __all__ = [
 
 
 @shapes("(n,m),(m,d_v)->(n,d_v)")
-def attend(scores: torch.Tensor, V: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+def attend(
+    scores: torch.Tensor, V: torch.Tensor, mask: torch.Tensor | None = None
+) -> torch.Tensor:
     r"""The last two steps of attention: masked softmax of the scores, then the weighted sum of the values.
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}(S)\, V
@@ -48,8 +50,9 @@ def attend(scores: torch.Tensor, V: torch.Tensor, mask: torch.Tensor | None = No
         >>> attend(torch.tensor([[7.0, 7.0]]), torch.tensor([[1.0, 0.0], [0.0, 4.0]])).tolist()
         [[0.5, 2.0]]
     """
-    mask, _ = permitted("attend", mask, False, scores, V.mT)
-    _, V, spoiled = shield(mask, False, scores, V)
+    mask, _ = permitted("attend", mask, False, scores, V)
+    # masked_softmax looks after the scores.
+    _, V, spoiled = shield(mask, False, scores[..., :0], V)
     return spoil(masked_softmax(scores, mask) @ V, spoiled)
 
 
@@ -133,7 +136,8 @@ def attention(
         >>> attention(Q, K, V).tolist()
         [[6.0]]
     """
-    mask, causal = permitted("attention", mask, causal, Q, K)
+    require_chance("attention", "dropout_p", dropout_p)
+    mask, causal = permitted("attention", mask, causal, Q, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
     return spoil(fused_attention(Q, K, V, mask, causal, scale, dropout_p), spoiled)
 
@@ -177,9 +181,13 @@ def bilinear_attention(
         >>> bilinear_attention(Q, K, torch.tensor([[4.0], [8.0]]), M).tolist()
         [[6.0]]
     """
-    mask, causal = permitted("bilinear_attention", mask, causal, Q, K)
+    require_chance("bilinear_attention", "dropout_p", dropout_p)
+    mask, causal = permitted("bilinear_attention", mask, causal, Q, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
-    return spoil(fused_attention(Q @ M, K, V, mask, causal, 1.0, dropout_p), spoiled)
+    return spoil(
+        attention(Q @ M, K, V, mask, causal=causal, scale=1.0, dropout_p=dropout_p),
+        spoiled,
+    )
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
@@ -201,7 +209,7 @@ def gaussian_attention(
           \begin{pmatrix} k & -\tfrac12 \lVert k \rVert^2 \end{pmatrix}^{\!\top} - \frac{\lVert q \rVert^2}{2\sigma^2}
 
     The last term is the same for every key, so softmax drops it, and queries and keys one entry wider give the
-    rest to :func:`attention`. Both are centred on the keys first: a shift changes no distance, and without it
+    rest to :func:`attention`. Both are centred on a key first: a shift changes no distance, and without it
     large terms would cancel far from the origin. What rounding is left grows with the square of the keys' spread in
     units of σ. Source: Nadaraya (1964) and Watson (1964) with a Gaussian kernel.
 
@@ -227,10 +235,14 @@ def gaussian_attention(
         [[6.0]]
     """
     require_positive("gaussian_attention", "bandwidth", bandwidth)
-    mask, causal = permitted("gaussian_attention", mask, causal, Q, K)
+    require_chance("gaussian_attention", "dropout_p", dropout_p)
+    mask, causal = permitted("gaussian_attention", mask, causal, Q, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
     wide_Q, wide_K = as_dot_product(Q, K, bandwidth, mask)
-    output = fused_attention(wide_Q, wide_K, V.to(wide_K.dtype), mask, causal, 1.0, dropout_p)
+    with torch.autocast(Q.device.type, enabled=False):
+        output = fused_attention(
+            wide_Q, wide_K, V.to(wide_K.dtype), mask, causal, 1.0, dropout_p
+        )
     return spoil(output.to(V.dtype), spoiled)
 
 
@@ -278,11 +290,14 @@ def additive_attention(
         >>> additive_attention(Q, K, V, W, W, w_v).tolist()
         [[6.0]]
     """
-    mask, causal = permitted("additive_attention", mask, causal, Q, K)
+    require_chance("additive_attention", "dropout_p", dropout_p)
+    mask, causal = permitted("additive_attention", mask, causal, Q, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
     if causal:
         mask = causal_mask(Q.shape[-2], K.shape[-2], device=Q.device)
-    weights = dropout(masked_softmax(additive_score(Q, K, W_q, W_k, w_v), mask), dropout_p)
+    weights = dropout(
+        masked_softmax(additive_score(Q, K, W_q, W_k, w_v), mask), dropout_p
+    )
     return spoil(weights @ V, spoiled)
 
 
@@ -319,6 +334,7 @@ def nadaraya_watson(
         >>> nadaraya_watson(Q, K, V).tolist()
         [[6.0]]
     """
+    require_positive("nadaraya_watson", "bandwidth", bandwidth)
     return normalize(kernel(Q, K, bandwidth)) @ V
 
 
@@ -326,12 +342,18 @@ def as_dot_product(
     Q: torch.Tensor, K: torch.Tensor, bandwidth: float, mask: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Queries (…, n, d+1) and keys (…, m, d+1) whose dot products are Gaussian scores, up to a term a query."""
-    wide = torch.promote_types(K.dtype, torch.float32)  # half precision would round −‖k‖²/2 too coarsely
+    # Half precision would round −‖k‖²/2 too coarsely.
+    wide = torch.promote_types(K.dtype, torch.float32)
     Q, K = Q.to(wide), K.to(wide)
-    seen = torch.ones_like(K[..., 0]) if mask is None else mask.any(-2).to(wide)
-    seen = seen[..., None] * torch.ones_like(K[..., :1])  # (…, m, 1)
+    seen = torch.ones(K.shape[-2], dtype=torch.bool, device=K.device)
+    if mask is not None:
+        seen = seen & mask.any(-2)
+    seen = seen[..., None]  # (…, m, 1)
+    # The first key that is seen: causally, whoever sees any key sees this one,
+    # so that no later key can cost it accuracy.
     # The result does not depend on the centre, so neither does its gradient.
-    centre = ((K * seen).sum(-2, keepdim=True) / seen.sum(-2, keepdim=True).clip(1)).detach()
+    centre = (K * (seen & (seen.cumsum(-2) == 1))).sum(-2, keepdim=True).detach()
     Q, K = (Q - centre) / bandwidth, (K - centre) * seen / bandwidth
     norms = (K**2).sum(-1, keepdim=True)
-    return torch.cat([Q, torch.ones_like(Q[..., :1])], -1), torch.cat([K, -norms / 2], -1)
+    wide_Q = torch.cat([Q, torch.ones_like(Q[..., :1])], -1)
+    return wide_Q, torch.cat([K, -norms / 2], -1)

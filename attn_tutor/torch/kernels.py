@@ -6,11 +6,18 @@ from attn_tutor._shapes import require_positive
 from attn_tutor.torch._arrays import shapes
 from attn_tutor.torch.scoring import OTHER_WIDTHS, gaussian_score
 
-__all__ = ["boxcar_kernel", "epanechnikov_kernel", "gaussian_kernel", "triangular_kernel"]
+__all__ = [
+    "boxcar_kernel",
+    "epanechnikov_kernel",
+    "gaussian_kernel",
+    "triangular_kernel",
+]
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
-def gaussian_kernel(Q: torch.Tensor, K: torch.Tensor, bandwidth: float = 1.0) -> torch.Tensor:
+def gaussian_kernel(
+    Q: torch.Tensor, K: torch.Tensor, bandwidth: float = 1.0
+) -> torch.Tensor:
     r"""Weights that fall smoothly with distance and never reach 0.
 
     .. math:: w_{ij} = \exp\bigl(-\tfrac12 u_{ij}^2\bigr), \qquad u_{ij} = \lVert q_i - k_j \rVert / \sigma
@@ -38,7 +45,9 @@ def gaussian_kernel(Q: torch.Tensor, K: torch.Tensor, bandwidth: float = 1.0) ->
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
-def boxcar_kernel(Q: torch.Tensor, K: torch.Tensor, bandwidth: float = 1.0) -> torch.Tensor:
+def boxcar_kernel(
+    Q: torch.Tensor, K: torch.Tensor, bandwidth: float = 1.0
+) -> torch.Tensor:
     r"""Weight 1 within the bandwidth, its edge included, and 0 outside.
 
     .. math:: w_{ij} = [\, u_{ij} \le 1 \,], \qquad u_{ij} = \lVert q_i - k_j \rVert / \sigma
@@ -66,7 +75,9 @@ def boxcar_kernel(Q: torch.Tensor, K: torch.Tensor, bandwidth: float = 1.0) -> t
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
-def triangular_kernel(Q: torch.Tensor, K: torch.Tensor, bandwidth: float = 1.0) -> torch.Tensor:
+def triangular_kernel(
+    Q: torch.Tensor, K: torch.Tensor, bandwidth: float = 1.0
+) -> torch.Tensor:
     r"""Weights that fall along a straight line and reach 0 at the bandwidth.
 
     .. math:: w_{ij} = \max(0,\, 1 - u_{ij}), \qquad u_{ij} = \lVert q_i - k_j \rVert / \sigma
@@ -95,7 +106,9 @@ def triangular_kernel(Q: torch.Tensor, K: torch.Tensor, bandwidth: float = 1.0) 
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
-def epanechnikov_kernel(Q: torch.Tensor, K: torch.Tensor, bandwidth: float = 1.0) -> torch.Tensor:
+def epanechnikov_kernel(
+    Q: torch.Tensor, K: torch.Tensor, bandwidth: float = 1.0
+) -> torch.Tensor:
     r"""Weights that fall along a parabola and reach 0 at the bandwidth.
 
     .. math:: w_{ij} = \tfrac34 \max(0,\, 1 - u_{ij}^2), \qquad u_{ij} = \lVert q_i - k_j \rVert / \sigma
@@ -125,4 +138,8 @@ def epanechnikov_kernel(Q: torch.Tensor, K: torch.Tensor, bandwidth: float = 1.0
 
 def _distance(Q: torch.Tensor, K: torch.Tensor, bandwidth: float) -> torch.Tensor:
     """u, the distance in units of the bandwidth; from differences, so that nothing cancels."""
-    return torch.linalg.vector_norm(Q[..., :, None, :] - K[..., None, :, :], dim=-1) / bandwidth  # (…, n, m)
+    # (…, n, m)
+    return (
+        torch.linalg.vector_norm(Q[..., :, None, :] - K[..., None, :, :], dim=-1)
+        / bandwidth
+    )

@@ -45,7 +45,9 @@ def causal_mask(n: int, m: int | None = None, *, device: Device = None) -> torch
     return torch.ones(n, m, dtype=torch.bool, device=device).tril(m - n)
 
 
-def padding_mask(valid_lens: torch.Tensor, m: int, *, device: Device = None) -> torch.Tensor:
+def padding_mask(
+    valid_lens: torch.Tensor, m: int, *, device: Device = None
+) -> torch.Tensor:
     r"""Permit the first ``valid_lens`` of m keys: the rest is padding.
 
     .. math:: \text{mask}_{bij} = [\, j < \text{valid\_lens}_{b} \,]
@@ -72,12 +74,22 @@ def padding_mask(valid_lens: torch.Tensor, m: int, *, device: Device = None) -> 
     """
     require_size("padding_mask", "m", m)
     require_array("padding_mask", "valid_lens", valid_lens)
-    if valid_lens.dtype == torch.bool or valid_lens.is_floating_point() or valid_lens.is_complex():
-        raise TypeError(f"padding_mask: valid_lens must be whole numbers, got {valid_lens.dtype}")
+    if (
+        valid_lens.dtype == torch.bool
+        or valid_lens.is_floating_point()
+        or valid_lens.is_complex()
+    ):
+        raise TypeError(
+            f"padding_mask: valid_lens must be whole numbers, got {valid_lens.dtype}"
+        )
     if valid_lens.ndim not in (1, 2):
-        raise ValueError(f"padding_mask: valid_lens has shape {tuple(valid_lens.shape)} but needs (b,) or (b,n)")
+        raise ValueError(
+            f"padding_mask: valid_lens has shape {tuple(valid_lens.shape)} but needs (b,) or (b,n)"
+        )
     if ((valid_lens < 0) | (valid_lens > m)).any():
-        raise ValueError(f"padding_mask: lengths must lie in 0 … m={m}, got {valid_lens.min()} … {valid_lens.max()}")
+        raise ValueError(
+            f"padding_mask: lengths must lie in 0 … m={m}, got {valid_lens.min()} … {valid_lens.max()}"
+        )
     valid_lens = valid_lens.to(device) if device is not None else valid_lens
     lens = valid_lens[:, None] if valid_lens.ndim == 1 else valid_lens  # (b, 1 or n)
     return torch.arange(m, device=lens.device) < lens[..., None]  # (b, 1 or n, m)
@@ -87,17 +99,25 @@ def padding_mask(valid_lens: torch.Tensor, m: int, *, device: Device = None) -> 
 
 
 def permitted(
-    where: str, mask: torch.Tensor | None, causal: bool, Q: torch.Tensor, K: torch.Tensor
+    where: str,
+    mask: torch.Tensor | None,
+    causal: bool,
+    Q: torch.Tensor,
+    *keyed: torch.Tensor,
 ) -> tuple[torch.Tensor | None, bool]:
     """Check the mask of a public function and join it with causality: (mask, causal), never both."""
-    n, m = Q.shape[-2], K.shape[-2]
-    require_mask(where, mask, (*torch.broadcast_shapes(Q.shape[:-2], K.shape[:-2]), n, m))
+    n, m = Q.shape[-2], keyed[0].shape[-2]
+    batch = torch.broadcast_shapes(*(X.shape[:-2] for X in (Q, *keyed)))
+    require_mask(where, mask, (*batch, n, m), Q.device)
     if mask is None:
         return None, causal
-    return (mask & causal_mask(n, m, device=mask.device), False) if causal else (torch.atleast_2d(mask), False)
+    mask = torch.atleast_2d(mask)
+    return mask & causal_mask(n, m, device=mask.device) if causal else mask, False
 
 
-def shield(mask: torch.Tensor | None, causal: bool, Q: torch.Tensor, *keyed: torch.Tensor) -> tuple[Any, ...]:
+def shield(
+    mask: torch.Tensor | None, causal: bool, Q: torch.Tensor, *keyed: torch.Tensor
+) -> tuple[Any, ...]:
     """Clear what is hidden before it is multiplied: a weight of 0 comes too late, as 0 · NaN is NaN.
 
     Rows of Q and of the arrays that belong to the keys are set to 0 where they are not finite, or where no query
@@ -108,11 +128,18 @@ def shield(mask: torch.Tensor | None, causal: bool, Q: torch.Tensor, *keyed: tor
         return Q, *keyed, None
     n = Q.shape[-2]
     asks = torch.isfinite(Q).all(-1, keepdim=True)  # (…, n, 1)
-    kept = functools.reduce(torch.logical_and, (torch.isfinite(X).all(-1) for X in keyed))  # (…, m)
+    # (…, m)
+    kept = functools.reduce(
+        torch.logical_and, (torch.isfinite(X).all(-1) for X in keyed)
+    )
     spoiled = _sees(~kept, n, mask) | ~asks & _sees(torch.ones_like(kept), n, mask)
     if mask is not None:
         kept = kept & mask.any(-2)
-    return torch.where(asks, Q, 0), *(torch.where(kept[..., None], X, 0) for X in keyed), spoiled
+    return (
+        torch.where(asks, Q, 0),
+        *(torch.where(kept[..., None], X, 0) for X in keyed),
+        spoiled,
+    )
 
 
 def spoil(output: torch.Tensor, spoiled: torch.Tensor | None) -> torch.Tensor:
@@ -125,5 +152,6 @@ def _sees(keys: torch.Tensor, n: int, mask: torch.Tensor | None) -> torch.Tensor
     if mask is not None:
         return (mask & keys[..., None, :]).any(-1, keepdim=True)
     nothing = keys.new_zeros(*keys.shape[:-1], n)
-    so_far = keys.cumsum(-1) > 0  # aligned lower right: query i sees keys up to i + m - n
+    # Aligned lower right: query i sees keys up to i + m - n.
+    so_far = keys.cumsum(-1) > 0
     return torch.concatenate([nothing, so_far], -1)[..., keys.shape[-1] :, None]

@@ -5,13 +5,20 @@ from typing import Self
 import torch
 from torch import nn
 
-from attn_tutor._shapes import require_divisible, require_size
+from attn_tutor._shapes import require_chance, require_divisible, require_size
+from attn_tutor.torch._arrays import require_array
 from attn_tutor.torch.attention import additive_attention, bilinear_attention
 from attn_tutor.torch.multi_head import multi_head_attention
 from attn_tutor.torch.positional import sinusoidal_encoding
 from attn_tutor.torch.self_attention import self_attention
 
-__all__ = ["AdditiveAttention", "BilinearAttention", "MultiHeadAttention", "PositionalEncoding", "SelfAttention"]
+__all__ = [
+    "AdditiveAttention",
+    "BilinearAttention",
+    "MultiHeadAttention",
+    "PositionalEncoding",
+    "SelfAttention",
+]
 
 
 class BilinearAttention(nn.Module):
@@ -29,10 +36,14 @@ class BilinearAttention(nn.Module):
 
     def __init__(self, d_q: int, d_k: int) -> None:
         super().__init__()
-        self.M = _matrix(d_q, d_k)
+        self.M = _matrix("BilinearAttention", d_q=d_q, d_k=d_k)
 
     def forward(
-        self, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, mask: torch.Tensor | None = None
+        self,
+        Q: torch.Tensor,
+        K: torch.Tensor,
+        V: torch.Tensor,
+        mask: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """(…, n, d_q), (…, m, d_k), (…, m, d_v) -> (…, n, d_v)."""
         return bilinear_attention(Q, K, V, self.M, mask)
@@ -54,11 +65,19 @@ class AdditiveAttention(nn.Module):
 
     def __init__(self, d_q: int, d_k: int, d_hidden: int) -> None:
         super().__init__()
-        self.W_q, self.W_k = _matrix(d_q, d_hidden), _matrix(d_k, d_hidden)
-        self.w_v = nn.Parameter(_matrix(d_hidden, 1).detach()[:, 0])
+        where = "AdditiveAttention"
+        self.W_q = _matrix(where, d_q=d_q, d_hidden=d_hidden)
+        self.W_k = _matrix(where, d_k=d_k, d_hidden=d_hidden)
+        self.w_v = nn.Parameter(
+            _matrix(where, d_hidden=d_hidden, d_score=1).detach()[:, 0]
+        )
 
     def forward(
-        self, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, mask: torch.Tensor | None = None
+        self,
+        Q: torch.Tensor,
+        K: torch.Tensor,
+        V: torch.Tensor,
+        mask: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """(…, n, d_q), (…, m, d_k), (…, m, d_v) -> (…, n, d_v)."""
         return additive_attention(Q, K, V, self.W_q, self.W_k, self.w_v, mask)
@@ -79,13 +98,19 @@ class SelfAttention(nn.Module):
         torch.Size([5, 3])
     """
 
-    def __init__(self, d_in: int, d_k: int, d_v: int | None = None, *, causal: bool = False) -> None:
+    def __init__(
+        self, d_in: int, d_k: int, d_v: int | None = None, *, causal: bool = False
+    ) -> None:
         super().__init__()
-        self.W_q, self.W_k = _matrix(d_in, d_k), _matrix(d_in, d_k)
-        self.W_v = _matrix(d_in, d_k if d_v is None else d_v)
+        where = "SelfAttention"
+        self.W_q = _matrix(where, d_in=d_in, d_k=d_k)
+        self.W_k = _matrix(where, d_in=d_in, d_k=d_k)
+        self.W_v = _matrix(where, d_in=d_in, d_v=d_k if d_v is None else d_v)
         self.causal = causal
 
-    def forward(self, X: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(
+        self, X: torch.Tensor, mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """(…, n, d_in) -> (…, n, d_v)."""
         return self_attention(X, self.W_q, self.W_k, self.W_v, mask, causal=self.causal)
 
@@ -131,18 +156,26 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-        require_size("MultiHeadAttention", "n_heads", n_heads, least=1)
-        require_size("MultiHeadAttention", "n_kv_heads", n_kv_heads, least=1)
-        require_divisible("MultiHeadAttention", "d_model", d_model, "n_heads", n_heads)
-        require_divisible("MultiHeadAttention", "n_heads", n_heads, "n_kv_heads", n_kv_heads)
+        where = "MultiHeadAttention"
+        for name, size in (
+            ("d_model", d_model),
+            ("n_heads", n_heads),
+            ("n_kv_heads", n_kv_heads),
+        ):
+            require_size(where, name, size, least=1)
+        require_divisible(where, "d_model", d_model, "n_heads", n_heads)
+        require_divisible(where, "n_heads", n_heads, "n_kv_heads", n_kv_heads)
+        require_chance(where, "dropout", dropout)
+        self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
+        self.dropout, self.causal = dropout, causal
         d_kv = d_model // n_heads * n_kv_heads
-        self.n_heads, self.n_kv_heads, self.dropout, self.causal = n_heads, n_kv_heads, _chance(dropout), causal
-        self.W_q = _matrix(d_model if d_q is None else d_q, d_model)
-        self.W_k = _matrix(d_model if d_k is None else d_k, d_kv)
-        self.W_v = _matrix(d_model if d_v is None else d_v, d_kv)
-        self.W_o = _matrix(d_model, d_model)
+        self.W_q = _matrix(where, d_q=d_model if d_q is None else d_q, d_model=d_model)
+        self.W_k = _matrix(where, d_k=d_model if d_k is None else d_k, d_kv=d_kv)
+        self.W_v = _matrix(where, d_v=d_model if d_v is None else d_v, d_kv=d_kv)
+        self.W_o = _matrix(where, d_heads=d_model, d_model=d_model)
         self.b_q, self.b_k, self.b_v, self.b_o = (
-            nn.Parameter(torch.zeros(W.shape[-1])) if bias else None for W in (self.W_q, self.W_k, self.W_v, self.W_o)
+            nn.Parameter(torch.zeros(W.shape[-1])) if bias else None
+            for W in (self.W_q, self.W_k, self.W_v, self.W_o)
         )
 
     def forward(
@@ -184,7 +217,9 @@ class MultiHeadAttention(nn.Module):
             ValueError: it was made with ``add_bias_kv`` or ``add_zero_attn``, which this one has no place for.
         """
         if not isinstance(layer, nn.MultiheadAttention):
-            raise TypeError(f"from_torch: needs a torch.nn.MultiheadAttention, got {type(layer).__name__}")
+            raise TypeError(
+                f"from_torch: needs a torch.nn.MultiheadAttention, got {type(layer).__name__}"
+            )
         if layer.bias_k is not None or layer.add_zero_attn:
             raise ValueError(
                 "from_torch: a layer with add_bias_kv or add_zero_attn attends to a key that no token gave"
@@ -201,10 +236,17 @@ class MultiHeadAttention(nn.Module):
         ).to(layer.out_proj.weight)
         mine.train(layer.training)
         with torch.no_grad():
-            for name, W in zip("qkvo", (*_projections(layer), layer.out_proj.weight), strict=True):
-                getattr(mine, f"W_{name}").copy_(W.mT)  # torch applies its matrices on the left
+            for name, W in zip(
+                "qkvo", (*_projections(layer), layer.out_proj.weight), strict=True
+            ):
+                # Torch applies its matrices on the left.
+                getattr(mine, f"W_{name}").copy_(W.mT)
             if bias:
-                for name, b in zip("qkvo", (*layer.in_proj_bias.chunk(3), layer.out_proj.bias), strict=True):
+                for name, b in zip(
+                    "qkvo",
+                    (*layer.in_proj_bias.chunk(3), layer.out_proj.bias),
+                    strict=True,
+                ):
                     getattr(mine, f"b_{name}").copy_(b)
         return mine
 
@@ -218,9 +260,13 @@ class MultiHeadAttention(nn.Module):
         """
         d_model = self.W_o.shape[-1]
         if self.W_q.shape[0] != d_model:
-            raise ValueError(f"to_torch: torch needs d_q = d_model = {d_model}, got d_q = {self.W_q.shape[0]}")
+            raise ValueError(
+                f"to_torch: torch needs d_q = d_model = {d_model}, got d_q = {self.W_q.shape[0]}"
+            )
         if self.n_kv_heads != self.n_heads:
-            raise ValueError(f"to_torch: torch needs n_kv_heads = n_heads = {self.n_heads}, got {self.n_kv_heads}")
+            raise ValueError(
+                f"to_torch: torch needs n_kv_heads = n_heads = {self.n_heads}, got {self.n_kv_heads}"
+            )
         layer = nn.MultiheadAttention(
             d_model,
             self.n_heads,
@@ -232,7 +278,9 @@ class MultiHeadAttention(nn.Module):
         ).to(self.W_o)
         layer.train(self.training)
         with torch.no_grad():
-            for name, W in zip("qkvo", (*_projections(layer), layer.out_proj.weight), strict=True):
+            for name, W in zip(
+                "qkvo", (*_projections(layer), layer.out_proj.weight), strict=True
+            ):
                 W.copy_(getattr(self, f"W_{name}").mT)
             if biases := self._biases():
                 layer.in_proj_bias.copy_(torch.cat(biases[:3]))
@@ -252,35 +300,34 @@ class PositionalEncoding(nn.Module):
         [[0.0, 1.0]]
     """
 
-    table: torch.Tensor
-
     def __init__(self, d: int, dropout: float = 0.0) -> None:
         super().__init__()
         require_size("PositionalEncoding", "d", d)
-        self.d, self.dropout = d, nn.Dropout(_chance(dropout))
-        self.register_buffer("table", sinusoidal_encoding(0, d), persistent=False)
+        require_chance("PositionalEncoding", "dropout", dropout)
+        self.d, self.dropout = d, nn.Dropout(dropout)
+        # No buffer: a cast of the module would round it and not compute it again.
+        self.table = sinusoidal_encoding(0, d)
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
         """(…, n, d) -> (…, n, d)."""
+        require_array("PositionalEncoding", "X", X)
         if X.ndim < 2 or X.shape[-1] != self.d:
-            raise ValueError(f"PositionalEncoding: X has shape {tuple(X.shape)} but needs (…, n, {self.d})")
-        n = X.shape[-2]
-        if len(self.table) < n or self.table.dtype != X.dtype or self.table.device != X.device:
-            self.table = sinusoidal_encoding(n, self.d, device=X.device, dtype=X.dtype)  # once a longest sequence
+            raise ValueError(
+                f"PositionalEncoding: X has shape {tuple(X.shape)} but needs (…, n, {self.d})"
+            )
+        X = X if X.is_floating_point() else X.to(torch.get_default_dtype())
+        n, table = X.shape[-2], self.table
+        if len(table) < n or (table.dtype, table.device) != (X.dtype, X.device):
+            # Once a longest sequence.
+            self.table = sinusoidal_encoding(n, self.d, device=X.device, dtype=X.dtype)
         return self.dropout(X + self.table[:n])
 
 
-def _matrix(d_in: int, d_out: int) -> nn.Parameter:
+def _matrix(where: str, **sizes: int) -> nn.Parameter:
     """Drawn so that variance is kept in both directions (Glorot & Bengio, 2010)."""
-    for name, d in (("d_in", d_in), ("d_out", d_out)):
-        require_size("a learnt matrix", name, d, least=1)
-    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_in, d_out)))
-
-
-def _chance(dropout: float) -> float:
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout must lie in [0, 1), got {dropout}")
-    return dropout
+    for name, size in sizes.items():
+        require_size(where, name, size, least=1)
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(*sizes.values())))
 
 
 def _projections(layer: nn.MultiheadAttention) -> tuple[torch.Tensor, ...]:

@@ -2,12 +2,10 @@
 
 import torch
 
-from attn_tutor._shapes import require_divisible, require_size
-from attn_tutor.torch._arrays import require_array, require_mask, shapes
-from attn_tutor.torch.fused import fused_attention
+from attn_tutor._shapes import require_chance, require_divisible, require_size
+from attn_tutor.torch._arrays import prepare, require_array, require_mask, shapes
+from attn_tutor.torch.attention import attention, attention_weights
 from attn_tutor.torch.masks import causal_mask, shield, spoil
-from attn_tutor.torch.scoring import scaled_dot_score
-from attn_tutor.torch.softmax import masked_softmax
 
 __all__ = ["merge_heads", "multi_head_attention", "multi_head_weights", "split_heads"]
 
@@ -40,7 +38,8 @@ def split_heads(X: torch.Tensor, n_heads: int) -> torch.Tensor:
     *batch, n, d = X.shape
     require_size("split_heads", "n_heads", n_heads, least=1)
     require_divisible("split_heads", "d", d, "n_heads", n_heads)
-    return X.reshape(*batch, n, n_heads, d // n_heads).swapaxes(-3, -2)  # (…, n, h, d_h) -> (…, h, n, d_h)
+    # (…, n, h, d_h) -> (…, h, n, d_h)
+    return X.reshape(*batch, n, n_heads, d // n_heads).swapaxes(-3, -2)
 
 
 @shapes("(h,n,c)->(n,h*c)")
@@ -66,7 +65,8 @@ def merge_heads(X: torch.Tensor) -> torch.Tensor:
         [[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]
     """
     *batch, h, n, d_h = X.shape
-    return X.swapaxes(-3, -2).reshape(*batch, n, h * d_h)  # (…, h, n, d_h) -> (…, n, h, d_h) -> (…, n, h·d_h)
+    # (…, h, n, d_h) -> (…, n, h, d_h) -> (…, n, h·d_h)
+    return X.swapaxes(-3, -2).reshape(*batch, n, h * d_h)
 
 
 @shapes("(n,d_q),(m,d_k),(m,d_v),(d_q,a),(d_k,b),(d_v,c),(e,d_o)->(n,d_o)")
@@ -125,22 +125,25 @@ def multi_head_attention(
         [[2.0, 3.0], [2.0, 3.0]]
     """
     where = "multi_head_attention"
+    require_chance(where, "dropout_p", dropout_p)
     n_kv_heads = _kv_heads(where, W_q, W_k, n_heads, n_kv_heads)
-    require_divisible(where, "the width of W_v", W_v.shape[-1], "n_kv_heads", n_kv_heads)
+    require_divisible(
+        where, "the width of W_v", W_v.shape[-1], "n_kv_heads", n_kv_heads
+    )
     d_hv = W_v.shape[-1] // n_kv_heads
     if W_o.shape[-2] != n_heads * d_hv:
         raise ValueError(
             f"{where}: W_o has {W_o.shape[-2]} rows but {n_heads} heads of width {d_hv} need {n_heads * d_hv}"
         )
     b_q, b_k, b_v, b_o = _biases(where, biases, W_q, W_k, W_v, W_o)
-    mask, over_heads, causal = _permitted(where, mask, causal, Q, K, n_heads)
+    mask, over_heads, causal = _permitted(where, mask, causal, n_heads, Q, K, V)
     Q, K, V, spoiled = shield(over_heads, causal, Q, K, V)
-    heads = fused_attention(
+    heads = attention(
         split_heads(Q @ W_q + b_q, n_heads),  # (…, h, n, d_h)
         _share(split_heads(K @ W_k + b_k, n_kv_heads), n_heads),  # (…, h, m, d_h)
         _share(split_heads(V @ W_v + b_v, n_kv_heads), n_heads),  # (…, h, m, d_hv)
         mask,
-        causal,
+        causal=causal,
         dropout_p=dropout_p,
     )
     return spoil(merge_heads(heads) @ W_o + b_o, spoiled)
@@ -193,18 +196,22 @@ def multi_head_weights(
     where = "multi_head_weights"
     n_kv_heads = _kv_heads(where, W_q, W_k, n_heads, n_kv_heads)
     b_q, b_k = _biases(where, biases, W_q, W_k)
-    mask, over_heads, causal = _permitted(where, mask, causal, Q, K, n_heads)
-    Q, K, spoiled = shield(over_heads, causal, Q, K)
-    if causal:
-        mask = causal_mask(Q.shape[-2], K.shape[-2], device=Q.device)
+    mask, over_heads, causal = _permitted(where, mask, causal, n_heads, Q, K)
+    # Head by head, (…, h, n, 1).
+    *_, spoiled = shield(mask, causal, Q[..., None, :, :], K[..., None, :, :])
+    Q, K, _ = shield(over_heads, causal, Q, K)
     queries = split_heads(Q @ W_q + b_q, n_heads)  # (…, h, n, d_h)
     keys = _share(split_heads(K @ W_k + b_k, n_kv_heads), n_heads)  # (…, h, m, d_h)
-    if spoiled is not None:
-        spoiled = spoiled[..., None, :, :]  # in every head
-    return spoil(masked_softmax(scaled_dot_score(queries, keys), mask), spoiled)
+    return spoil(attention_weights(queries, keys, mask, causal=causal), spoiled)
 
 
-def _kv_heads(where: str, W_q: torch.Tensor, W_k: torch.Tensor, n_heads: int, n_kv_heads: int | None) -> int:
+def _kv_heads(
+    where: str,
+    W_q: torch.Tensor,
+    W_k: torch.Tensor,
+    n_heads: int,
+    n_kv_heads: int | None,
+) -> int:
     """Check that queries and keys split into heads of one width; return the number of heads of the keys."""
     n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
     require_size(where, "n_heads", n_heads, least=1)
@@ -221,30 +228,50 @@ def _kv_heads(where: str, W_q: torch.Tensor, W_k: torch.Tensor, n_heads: int, n_
 
 def _share(X: torch.Tensor, n_heads: int) -> torch.Tensor:
     """Repeat heads of keys or values, one for each head that uses them, (…, h_kv, m, d_h) -> (…, h, m, d_h)."""
-    return X if X.shape[-3] == n_heads else torch.repeat_interleave(X, n_heads // X.shape[-3], dim=-3)
+    return (
+        X
+        if X.shape[-3] == n_heads
+        else torch.repeat_interleave(X, n_heads // X.shape[-3], dim=-3)
+    )
 
 
-def _biases(where: str, biases: Biases | None, *weights: torch.Tensor) -> tuple[torch.Tensor | float, ...]:
+def _biases(
+    where: str, biases: Biases | None, *weights: torch.Tensor
+) -> tuple[torch.Tensor | float, ...]:
     if biases is None:
         return (0.0,) * len(weights)
     names = ("b_q", "b_k", "b_v", "b_o")[: len(weights)]
     if len(biases) != len(names):
-        raise ValueError(f"{where}: biases must be ({', '.join(names)}), got {len(biases)} of them")
+        raise ValueError(
+            f"{where}: biases must be ({', '.join(names)}), got {len(biases)} of them"
+        )
+    prepared = []
     for name, bias, W in zip(names, biases, weights, strict=True):
+        matrix = f"W{name[1:]}"
         require_array(where, name, bias)
         if bias.shape != W.shape[-1:]:
-            raise ValueError(f"{where}: {name} has shape {tuple(bias.shape)} but W{name[1:]} has {W.shape[-1]} columns")
-    return biases
+            raise ValueError(
+                f"{where}: {name} has shape {tuple(bias.shape)} but {matrix} has {W.shape[-1]} columns"
+            )
+        prepared.append(prepare(where, {matrix: W, name: bias})[name])
+    return tuple(prepared)
 
 
 def _permitted(
-    where: str, mask: torch.Tensor | None, causal: bool, Q: torch.Tensor, K: torch.Tensor, n_heads: int
+    where: str,
+    mask: torch.Tensor | None,
+    causal: bool,
+    n_heads: int,
+    Q: torch.Tensor,
+    *keyed: torch.Tensor,
 ) -> tuple[torch.Tensor | None, torch.Tensor | None, bool]:
     """As :func:`~attn_tutor.torch.masks.permitted`, with heads: also what is permitted in some head, (…, n, m)."""
-    n, m = Q.shape[-2], K.shape[-2]
-    batch = torch.broadcast_shapes(Q.shape[:-2], K.shape[:-2])
-    hint = " A mask for each sequence needs an axis for the heads: mask[..., None, :, :]."
-    require_mask(where, mask, (*batch, n_heads, n, m), hint)
+    n, m = Q.shape[-2], keyed[0].shape[-2]
+    batch = torch.broadcast_shapes(*(X.shape[:-2] for X in (Q, *keyed)))
+    hint = (
+        " A mask for each sequence needs an axis for the heads: mask[..., None, :, :]."
+    )
+    require_mask(where, mask, (*batch, n_heads, n, m), Q.device, hint)
     if mask is None:
         return None, None, causal
     mask = torch.atleast_2d(mask)

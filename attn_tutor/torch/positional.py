@@ -10,7 +10,12 @@ __all__ = ["alibi_bias", "rotary", "sinusoidal_encoding"]
 
 
 def sinusoidal_encoding(
-    n: int, d: int, base: float = 10000.0, *, device: Device = None, dtype: torch.dtype | None = None
+    n: int,
+    d: int,
+    base: float = 10000.0,
+    *,
+    device: Device = None,
+    dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     r"""Positions as points on circles that turn at different speeds.
 
@@ -40,7 +45,10 @@ def sinusoidal_encoding(
     require_size("sinusoidal_encoding", "n", n)
     require_size("sinusoidal_encoding", "d", d)
     exact = _exact(device)
-    angles = torch.arange(n, device=exact)[:, None] * _rates("sinusoidal_encoding", d, base, exact)  # (n, ⌈d/2⌉)
+    # (n, ⌈d/2⌉)
+    angles = torch.arange(n, device=exact)[:, None] * _rates(
+        "sinusoidal_encoding", d, base, exact
+    )
     encoding = torch.empty(n, d, dtype=torch.float64, device=exact)
     encoding[:, 0::2] = torch.sin(angles)
     encoding[:, 1::2] = torch.cos(angles[:, : d // 2])
@@ -48,7 +56,9 @@ def sinusoidal_encoding(
 
 
 @shapes("(n,d)->(n,d)")
-def rotary(X: torch.Tensor, positions: torch.Tensor | None = None, base: float = 10000.0) -> torch.Tensor:
+def rotary(
+    X: torch.Tensor, positions: torch.Tensor | None = None, base: float = 10000.0
+) -> torch.Tensor:
     r"""Turn each pair of entries of a query or key by an angle that grows with its position.
 
     .. math:: \begin{pmatrix} y_{2i} \\ y_{2i+1} \end{pmatrix} =
@@ -76,17 +86,26 @@ def rotary(X: torch.Tensor, positions: torch.Tensor | None = None, base: float =
     """
     n, d = X.shape[-2:]
     if d % 2:
-        raise ValueError(f"rotary: d={d} is odd, but entries turn in pairs; make d even")
+        raise ValueError(
+            f"rotary: d={d} is odd, but entries turn in pairs; make d even"
+        )
     positions = _positions(positions, X)
-    angles = positions[..., None] * _rates("rotary", d, base, positions.device)  # (…, n, d/2)
+    # (…, n, d/2)
+    angles = positions[..., None] * _rates("rotary", d, base, positions.device)
     cos, sin = torch.cos(angles).to(X), torch.sin(angles).to(X)
     even, odd = X[..., 0::2], X[..., 1::2]
-    pairs = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1)  # (…, n, d/2, 2)
+    # (…, n, d/2, 2)
+    pairs = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
     return pairs.reshape(*pairs.shape[:-3], n, d)
 
 
 def alibi_bias(
-    n_heads: int, n: int, m: int | None = None, *, device: Device = None, dtype: torch.dtype | None = None
+    n_heads: int,
+    n: int,
+    m: int | None = None,
+    *,
+    device: Device = None,
+    dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     r"""A penalty on the score that grows with the distance between query and key, at a different rate in each head.
 
@@ -118,26 +137,36 @@ def alibi_bias(
     require_size("alibi_bias", "n_heads", n_heads, least=1)
     require_size("alibi_bias", "n", n)
     require_size("alibi_bias", "m", m)
-    distance = (torch.arange(m - n, m, device=device)[:, None] - torch.arange(m, device=device)).abs()  # (n, m)
-    slopes = torch.tensor(alibi_slopes(n_heads), device=device, dtype=dtype or torch.get_default_dtype())
-    return slopes[:, None, None] * -distance
+    exact = _exact(device)  # half precision cannot count beyond 2048
+    distance = (
+        torch.arange(m - n, m, device=exact)[:, None] - torch.arange(m, device=exact)
+    ).abs()  # (n, m)
+    slopes = torch.tensor(alibi_slopes(n_heads), dtype=torch.float64, device=exact)
+    return (slopes[:, None, None] * -distance).to(
+        device, dtype or torch.get_default_dtype()
+    )
 
 
 def alibi_slopes(n_heads: int) -> list[float]:
     """A geometric sequence from 2^(−8/h) to 2^(−8), filled up where h is no power of 2."""
-    power = 1 << n_heads.bit_length() - 1  # the largest power of 2 that is not above n_heads
+    # The largest power of 2 that is not above n_heads.
+    power = 1 << n_heads.bit_length() - 1
     slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)]
-    return slopes if power == n_heads else slopes + alibi_slopes(2 * power)[0::2][: n_heads - power]
+    if power == n_heads:
+        return slopes
+    return slopes + alibi_slopes(2 * power)[0::2][: n_heads - power]
 
 
 def _rates(where: str, d: int, base: float, device: Device) -> torch.Tensor:
     """Angle a position, for each pair, (⌈d/2⌉,)."""
     require_positive(where, "base", base)
-    return float(base) ** (-torch.arange(0, d, 2, device=device, dtype=torch.float64) / d)
+    return float(base) ** (
+        -torch.arange(0, d, 2, device=device, dtype=torch.float64) / d
+    )
 
 
 def _exact(device: Device) -> torch.device:
-    """Where angles are computed: Apple's GPUs have no float64."""
+    """Where positions are computed in double precision: Apple's GPUs have none."""
     device = torch.get_default_device() if device is None else torch.device(device)
     return torch.device("cpu") if device.type == "mps" else device
 
@@ -146,7 +175,11 @@ def _positions(positions: torch.Tensor | None, X: torch.Tensor) -> torch.Tensor:
     if positions is None:
         return torch.arange(X.shape[-2], dtype=torch.float64, device=_exact(X.device))
     require_array("rotary", "positions", positions)
-    if broadcast(positions.shape, X.shape[:-1]) is None or positions.shape[-1:] not in ((1,), X.shape[-2:-1]):
+    if broadcast(positions.shape, X.shape[:-1]) is None or positions.shape[-1:] not in (
+        (),
+        (1,),
+        X.shape[-2:-1],
+    ):
         raise ValueError(
             f"rotary: positions have shape {tuple(positions.shape)} but must broadcast to {tuple(X.shape[:-1])}"
         )

@@ -5,9 +5,17 @@ import torch
 from attn_tutor._shapes import require_positive
 from attn_tutor.torch._arrays import shapes
 
-__all__ = ["additive_score", "bilinear_score", "dot_score", "gaussian_score", "scaled_dot_score"]
+__all__ = [
+    "additive_score",
+    "bilinear_score",
+    "dot_score",
+    "gaussian_score",
+    "scaled_dot_score",
+]
 
-OTHER_WIDTHS = "Queries and keys of different width: use bilinear_score or additive_score."
+OTHER_WIDTHS = (
+    "Queries and keys of different width: use bilinear_score or additive_score."
+)
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
@@ -37,7 +45,9 @@ def dot_score(Q: torch.Tensor, K: torch.Tensor) -> torch.Tensor:
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
-def scaled_dot_score(Q: torch.Tensor, K: torch.Tensor, scale: float | None = None) -> torch.Tensor:
+def scaled_dot_score(
+    Q: torch.Tensor, K: torch.Tensor, scale: float | None = None
+) -> torch.Tensor:
     r"""The dot product of each query with each key, scaled so that its variance does not grow with d.
 
     .. math:: S = \frac{Q K^\top}{\sqrt{d}}
@@ -61,7 +71,8 @@ def scaled_dot_score(Q: torch.Tensor, K: torch.Tensor, scale: float | None = Non
         [[5.0]]
     """
     scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
-    return Q * scale @ K.mT  # scaled before the product, which in float16 could overflow
+    # Scaled before the product, which in float16 could overflow.
+    return Q * scale @ K.mT
 
 
 @shapes("(n,q),(m,k),(q,k)->(n,m)")
@@ -93,7 +104,11 @@ def bilinear_score(Q: torch.Tensor, K: torch.Tensor, M: torch.Tensor) -> torch.T
 
 @shapes("(n,q),(m,k),(q,h),(k,h),(h)->(n,m)")
 def additive_score(
-    Q: torch.Tensor, K: torch.Tensor, W_q: torch.Tensor, W_k: torch.Tensor, w_v: torch.Tensor
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    W_q: torch.Tensor,
+    W_k: torch.Tensor,
+    w_v: torch.Tensor,
 ) -> torch.Tensor:
     r"""A small network with one hidden layer compares each query with each key.
 
@@ -121,12 +136,15 @@ def additive_score(
         >>> additive_score(Q, K, W, W, torch.tensor([2.0])).tolist()
         [[0.0, 2.0]]
     """
-    hidden = torch.tanh((Q @ W_q)[..., :, None, :] + (K @ W_k)[..., None, :, :])  # (…, n, m, h)
+    # (…, n, m, h)
+    hidden = torch.tanh((Q @ W_q)[..., :, None, :] + (K @ W_k)[..., None, :, :])
     return (hidden @ w_v[..., None, :, None])[..., 0]  # (…, n, m, h) @ (…, 1, h, 1)
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
-def gaussian_score(Q: torch.Tensor, K: torch.Tensor, bandwidth: float = 1.0) -> torch.Tensor:
+def gaussian_score(
+    Q: torch.Tensor, K: torch.Tensor, bandwidth: float = 1.0
+) -> torch.Tensor:
     r"""Minus half the squared distance, in units of the bandwidth: its softmax is the Gaussian kernel, normalised.
 
     .. math:: S_{ij} = -\frac{\lVert q_i - k_j \rVert^2}{2 \sigma^2}

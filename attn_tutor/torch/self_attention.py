@@ -2,8 +2,9 @@
 
 import torch
 
+from attn_tutor._shapes import require_chance
 from attn_tutor.torch._arrays import shapes
-from attn_tutor.torch.fused import fused_attention
+from attn_tutor.torch.attention import attention
 from attn_tutor.torch.masks import permitted, shield, spoil
 
 __all__ = ["cross_attention", "self_attention"]
@@ -51,9 +52,20 @@ def self_attention(
         >>> self_attention(X, zero, zero, W_v, causal=True).tolist()
         [[10.0], [20.0]]
     """
+    require_chance("self_attention", "dropout_p", dropout_p)
     mask, causal = permitted("self_attention", mask, causal, X, X)
     queries, keys, spoiled = shield(mask, causal, X, X)
-    return spoil(fused_attention(queries @ W_q, keys @ W_k, keys @ W_v, mask, causal, None, dropout_p), spoiled)
+    return spoil(
+        attention(
+            queries @ W_q,
+            keys @ W_k,
+            keys @ W_v,
+            mask,
+            causal=causal,
+            dropout_p=dropout_p,
+        ),
+        spoiled,
+    )
 
 
 @shapes("(n,d_x),(m,d_y),(d_x,d_k),(d_y,d_k),(d_y,d_v)->(n,d_v)")
@@ -96,6 +108,10 @@ def cross_attention(
         >>> cross_attention(X, Y, zero, zero, W_v).tolist()
         [[20.0]]
     """
+    require_chance("cross_attention", "dropout_p", dropout_p)
     mask, _ = permitted("cross_attention", mask, False, X, Y)
     queries, keys, spoiled = shield(mask, False, X, Y)
-    return spoil(fused_attention(queries @ W_q, keys @ W_k, keys @ W_v, mask, False, None, dropout_p), spoiled)
+    return spoil(
+        attention(queries @ W_q, keys @ W_k, keys @ W_v, mask, dropout_p=dropout_p),
+        spoiled,
+    )

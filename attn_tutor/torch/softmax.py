@@ -32,12 +32,16 @@ def softmax(x: torch.Tensor, axis: int = -1) -> torch.Tensor:
         [0.5, 0.5]
     """
     if x.ndim == 0:
-        raise ValueError("softmax: x is a single number; it needs at least one axis to normalise over")
+        raise ValueError(
+            "softmax: x is a single number; it needs at least one axis to normalise over"
+        )
     return torch.softmax(x, axis)  # subtracts the maximum itself
 
 
 @shapes("(m)->(m)")
-def masked_softmax(scores: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+def masked_softmax(
+    scores: torch.Tensor, mask: torch.Tensor | None = None
+) -> torch.Tensor:
     r"""Softmax over the permitted keys of each query; forbidden keys get weight 0.
 
     .. math:: A_{ij} = \frac{\text{mask}_{ij} \exp S_{ij}}{\sum_k \text{mask}_{ik} \exp S_{ik}},
@@ -64,7 +68,7 @@ def masked_softmax(scores: torch.Tensor, mask: torch.Tensor | None = None) -> to
     """
     if mask is None:
         return softmax(scores)
-    require_mask("masked_softmax", mask, scores.shape)
+    require_mask("masked_softmax", mask, scores.shape, scores.device)
     empty = ~mask.any(-1, keepdim=True)
     # An empty row needs something finite to exponentiate; the last line takes it away again.
     hidden = torch.where(empty, 0, torch.where(mask, scores, -torch.inf))
