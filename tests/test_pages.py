@@ -38,7 +38,9 @@ def toc_pages() -> list[str]:
 
 
 PAGES = toc_pages()
-every_page = pytest.mark.parametrize("page", [*PAGES, "index.html", "search.html", "genindex.html"])
+every_page = pytest.mark.parametrize(
+    "page", [*PAGES, "index.html", "search.html", "genindex.html"]
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -54,7 +56,11 @@ def soup(path: Path) -> BeautifulSoup:
 
 @cache
 def anchors(path: Path) -> set[str]:
-    return {str(tag[key]) for key in ("id", "name") for tag in soup(path).find_all(attrs={key: True})}
+    return {
+        str(tag[key])
+        for key in ("id", "name")
+        for tag in soup(path).find_all(attrs={key: True})
+    }
 
 
 def targets(path: Path, *, links: bool) -> list[str]:
@@ -64,9 +70,17 @@ def targets(path: Path, *, links: bool) -> list[str]:
         return [str(tag["href"]) for tag in page.select("a[href], area[href]")]
     loaded = [str(tag["src"]) for tag in page.select("[src]")]
     loaded += [str(tag["data"]) for tag in page.select("object[data]")]
-    loaded += [str(tag["href"]) for tag in page.select("link[href], use[href], image[href]")]
-    loaded += [url.split()[0] for tag in page.select("[srcset]") for url in str(tag["srcset"]).split(",")]
-    styles = [str(tag["style"]) for tag in page.select("[style]")] + [tag.get_text() for tag in page.select("style")]
+    loaded += [
+        str(tag["href"]) for tag in page.select("link[href], use[href], image[href]")
+    ]
+    loaded += [
+        url.split()[0]
+        for tag in page.select("[srcset]")
+        for url in str(tag["srcset"]).split(",")
+    ]
+    styles = [str(tag["style"]) for tag in page.select("[style]")] + [
+        tag.get_text() for tag in page.select("style")
+    ]
     return loaded + [url for style in styles for url in style_urls(style)]
 
 
@@ -88,13 +102,20 @@ def test_page_of_the_toc_is_built_and_has_its_title(page: str) -> None:
 
 @every_page
 def test_page_loads_nothing_from_elsewhere(page: str) -> None:
-    assert [url for url in targets(BUILT / page, links=False) if is_elsewhere(url)] == []
+    assert [
+        url for url in targets(BUILT / page, links=False) if is_elsewhere(url)
+    ] == []
 
 
 def test_styles_load_nothing_from_elsewhere() -> None:
     sheets = list(BUILT.rglob("*.css"))
     assert "book.css" in [sheet.name for sheet in sheets]
-    found = {s.name: u for s in sheets for u in style_urls(s.read_text(encoding="utf-8")) if is_elsewhere(u)}
+    found = {
+        s.name: u
+        for s in sheets
+        for u in style_urls(s.read_text(encoding="utf-8"))
+        if is_elsewhere(u)
+    }
     assert found == {}
 
 
@@ -106,16 +127,26 @@ def test_links_and_loaded_files_resolve(page: str) -> None:
         if is_elsewhere(url) or urlsplit(url).scheme in ("data", "mailto"):
             continue
         address, anchor = urldefrag(url)
-        file = path.parent / unquote(urlsplit(address).path) if urlsplit(address).path else path
+        file = (
+            path.parent / unquote(urlsplit(address).path)
+            if urlsplit(address).path
+            else path
+        )
         is_page = file.suffix == ".html"
-        if not file.is_file() or (anchor and is_page and unquote(anchor) not in anchors(file.resolve())):
+        if not file.is_file() or (
+            anchor and is_page and unquote(anchor) not in anchors(file.resolve())
+        ):
             broken.append(url)
     assert broken == []
 
 
 @every_page
 def test_images_have_alt_text(page: str) -> None:
-    assert [str(img.get("src")) for img in soup(BUILT / page).select("img") if not img.get("alt", "").strip()] == []
+    assert [
+        str(img.get("src"))
+        for img in soup(BUILT / page).select("img")
+        if not img.get("alt", "").strip()
+    ] == []
 
 
 FLAGS = [
@@ -128,29 +159,42 @@ PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    found = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     with sync_playwright() as playwright:
         try:
             chromium = playwright.chromium.launch(executable_path=found, args=FLAGS)
         except Error as error:
             if found or os.environ.get("CI"):
                 raise
-            pytest.skip(f"no Chromium here (Debian: apt-get install chromium): {error.message.splitlines()[0]}")
+            pytest.skip(
+                f"no Chromium here (Debian: apt-get install chromium): {error.message.splitlines()[0]}"
+            )
         yield chromium
         chromium.close()
 
 
 @pytest.fixture(scope="module")
-def opened(browser: Browser, request: pytest.FixtureRequest) -> Iterator[SimpleNamespace]:
+def opened(
+    browser: Browser, request: pytest.FixtureRequest
+) -> Iterator[SimpleNamespace]:
     """A page in the browser, read from its file, with what it asked for and complained about on the way."""
     name, scheme = request.param
-    context = browser.new_context(color_scheme=scheme, viewport=DESK, reduced_motion="reduce")
+    context = browser.new_context(
+        color_scheme=scheme, viewport=DESK, reduced_motion="reduce"
+    )
     page = context.new_page()
     requests: list[str] = []
     complaints: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
+    page.on(
+        "console",
+        lambda message: message.type == "error" and complaints.append(message.text),
+    )
     page.goto((BUILT / name).as_uri())
     page.evaluate("window.MathJax && MathJax.startup.promise")
     # What is folded away must be readable too; in the dark, look behind the second tab.
@@ -162,13 +206,19 @@ def opened(browser: Browser, request: pytest.FixtureRequest) -> Iterator[SimpleN
         }""",
         scheme == "dark",
     )
-    yield SimpleNamespace(page=page, scheme=scheme, requests=requests, complaints=complaints)
+    yield SimpleNamespace(
+        page=page, scheme=scheme, requests=requests, complaints=complaints
+    )
     context.close()
 
 
 in_both_themes = pytest.mark.parametrize(
     "opened",
-    [(page, scheme) for page in [*PAGES, "search.html"] for scheme in ("light", "dark")],
+    [
+        (page, scheme)
+        for page in [*PAGES, "search.html"]
+        for scheme in ("light", "dark")
+    ],
     indirect=True,
     ids="-".join,
 )
@@ -176,14 +226,22 @@ in_both_themes = pytest.mark.parametrize(
 
 @in_both_themes
 class TestInTheBrowser:
-    def test_opens_from_a_file_with_no_error_and_no_network(self, opened: SimpleNamespace) -> None:
+    def test_opens_from_a_file_with_no_error_and_no_network(
+        self, opened: SimpleNamespace
+    ) -> None:
         assert opened.complaints == []
-        assert [url for url in opened.requests if not url.startswith(("file:", "data:", "blob:"))] == []
+        assert [
+            url
+            for url in opened.requests
+            if not url.startswith(("file:", "data:", "blob:"))
+        ] == []
 
     def test_all_maths_is_drawn(self, opened: SimpleNamespace) -> None:
         formulas = opened.page.locator(".math").count()
         assert opened.page.locator(".math mjx-container svg").count() >= formulas
-        red = opened.page.locator('mjx-container [fill="red"], mjx-container [data-mjx-error], mjx-merror')
+        red = opened.page.locator(
+            'mjx-container [fill="red"], mjx-container [data-mjx-error], mjx-merror'
+        )
         assert red.evaluate_all("nodes => nodes.map(node => node.textContent)") == []
         text = opened.page.evaluate(
             """() => {
@@ -203,11 +261,25 @@ class TestInTheBrowser:
         assert width <= PHONE["width"]
 
     def test_no_barrier_for_readers(self, opened: SimpleNamespace) -> None:
-        assert opened.page.evaluate("document.documentElement.dataset.theme") == opened.scheme
+        assert (
+            opened.page.evaluate("document.documentElement.dataset.theme")
+            == opened.scheme
+        )
         found = (
             Axe()
-            .run(opened.page, options={"runOnly": WCAG, "resultTypes": ["violations"], "preload": False})
+            .run(
+                opened.page,
+                options={
+                    "runOnly": WCAG,
+                    "resultTypes": ["violations"],
+                    "preload": False,
+                },
+            )
             .response["violations"]
         )
-        barriers = [f"{v['id']}: {v['help']}: {n['html']} {n['failureSummary']}" for v in found for n in v["nodes"]]
+        barriers = [
+            f"{v['id']}: {v['help']}: {n['html']} {n['failureSummary']}"
+            for v in found
+            for n in v["nodes"]
+        ]
         assert barriers == []

@@ -24,7 +24,10 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-KERNEL_CONFIG = 'c.InlineBackend.figure_formats = {"retina"}\n'  # sharp figures that keep their size on the page
+# Sharp figures that keep their size on the page; and no warning that a kernel talks over a local socket.
+KERNEL_CONFIG = (
+    'c.InlineBackend.figure_formats = {"retina"}\nc.IPKernelApp.log_level = "ERROR"\n'
+)
 
 
 def normalise(notebook: Any) -> str:
@@ -35,7 +38,11 @@ def normalise(notebook: Any) -> str:
     taken: set[str] = set()
     count = 0
     for cell in notebook.cells:
-        cell.metadata = {key: cell.metadata[key] for key in ("mystnb", "tags") if key in cell.metadata}
+        cell.metadata = {
+            key: cell.metadata[key]
+            for key in ("mystnb", "tags")
+            if key in cell.metadata
+        }
         cell.id = slug(cell.source, taken)
         if cell.cell_type == "code":
             count += 1
@@ -64,7 +71,11 @@ def join_streams(outputs: list[Any]) -> list[Any]:
     joined: list[Any] = []
     for output in outputs:
         last = joined[-1] if joined else None
-        if last and output.output_type == last.output_type == "stream" and output.name == last.name:
+        if (
+            last
+            and output.output_type == last.output_type == "stream"
+            and output.name == last.name
+        ):
             last.text += output.text
         else:
             joined.append(output)
@@ -89,7 +100,9 @@ def run(path: Path) -> bool:
         client.execute()
     except CellExecutionError as error:
         index = next(i for i, cell in enumerate(notebook.cells) if failed(cell))
-        raise SystemExit(f"{where(path, notebook, index)} raised {error.ename}: {error.evalue}\n\n{error}") from None
+        raise SystemExit(
+            f"{where(path, notebook, index)} raised {error.ename}: {error.evalue}\n\n{error}"
+        ) from None
     except (CellTimeoutError, DeadKernelError) as error:
         raise SystemExit(f"{shown(path)}: {error}") from None
     text = normalise(notebook)
@@ -120,7 +133,9 @@ def chosen(names: list[str]) -> list[Path]:
     for name in names:
         matches = [path for path in every if path.name.startswith(Path(name).name)]
         if not matches:
-            raise SystemExit(f"No notebook of book/ starts with {name}; there are: {', '.join(p.stem for p in every)}")
+            raise SystemExit(
+                f"No notebook of book/ starts with {name}; there are: {', '.join(p.stem for p in every)}"
+            )
         found += [path for path in matches if path not in found]
     return found
 
@@ -133,19 +148,39 @@ def same_everywhere(folder: str) -> None:
     os.environ.pop("MPLBACKEND", None)
     empty = Path(folder) / "matplotlibrc"
     empty.touch()
-    os.environ |= {"IPYTHONDIR": folder, "MATPLOTLIBRC": str(empty), "PYTHONHASHSEED": "0"}
+    os.environ |= {
+        "IPYTHONDIR": folder,
+        "MATPLOTLIBRC": str(empty),
+        "PYTHONHASHSEED": "0",
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Run the book's notebooks and write them in one fixed form.")
-    parser.add_argument("names", nargs="*", help="the first letters of notebooks, such as 01; all if none is given")
-    parser.add_argument("--check", action="store_true", help="run nothing; list those not in the fixed form")
+    parser = argparse.ArgumentParser(
+        description="Run the book's notebooks and write them in one fixed form."
+    )
+    parser.add_argument(
+        "names",
+        nargs="*",
+        help="the first letters of notebooks, such as 01; all if none is given",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="run nothing; list those not in the fixed form",
+    )
     options = parser.parse_args()
     paths = chosen(options.names)
     if options.check:
-        wrong = [shown(path) for path in paths if path.read_text(encoding="utf-8") != normalise(read(path))]
+        wrong = [
+            shown(path)
+            for path in paths
+            if path.read_text(encoding="utf-8") != normalise(read(path))
+        ]
         if wrong:
-            sys.exit("Not in the fixed form; type 'make notebooks':\n  " + "\n  ".join(wrong))
+            sys.exit(
+                "Not in the fixed form; type 'make notebooks':\n  " + "\n  ".join(wrong)
+            )
         return
     with tempfile.TemporaryDirectory() as folder:
         same_everywhere(folder)
@@ -153,7 +188,9 @@ def main() -> None:
             print(f"{shown(path)} …", end=" ", flush=True)
             start = time.monotonic()
             changed = run(path)
-            print(f"{time.monotonic() - start:.1f} s, {'written' if changed else 'unchanged'}")
+            print(
+                f"{time.monotonic() - start:.1f} s, {'written' if changed else 'unchanged'}"
+            )
 
 
 if __name__ == "__main__":

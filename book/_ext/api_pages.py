@@ -41,7 +41,11 @@ def api(package: str) -> str:
 def modules(package: ModuleType) -> list[ModuleType]:
     if not hasattr(package, "__path__"):
         return [package]
-    names = [info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_")]
+    names = [
+        info.name
+        for info in pkgutil.iter_modules(package.__path__)
+        if not info.name.startswith("_")
+    ]
     names.sort(key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
     found = [importlib.import_module(f"{package.__name__}.{name}") for name in names]
     return [module for module in found if public_names(module)]
@@ -50,7 +54,11 @@ def modules(package: ModuleType) -> list[ModuleType]:
 def public_names(module: ModuleType) -> list[str]:
     """What the module offers, in the order of its source."""
     tree = ast.parse(inspect.getsource(module))
-    defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    defined = [
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    ]
     return [name for name in defined if name in getattr(module, "__all__", [])]
 
 
@@ -70,7 +78,9 @@ def ledger() -> str:
     for name in halves["numpy"] | halves["torch"]:
         having = [half for half in halves if name in halves[half]]
         thing = getattr(halves[having[0]][name], name)
-        links = " · ".join(f"{{py:obj}}`{half} <attn_tutor.{half}.{name}>`" for half in having)
+        links = " · ".join(
+            f"{{py:obj}}`{half} <attn_tutor.{half}.{name}>`" for half in having
+        )
         meaning = (inspect.getdoc(thing) or "").partition("\n")[0]
         rows.append(f"| `{name}` <br> {links} | {shapes(thing)}{meaning} |")
     return "\n".join(rows)
@@ -78,14 +88,20 @@ def ledger() -> str:
 
 def owners(package: str) -> dict[str, ModuleType]:
     """Which module each public name comes from."""
-    return {name: module for module in modules(importlib.import_module(package)) for name in public_names(module)}
+    return {
+        name: module
+        for module in modules(importlib.import_module(package))
+        for name in public_names(module)
+    }
 
 
 def shapes(thing: Any) -> str:
     return f"`{thing.__shapes__}` <br> " if hasattr(thing, "__shapes__") else ""
 
 
-def add_shapes(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+def add_shapes(
+    app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]
+) -> None:
     """Show the shape signature as the first of the fields that Napoleon has made of the docstring."""
     if hasattr(thing, "__shapes__"):
         at = next((i for i, line in enumerate(lines) if FIELD.match(line)), len(lines))

@@ -18,7 +18,10 @@ FIXES = [
     (r'<summary aria-label="Toggle hidden content">', "<summary>"),
     (r'(<button class="btn search-button-field[^>]*?) aria-label="Search"', r"\1"),
     (r'(<button class="[^"]*theme-switch-button[^>]*?) aria-label="Color mode"', r"\1"),
-    (r'<summary>(<span class="toctree-toggle")', r'<summary aria-label="Pages below this one">\1'),
+    (
+        r'<summary>(<span class="toctree-toggle")',
+        r'<summary aria-label="Pages below this one">\1',
+    ),
     # A deprecated role, forbidden outside its own kind of list.
     (r'role="doc-biblioentry"', 'role="listitem"'),
 ]
@@ -41,9 +44,13 @@ def finish(app: Sphinx, failure: Exception | None) -> None:
 
 def copy_mathjax(target: Path) -> None:
     """Copy the program and the TeX extensions that it loads on demand."""
-    package = find_spec("sphinx-mathjax-offline")  # carries MathJax's files; its own extension goes unused
+    package = find_spec(
+        "sphinx-mathjax-offline"
+    )  # carries MathJax's files; its own extension goes unused
     if package is None or package.origin is None:
-        raise ExtensionError("MathJax is missing; install it with: pip install sphinx-mathjax-offline")
+        raise ExtensionError(
+            "MathJax is missing; install it with: pip install sphinx-mathjax-offline"
+        )
     source = Path(package.origin).parent / "static" / "mathjax"
     extensions = Path("input", "tex", "extensions")
     shutil.copytree(source / extensions, target / extensions, dirs_exist_ok=True)

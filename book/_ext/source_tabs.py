@@ -36,7 +36,9 @@ class Source(SphinxDirective):
                 lines += [":::"]
         lines += ["::::"]
         parent = nodes.container()
-        self.state.nested_parse(StringList(lines, self.get_source_info()[0]), self.content_offset, parent)
+        self.state.nested_parse(
+            StringList(lines, self.get_source_info()[0]), self.content_offset, parent
+        )
         return parent.children
 
     def tab(self, half: str, names: list[str]) -> dict[str, list[str]]:
@@ -53,7 +55,12 @@ class Source(SphinxDirective):
                     ":language: python",
                     f":lines: {lines}",
                     "```",
-                    f"`{file}`" + ("" if is_private(path) else f" · {{py:obj}}`~attn_tutor.{half}.{'.'.join(path)}`"),
+                    f"`{file}`"
+                    + (
+                        ""
+                        if is_private(path)
+                        else f" · {{py:obj}}`~attn_tutor.{half}.{'.'.join(path)}`"
+                    ),
                     "",
                 ]
         return parts
@@ -65,12 +72,18 @@ def source_lines(file: Path, path: list[str]) -> str:
         return ""
     scope: ast.Module | Definition = ast.parse(file.read_text(encoding="utf-8"))
     for name in path:
-        found = [node for node in scope.body if isinstance(node, Definition) and node.name == name]
+        found = [
+            node
+            for node in scope.body
+            if isinstance(node, Definition) and node.name == name
+        ]
         if not found:
             return ""
         scope = found[0]
     assert isinstance(scope, Definition)
-    first = min([scope.lineno, *(decorator.lineno for decorator in scope.decorator_list)])
+    first = min(
+        [scope.lineno, *(decorator.lineno for decorator in scope.decorator_list)]
+    )
     kept = lines_of(scope, first) - docstring_lines(scope)
     return ",".join(map(str, sorted(kept)))
 
