@@ -1,0 +1,220 @@
+"""What the tests of the package share: one tolerance table, devices, halves, and inputs made from shape signatures."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+
+import attn_tutor.numpy
+import attn_tutor.torch
+
+settings.register_profile("local", deadline=None, max_examples=40)
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+TOLERANCES = {  # dtype: (rtol, atol); a result is as good as the coarser of the two compared
+    "float64": (1e-12, 1e-13),
+    "float32": (1e-5, 2e-6),
+    "float16": (1e-2, 4e-3),
+    "bfloat16": (5e-2, 3e-2),
+}
+
+# Every axis letter of a shape signature has a prime length of its own, so that no mix-up of axes goes unseen.
+LENGTHS = dict(
+    n=7,
+    m=11,
+    d=5,
+    d_v=3,
+    q=13,
+    k=17,
+    h=19,
+    c=2,
+    d_in=13,
+    d_k=5,
+    d_x=17,
+    d_y=2,
+    d_q=13,
+    d_o=23,
+)
+
+# What a function needs beyond its signature: lengths that fit its heads or pairs, and arguments that are no arrays.
+HEADS = dict(a=2 * 3, b=2 * 3, c=2 * 5, e=2 * 5)
+NEEDS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
+    "split_heads": ({"d": 2 * 3}, {"n_heads": 2}),
+    "rotary": ({"d": 2 * 3}, {}),
+    "multi_head_attention": (HEADS, {"n_heads": 2}),
+    "multi_head_weights": (HEADS, {"n_heads": 2}),
+}
+
+SHAPED = [
+    name
+    for name in attn_tutor.torch.__all__
+    if hasattr(getattr(attn_tutor.torch, name), "__shapes__")
+]
+MASKED = [
+    name
+    for name in SHAPED
+    if "mask" in inspect.signature(getattr(attn_tutor.torch, name)).parameters
+]
+
+
+def close(actual: Any, expected: Any, dtype: str | None = None) -> None:
+    """Assert equal shapes and equal numbers, NaN included, within the table's tolerance."""
+    dtypes = [
+        str(x.dtype).removeprefix("torch.")
+        for x in (actual, expected)
+        if hasattr(x, "dtype")
+    ]
+    coarsest = max(
+        (name for name in [*dtypes, dtype] if name in TOLERANCES),
+        key=list(TOLERANCES).index,
+        default="float64",
+    )
+    rtol, atol = TOLERANCES[coarsest]
+    np.testing.assert_allclose(
+        _plain(actual), _plain(expected), rtol, atol, strict=True
+    )
+
+
+def _plain(x: Any) -> np.ndarray:
+    if isinstance(x, torch.Tensor):
+        x = x.detach().cpu().to(torch.float64).numpy()
+    return np.asarray(x, dtype=np.float64)
+
+
+class Half:
+    """One half of the package, whose functions take and give NumPy arrays whatever they compute with."""
+
+    def __init__(self, module: ModuleType, device: str | None = None) -> None:
+        self.module, self.device = module, device
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        fn = getattr(self.module, name)
+        extra = (
+            {"device": self.device}
+            if self.device and "device" in inspect.signature(fn).parameters
+            else {}
+        )
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self.back(
+                fn(
+                    *self.give(args),
+                    **{k: self.give(x) for k, x in kwargs.items()},
+                    **extra,
+                )
+            )
+
+        return call
+
+    def give(self, x: Any) -> Any:
+        if isinstance(x, tuple):
+            return tuple(map(self.give, x))
+        if isinstance(x, np.ndarray) and self.device:
+            return torch.from_numpy(x).to(self.device)
+        return x
+
+    def back(self, x: Any) -> Any:
+        if isinstance(x, tuple):
+            return tuple(map(self.back, x))
+        return x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else x
+
+
+def _on(device: str) -> str:
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    return device
+
+
+@pytest.fixture(scope="session", params=["cpu", "cuda"])
+def device(request: pytest.FixtureRequest) -> str:
+    return _on(request.param)
+
+
+@pytest.fixture(scope="session", params=["numpy", "torch-cpu", "torch-cuda"])
+def half(request: pytest.FixtureRequest) -> Half:
+    name, _, device = request.param.partition("-")
+    return Half(attn_tutor.torch, _on(device)) if device else Half(attn_tutor.numpy)
+
+
+@pytest.fixture(scope="session")
+def halves(device: str) -> tuple[Half, Half]:
+    return Half(attn_tutor.numpy), Half(attn_tutor.torch, device)
+
+
+@pytest.fixture(scope="session", params=SHAPED)
+def shaped(request: pytest.FixtureRequest) -> str:
+    """The name of a function with a shape signature; ``masked``: of one that also takes a mask."""
+    return request.param
+
+
+@pytest.fixture(scope="session", params=MASKED)
+def masked(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="session", name="close")
+def _close() -> Callable[..., None]:
+    return close
+
+
+Draw = Callable[..., np.ndarray]
+
+
+@pytest.fixture
+def draw() -> Draw:
+    """Standard normal numbers of a given shape: dot products scaled by 1/√d are then of order 1."""
+    rng = np.random.default_rng(7)
+    return lambda *shape: rng.normal(size=shape)
+
+
+@pytest.fixture
+def mask_of(draw: Draw) -> Callable[..., np.ndarray]:
+    """Random masks of a given shape that permit three keys of five."""
+    return lambda *shape: draw(*shape) < 0.25
+
+
+@pytest.fixture
+def inputs(draw: Draw) -> Callable[..., dict[str, Any]]:
+    """Arguments by name for a function with a shape signature; ``batch`` gives batch axes, by argument or to all."""
+
+    def make(
+        name: str,
+        batch: dict[str, tuple[int, ...]] | tuple[int, ...] = (),
+        **lengths: int,
+    ) -> dict[str, Any]:
+        fn = getattr(attn_tutor.numpy, name, None) or getattr(attn_tutor.torch, name)
+        fitting, others = NEEDS.get(name, ({}, {}))
+        sizes = LENGTHS | fitting | lengths
+        arrays = {}
+        for argument, core in cores(fn):
+            axes = batch.get(argument, ()) if isinstance(batch, dict) else batch
+            x = draw(*axes, *(sizes[letter] for letter in core))
+            # Projections keep the variance of what they project.
+            arrays[argument] = (
+                x / max(1, sizes[core[0]]) ** 0.5
+                if argument[0] in "WwM" and len(core) < 3
+                else x
+            )
+        return arrays | others
+
+    return make
+
+
+def cores(fn: Callable[..., Any]) -> Iterator[tuple[str, list[str]]]:
+    """Each array argument of a function with its axis letters."""
+    left = fn.__shapes__.split("->")[0]  # type: ignore[attr-defined]
+    letters = [
+        core.split(",") if core else ["n", "m"]
+        for core in re.findall(r"\((.*?)\)", left)
+    ]
+    return zip(inspect.signature(fn).parameters, letters, strict=False)

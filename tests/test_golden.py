@@ -1,0 +1,375 @@
+"""Numbers that a person can check with a pencil, in both halves."""
+
+from math import cos, log, pi, sin, sqrt
+
+import numpy as np
+import pytest
+
+import attn_tutor.numpy as an
+
+LN3 = log(3)  # e^LN3 : e^0 = 3 : 1, so the softmax of [ln 3, 0] is [3/4, 1/4]
+LN9 = log(9)  # and that of [ln 9, 0] is [9/10, 1/10]
+
+
+def row(*numbers):
+    return np.array([numbers], dtype=float)
+
+
+def column(*numbers):
+    return row(*numbers).T
+
+
+# Scores
+
+
+def test_dot_score(half, close):
+    Q, K = np.array([[1.0, 2], [0, -1]]), np.array([[3.0, 1], [1, 0], [2, 2]])
+    close(half.dot_score(Q, K), np.array([[3.0 + 2, 1, 2 + 4], [-1, 0, -2]]))
+
+
+def test_scaled_dot_score_divides_by_the_root_of_the_width(half, close):
+    # 1·2 + 1·4 + 1·6 + 1·8 = 20; √4 = 2
+    close(half.scaled_dot_score(row(1, 1, 1, 1), row(2, 4, 6, 8)), row(10))
+    close(half.scaled_dot_score(row(1, 1, 1, 1), row(2, 4, 6, 8), scale=0.25), row(5))
+    # nine ones: 9 / √9
+    close(half.scaled_dot_score(np.ones((1, 9)), np.ones((1, 9))), row(3))
+
+
+def test_bilinear_score(half, close):
+    # [1, 2] M = [1, 6, 2]; · [1, 1, 1] = 9; · [0, 1, −1] = 4
+    M = np.array([[1.0, 0, 2], [0, 3, 0]])
+    close(
+        half.bilinear_score(row(1, 2), np.array([[1.0, 1, 1], [0, 1, -1]]), M),
+        row(9, 4),
+    )
+
+
+def test_additive_score(half, close):
+    # tanh(x) = (e^2x − 1)/(e^2x + 1): tanh(½ ln 3) = 2/4 and tanh(ln 3) = 8/10.
+    # q W_q + k W_k = [½ ln 3 + ½ ln 3, 0 − ½ ln 3]; 10 · 0.8 + 2 · (−0.5) = 7
+    q, k, W_q, W_k = row(LN3 / 2), row(LN3 / 2), row(1, 0), row(1, -1)
+    close(half.additive_score(q, k, W_q, W_k, np.array([10.0, 2])), row(7))
+
+
+def test_gaussian_score(half, close):
+    # squared distances 3² + 4² = 25 and 1
+    Q, K = row(0, 0), np.array([[3.0, 4], [0, 1]])
+    close(half.gaussian_score(Q, K), row(-12.5, -0.5))
+    close(half.gaussian_score(Q, K, bandwidth=5.0), row(-0.5, -0.02))
+
+
+# Kernels. Keys at distance 5, 2.5 and 0 from the query; with bandwidth 5 that is u = 1, ½ and 0.
+
+KEYS = np.array([[3.0, 4], [1.5, 2], [0, 0]])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        ("gaussian_kernel", [np.exp(-1 / 2), np.exp(-1 / 8), 1]),
+        ("boxcar_kernel", [1, 1, 1]),  # the edge belongs to the window
+        ("triangular_kernel", [0, 1 / 2, 1]),
+        ("epanechnikov_kernel", [0, 3 / 4 * 3 / 4, 3 / 4]),
+    ],
+)
+def test_kernels(half, close, kernel, expected):
+    close(getattr(half, kernel)(row(0, 0), KEYS, bandwidth=5.0), row(*expected))
+
+
+@pytest.mark.parametrize(
+    "kernel", ["boxcar_kernel", "triangular_kernel", "epanechnikov_kernel"]
+)
+def test_windows_are_empty_outside(half, close, kernel):
+    close(getattr(half, kernel)(row(0, 0), KEYS[:2], bandwidth=2.4), row(0, 0))
+
+
+# Weights
+
+
+def test_softmax(half, close):
+    close(half.softmax(np.array([LN3, 0])), np.array([3 / 4, 1 / 4]))
+    close(
+        half.softmax(np.array([1000 + LN3, 1000])), np.array([3 / 4, 1 / 4]), "float32"
+    )
+    close(
+        half.softmax(np.array([[LN3, 5], [0, 5]]), axis=0),
+        np.array([[3 / 4, 1 / 2], [1 / 4, 1 / 2]]),
+    )
+    close(
+        half.softmax(np.array([[LN3, 0], [LN9, 0]])),
+        np.array([[3 / 4, 1 / 4], [9 / 10, 1 / 10]]),
+    )
+
+
+def test_masked_softmax(half, close):
+    scores = np.array([[LN3, 0, 99], [LN3, 5, LN9], [1, 2, 3]])
+    mask = np.array([[True, True, False], [True, False, True], [False, False, False]])
+    # e^ln3 : e^ln9 = 3 : 9 = 1 : 3
+    close(
+        half.masked_softmax(scores, mask),
+        np.array([[3 / 4, 1 / 4, 0], [1 / 4, 0, 3 / 4], [0, 0, 0]]),
+    )
+
+
+def test_normalize(half, close):
+    close(
+        half.normalize(np.array([[1.0, 3], [0, 0], [2, 2]])),
+        np.array([[1 / 4, 3 / 4], [0, 0], [1 / 2, 1 / 2]]),
+    )
+
+
+# Attention and its kin: weights 3/4 and 1/4 on the values 4 and 8 give 5.
+
+VALUES = column(4, 8)
+
+
+def test_attend(half, close):
+    # ¾ [4, 0] + ¼ [0, 8] = [3, 2]
+    V = np.array([[4.0, 0], [0, 8]])
+    close(half.attend(row(LN3, 0), V), row(3, 2))
+    close(half.attend(row(LN3, 0), V, np.array([[False, True]])), row(0, 8))
+
+
+def test_attention_and_its_weights(half, close):
+    # d = 4: the dot product 2 ln 3 is scaled by ½; unscaled it is ln 9
+    Q, K = row(2, 0, 0, 0), np.array([[LN3, 7, 7, 7], [0, 7, 7, 7]])
+    close(half.attention_weights(Q, K), row(3 / 4, 1 / 4))
+    close(half.attention(Q, K, VALUES), row(5))
+    close(half.attention_weights(Q, K, scale=1.0), row(9 / 10, 1 / 10))
+    close(half.attention(Q, K, VALUES, scale=1.0), row(4.4))
+
+
+def test_causal_attention_is_aligned_lower_right(half, close):
+    # Zero queries attend evenly to what they may see: the last query to all keys, the one before to all but one.
+    V = column(6, 12, 18)
+    close(
+        half.attention(np.zeros((2, 1)), np.ones((3, 1)), V, causal=True), column(9, 12)
+    )
+    # With fewer keys than queries the first query sees nothing.
+    close(
+        half.attention(np.zeros((3, 1)), np.ones((2, 1)), V[:2], causal=True),
+        column(0, 6, 9),
+    )
+    close(
+        half.attention_weights(np.zeros((2, 1)), np.ones((3, 1)), causal=True),
+        np.array([[3, 3, 0], [2, 2, 2]]) / 6,
+    )
+
+
+def test_bilinear_attention(half, close):
+    # q M = [2, 2]; scores 2 · ½ ln 3 and 0
+    K = np.array([[LN3 / 2, 0], [0, 0]])
+    close(half.bilinear_attention(row(1), K, VALUES, row(2, 2)), row(5))
+
+
+def test_gaussian_attention(half, close):
+    # distances 0 and √(2 ln 3): scores 0 and −ln 3; at twice the distance half as far in units of σ = 2
+    far = sqrt(2 * LN3)
+    close(half.gaussian_attention(row(1), column(1, 1 + far), VALUES), row(5))
+    close(
+        half.gaussian_attention(row(1), column(1, 1 - 2 * far), VALUES, bandwidth=2.0),
+        row(5),
+    )
+
+
+def test_additive_attention(half, close):
+    # 2 ln 3 · tanh(½ ln 3) = ln 3, and tanh 0 = 0; only the key differs
+    q, K, one, w_v = row(0), column(LN3 / 2, 0), row(1), np.array([2 * LN3])
+    close(half.additive_attention(q, K, VALUES, one, one, w_v), row(5))
+
+
+def test_nadaraya_watson(halves, close):
+    for half in halves:
+        # triangular: u = ¼ and ¾ give weights ¾ and ¼; boxcar: the mean; nothing within reach: 0
+        Q, K = column(0, 100), column(1, -3)
+        triangular, boxcar = half.module.triangular_kernel, half.module.boxcar_kernel
+        close(half.nadaraya_watson(Q, K, VALUES, triangular, 4.0), column(5, 0))
+        close(half.nadaraya_watson(Q, K, VALUES, boxcar, 4.0), column(6, 0))
+        close(half.nadaraya_watson(row(0), column(0, sqrt(2 * LN3)), VALUES), row(5))
+
+
+def test_self_attention(half, close):
+    # q = [1, 2] from the first column, k = [0, ln 3] from the second, v = 4 · the first = [4, 8]
+    X, W_q, W_k, W_v = (
+        np.array([[1, 0], [2, LN3]]),
+        column(1, 0),
+        column(0, 1),
+        column(4, 0),
+    )
+    # scores [0, ln 3] and [0, ln 9]: ¼ · 4 + ¾ · 8 = 7 and 0.1 · 4 + 0.9 · 8 = 7.6
+    close(half.self_attention(X, W_q, W_k, W_v), column(7, 7.6))
+    close(half.self_attention(X, W_q, W_k, W_v, causal=True), column(4, 7.6))
+    close(
+        half.self_attention(
+            X, W_q, W_k, W_v, np.array([[True, False], [False, False]])
+        ),
+        column(4, 0),
+    )
+
+
+def test_cross_attention(half, close):
+    Y = np.array([[0, 4], [LN3, 8]])
+    close(half.cross_attention(row(1), Y, row(1), column(1, 0), column(0, 1)), row(7))
+
+
+# Heads
+
+
+def test_heads_are_cut_from_the_width_of_each_token(half, close):
+    tokens = np.array([[1.0, 2, 3, 4, 5, 6], [7, 8, 9, 10, 11, 12]])
+    heads = np.array([[[1.0, 2], [7, 8]], [[3, 4], [9, 10]], [[5, 6], [11, 12]]])
+    close(half.split_heads(tokens, 3), heads)
+    close(half.merge_heads(heads), tokens)
+
+
+def test_multi_head_attention(half, close):
+    # Two heads of width 1. Head 1: scores 1 · [0, ln 3], 4/4 + 3 · 8/4 = 7; head 2: 2 · [0, ln 3], 0.1 · 40 + 0.9 · 80 = 76.
+    Q, K, V, eye = (
+        row(1, 2),
+        np.array([[0, 0], [LN3, LN3]]),
+        np.array([[4.0, 40], [8, 80]]),
+        np.eye(2),
+    )
+    close(
+        half.multi_head_weights(Q, K, eye, eye, 2),
+        np.array([[[1 / 4, 3 / 4]], [[1 / 10, 9 / 10]]]),
+    )
+    W_o = np.array([[1.0, 0], [1, 10]])
+    close(half.multi_head_attention(Q, K, V, eye, eye, eye, W_o, 2), row(7 + 76, 760))
+    # b_q makes the queries, b_k shifts every score alike, b_v shifts the heads by 1 and 2, b_o the output.
+    biases = (
+        np.array([1.0, 2]),
+        np.array([5.0, 5]),
+        np.array([1.0, 2]),
+        np.array([100.0, 1000]),
+    )
+    args = (row(0, 0), K, V, eye, eye, eye, W_o, 2)
+    close(
+        half.multi_head_attention(*args, biases=biases),
+        row(7 + 1 + 76 + 2 + 100, 780 + 1000),
+    )
+    weights = half.multi_head_weights(row(0, 0), K, eye, eye, 2, biases=biases[:2])
+    close(weights, np.array([[[1 / 4, 3 / 4]], [[1 / 10, 9 / 10]]]))
+
+
+def test_neighbouring_heads_share_keys_and_values(half, close):
+    # Four heads of queries 1, 2, 1, 2; keys [0, ln 3] serve the first two heads, [ln 3, 0] the last two.
+    Q, K, V = (
+        row(1, 2, 1, 2),
+        np.array([[0, LN3], [LN3, 0]]),
+        np.array([[4.0, 40], [8, 80]]),
+    )
+    weights = np.array(
+        [[[1 / 4, 3 / 4]], [[1 / 10, 9 / 10]], [[3 / 4, 1 / 4]], [[9 / 10, 1 / 10]]]
+    )
+    close(half.multi_head_weights(Q, K, np.eye(4), np.eye(2), 4, n_kv_heads=2), weights)
+    output = half.multi_head_attention(
+        Q, K, V, np.eye(4), np.eye(2), np.eye(2), np.eye(4), 4, n_kv_heads=2
+    )
+    close(output, row(7, 7.6, 50, 44))
+
+
+# Masks
+
+
+def test_causal_mask(half, close):
+    close(half.causal_mask(2, 3), np.array([[True, True, False], [True, True, True]]))
+    close(
+        half.causal_mask(3, 2), np.array([[False, False], [True, False], [True, True]])
+    )
+    close(half.causal_mask(2), np.array([[True, False], [True, True]]))
+    assert half.causal_mask(2).dtype == bool
+
+
+def test_padding_mask(half, close):
+    close(
+        half.padding_mask(np.array([0, 2, 3]), 3),
+        np.array([[[0, 0, 0]], [[1, 1, 0]], [[1, 1, 1]]]),
+    )
+    close(
+        half.padding_mask(np.array([[1, 0], [2, 1]]), 2),
+        np.array([[[1, 0], [0, 0]], [[1, 1], [1, 0]]]),
+    )
+    assert half.padding_mask(np.array([1]), 2).dtype == bool
+
+
+# Positions
+
+
+def test_sinusoidal_encoding(half, close):
+    # base 100, d = 4: the second pair turns √100 = 10 times slower
+    expected = [[sin(p), cos(p), sin(p / 10), cos(p / 10)] for p in range(3)]
+    close(half.sinusoidal_encoding(3, 4, base=100.0), np.array(expected))
+    # base 1000, d = 3: 1000^(2/3) = 100, and the last sine has no cosine
+    close(
+        half.sinusoidal_encoding(3, 3, base=1000.0),
+        np.array([[sin(p), cos(p), sin(p / 100)] for p in range(3)]),
+    )
+    # base 10000 unless told
+    close(half.sinusoidal_encoding(2, 4)[1, 2:], np.array([sin(1 / 100), cos(1 / 100)]))
+
+
+def test_rotary_turns_neighbouring_pairs_from_the_first_axis_to_the_second(half, close):
+    # base 100, d = 4, position 5π: the first pair turns by 5π, that is half round; the second by 5π/10 = 90°.
+    turned = half.rotary(row(1, 2, 3, 4), np.array([5 * pi]), base=100.0)
+    close(turned, row(-1, -2, -4, 3))
+    # position 0 does not turn, position 1 turns by 1 radian
+    close(
+        half.rotary(np.array([[1.0, 0], [1, 0]])), np.array([[1, 0], [cos(1), sin(1)]])
+    )
+    close(
+        half.rotary(row(1, 0, 1, 0), np.array([1]))[0, 2:],
+        np.array([cos(1 / 100), sin(1 / 100)]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("n_heads", "exponents"),
+    [(8, [1, 2, 3, 4, 5, 6, 7, 8]), (6, [2, 4, 6, 8, 1, 3]), (1, [8]), (3, [4, 8, 2])],
+)
+def test_alibi_slopes(half, close, n_heads, exponents):
+    # the last query stands at the last key: distances 1 and 0
+    close(
+        half.alibi_bias(n_heads, 1, 2), np.array([[[-(2.0**-e), 0]] for e in exponents])
+    )
+
+
+def test_alibi_distances(half, close):
+    # slope 1/256; queries at positions 1 and 2 of 3
+    close(256 * half.alibi_bias(1, 2, 3), np.array([[[-1, 0, -1], [-2, -1, 0]]]))
+    close(256 * half.alibi_bias(1, 2), np.array([[[0, -1], [-1, 0]]]))
+
+
+# Gradients (NumPy only)
+
+
+def test_softmax_vjp(close):
+    # g · p = 4 · ¾ = 3; ¾ (4 − 3) and ¼ (0 − 3)
+    close(
+        an.softmax_vjp(np.array([3 / 4, 1 / 4]), np.array([4.0, 0])),
+        np.array([3 / 4, -3 / 4]),
+    )
+
+
+def test_attention_vjp(close):
+    # Weights ¾, ¼ and g = 1: dV = [¾, ¼]; gV = [4, 8] has mean 5, dS = [¾ (4 − 5), ¼ (8 − 5)] = [−¾, ¾].
+    # s = ½ (d = 4): dQ = ½ (−¾ K₁ + ¾ K₂), dK = ½ [−¾ q, ¾ q]
+    Q, K = row(2, 0, 0, 0), np.array([[LN3, 0, 1, 0], [0, 0, 0, 1]])
+    dQ, dK, dV = an.attention_vjp(Q, K, VALUES, row(1))
+    close(dV, column(3 / 4, 1 / 4))
+    close(dQ, 3 / 8 * row(-LN3, 0, -1, 1))
+    close(dK, np.array([[-3 / 4, 0, 0, 0], [3 / 4, 0, 0, 0]]))
+
+
+def test_additive_score_vjp(close):
+    # T = tanh(½ ln 3) = ½, 1 − T² = ¾; g = 2, w_v = 4: D = 2 · 4 · ¾ = 6
+    half_ln3 = LN3 / 2
+    gradients = an.additive_score_vjp(
+        row(half_ln3), row(0), row(1), row(5), np.array([4.0]), row(2)
+    )
+    for gradient, expected in zip(
+        gradients,
+        (row(6), row(30), row(6 * half_ln3), row(0), np.array([1.0])),
+        strict=True,
+    ):
+        close(gradient, expected)

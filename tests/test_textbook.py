@@ -1,0 +1,209 @@
+"""Every form of attention, in both halves, against the textbook written as slow loops: one query, one key at a time.
+
+Every shape of mask, causal or not, fewer, as many and more queries than keys, and lengths across the edges of tiles.
+"""
+
+import itertools
+from math import exp, sqrt, tanh
+
+import numpy as np
+import pytest
+
+from attn_tutor.numpy import tiled
+
+
+def pool(scores, V, mask):
+    """Weights and output of every query, from the words: of the permitted keys, in proportion to exp(score)."""
+    weights = np.zeros(mask.shape)
+    for i, may in enumerate(mask):
+        if may.any():
+            top = max(scores[i][may])
+            weights[i][may] = [exp(score - top) for score in scores[i][may]]
+            weights[i] /= weights[i].sum()
+    return weights, weights @ V
+
+
+def dot(Q, K, scale):
+    return np.array([[scale * sum(q * k) for k in K] for q in Q]).reshape(
+        len(Q), len(K)
+    )
+
+
+def dot_scores(Q, K, V):
+    return dot(Q, K, 1 / sqrt(Q.shape[1])), V
+
+
+def bilinear_scores(Q, K, V, M):
+    return np.einsum("iq,qk,jk->ij", Q, M, K), V
+
+
+def gaussian_scores(Q, K, V):
+    return -(abs(Q[:, None] - K[None]) ** 2).sum(2) / 2, V
+
+
+def additive_scores(Q, K, V, W_q, W_k, w_v):
+    scores = np.zeros((len(Q), len(K)))
+    for i, j, h in np.ndindex(*scores.shape, len(w_v)):
+        scores[i, j] += w_v[h] * tanh(Q[i] @ W_q[:, h] + K[j] @ W_k[:, h])
+    return scores, V
+
+
+def self_scores(X, W_q, W_k, W_v):
+    return dot_scores(X @ W_q, X @ W_k, X @ W_v)
+
+
+def cross_scores(X, Y, W_q, W_k, W_v):
+    return dot_scores(X @ W_q, Y @ W_k, Y @ W_v)
+
+
+SCORES = {
+    "attend": lambda scores, V: (scores, V),
+    "attention": dot_scores,
+    "bilinear_attention": bilinear_scores,
+    "gaussian_attention": gaussian_scores,
+    "additive_attention": additive_scores,
+    "self_attention": self_scores,
+    "cross_attention": cross_scores,
+}
+NOT_CAUSAL = {"attend", "cross_attention"}
+MASKS = {
+    "none": None,
+    "all": lambda b, n, m: (),
+    "keys": lambda b, n, m: (m,),
+    "one row": lambda b, n, m: (1, m),
+    "one column": lambda b, n, m: (n, 1),
+    "pairs": lambda b, n, m: (n, m),
+    "padding": lambda b, n, m: (b, 1, m),
+    "batch": lambda b, n, m: (b, n, m),
+}
+
+
+def permission(mask, causal, n, m):
+    """What the words say: not masked, and, causally, no key that stands after the query, the last standing level."""
+    order = np.array([[j - m <= i - n for j in range(m)] for i in range(n)]).reshape(
+        n, m
+    )
+    return np.broadcast_to(True if mask is None else mask, (n, m)) & (
+        order if causal else True
+    )
+
+
+@pytest.mark.parametrize("kind", MASKS)
+@pytest.mark.parametrize("name", SCORES)
+def test_attention_is_what_the_words_say(half, close, inputs, mask_of, name, kind):
+    for (n, m), causal in itertools.product(
+        [(7, 11), (11, 7), (7, 7), (1, 5)], [False, True]
+    ):
+        if causal and name in NOT_CAUSAL:
+            continue
+        m = n if name == "self_attention" else m
+        args = inputs(name, batch=(2,), n=n, m=m)
+        mask = MASKS[kind] and mask_of(*MASKS[kind](2, n, m))
+        flags = {} if name in NOT_CAUSAL else {"causal": causal}
+        output = getattr(half, name)(**args, mask=mask, **flags)
+        for b in range(2):
+            here = mask if mask is None or mask.ndim < 3 else mask[b]
+            scores, V = SCORES[name](*(x[b] for x in args.values()))
+            close(output[b], pool(scores, V, permission(here, causal, n, m))[1])
+
+
+HEAD_MASKS = {
+    "none": None,
+    "pairs": lambda b, h, n, m: (n, m),
+    "heads": lambda b, h, n, m: (h, n, m),
+    "padding": lambda b, h, n, m: (b, 1, 1, m),
+    "batch": lambda b, h, n, m: (b, 1, n, m),
+    "all": lambda b, h, n, m: (b, h, n, m),
+}
+
+
+@pytest.mark.parametrize("kind", HEAD_MASKS)
+@pytest.mark.parametrize(("h", "h_kv"), [(1, 1), (3, 3), (6, 2), (5, 1)])
+def test_multi_head_attention_is_what_the_words_say(
+    half, close, inputs, draw, mask_of, h, h_kv, kind
+):
+    d_h, d_hv = 3, 2
+    for (n, m), causal in itertools.product([(7, 11), (11, 7), (5, 5)], [False, True]):
+        sizes = dict(a=h * d_h, b=h_kv * d_h, c=h_kv * d_hv, e=h * d_hv)
+        args = inputs("multi_head_attention", n=n, m=m, **sizes) | {"n_heads": h}
+        for name in "QKV":
+            args[name] = draw(2, *args[name].shape)
+        biases = tuple(draw(args[f"W_{x}"].shape[1]) for x in "qkvo")
+        mask = HEAD_MASKS[kind] and mask_of(*HEAD_MASKS[kind](2, h, n, m))
+        common = dict(mask=mask, causal=causal, n_kv_heads=h_kv)
+        output = half.multi_head_attention(**args, biases=biases, **common)
+        Q, K, V, W_q, W_k, W_v, W_o, _ = args.values()
+        weights = half.multi_head_weights(
+            Q, K, W_q, W_k, h, biases=biases[:2], **common
+        )
+        everywhere = np.broadcast_to(True if mask is None else mask, (2, h, n, m))
+        for b in range(2):
+            queries, keys, values = (
+                X[b] @ W + bias
+                for X, W, bias in zip(
+                    (Q, K, V), (W_q, W_k, W_v), biases[:3], strict=True
+                )
+            )
+            heads = []
+            for i in range(h):
+                shared = i * h_kv // h
+                q, k = queries[:, i * d_h :][:, :d_h], keys[:, shared * d_h :][:, :d_h]
+                v = values[:, shared * d_hv :][:, :d_hv]
+                A, O = pool(
+                    dot(q, k, 1 / sqrt(d_h)),
+                    v,
+                    permission(everywhere[b, i], causal, n, m),
+                )
+                close(weights[b, i], A)
+                heads.append(O)
+            close(output[b], np.hstack(heads) @ W_o + biases[3])
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.3, -2.0])
+def test_scale_replaces_the_root(half, close, draw, scale):
+    Q, K, V = draw(7, 5), draw(11, 5), draw(11, 3)
+    A, O = pool(dot(Q, K, scale), V, np.ones((7, 11), bool))
+    close(half.attention(Q, K, V, scale=scale), O)
+    close(half.attention_weights(Q, K, scale=scale), A)
+
+
+@pytest.mark.parametrize("bandwidth", [0.5, 3.0])
+def test_bandwidth_divides_distances(half, close, draw, bandwidth):
+    Q, K, V = draw(7, 2), draw(11, 2), draw(11, 3)
+    A, O = pool(gaussian_scores(Q, K, V)[0] / bandwidth**2, V, np.ones((7, 11), bool))
+    close(half.gaussian_attention(Q, K, V, bandwidth=bandwidth), O)
+    close(half.nadaraya_watson(Q, K, V, bandwidth=bandwidth), O)
+    close(half.normalize(half.gaussian_kernel(Q, K, bandwidth)), A)
+
+
+EDGES = [
+    tiled.QUERIES - 1,
+    tiled.QUERIES,
+    tiled.QUERIES + 1,
+    tiled.KEYS - 1,
+    tiled.KEYS,
+    tiled.KEYS + 1,
+    520,
+]
+
+
+@pytest.mark.parametrize(
+    ("n", "m"),
+    [(e, 2) for e in EDGES[:3]] + [(3, e) for e in EDGES] + [(520, 520), (520, 261)],
+)
+def test_tiles_join_without_a_seam(half, close, draw, mask_of, n, m):
+    Q, K, V = 2 * draw(n, 3), draw(m, 3), draw(m, 2)
+    K[:, 0] += np.linspace(
+        -4, 4, m
+    )  # the largest score moves from tile to tile, up for some queries, down for others
+    mask = mask_of(n, m)
+    mask[0] = False
+    if m > tiled.KEYS:
+        mask[1, : tiled.KEYS] = False  # nothing permitted in the first tile
+    scores = Q @ K.T / sqrt(3)
+    for allowed, causal in [(None, False), (None, True), (mask, False), (mask, True)]:
+        may = permission(allowed, causal, n, m)
+        unscaled = np.exp(scores - scores.max(1, keepdims=True)) * may
+        total = unscaled.sum(1, keepdims=True)
+        expected = unscaled @ V / np.where(total == 0, 1, total)
+        close(half.attention(Q, K, V, allowed, causal=causal), expected)
