@@ -212,20 +212,12 @@ def opened(
     context.close()
 
 
-in_both_themes = pytest.mark.parametrize(
-    "opened",
-    [
-        (page, scheme)
-        for page in [*PAGES, "search.html"]
-        for scheme in ("light", "dark")
-    ],
-    indirect=True,
-    ids="-".join,
-)
+def in_theme(scheme: str) -> pytest.MarkDecorator:
+    cases = [(page, scheme) for page in [*PAGES, "search.html"]]
+    return pytest.mark.parametrize("opened", cases, indirect=True, ids="-".join)
 
 
-@in_both_themes
-class TestInTheBrowser:
+class InTheBrowser:
     def test_opens_from_a_file_with_no_error_and_no_network(
         self, opened: SimpleNamespace
     ) -> None:
@@ -283,3 +275,14 @@ class TestInTheBrowser:
             for n in v["nodes"]
         ]
         assert barriers == []
+
+
+# Two classes, so that two processes can share the work.
+@in_theme("light")
+class TestInLight(InTheBrowser):
+    pass
+
+
+@in_theme("dark")
+class TestInDark(InTheBrowser):
+    pass
