@@ -17,6 +17,10 @@ from hypothesis import settings
 import attn_tutor.numpy
 import attn_tutor.torch
 
+torch.set_num_threads(
+    1
+)  # tensors here are tiny, and pytest-xdist already fills the cores
+
 settings.register_profile("local", deadline=None, max_examples=40)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
@@ -180,7 +184,7 @@ def draw() -> Draw:
 @pytest.fixture
 def mask_of(draw: Draw) -> Callable[..., np.ndarray]:
     """Random masks of a given shape that permit three keys of five."""
-    return lambda *shape: draw(*shape) < 0.25
+    return lambda *shape: np.asarray(draw(*shape) < 0.25)
 
 
 @pytest.fixture

@@ -223,7 +223,8 @@ def test_heads_are_cut_from_the_width_of_each_token(half, close):
 
 
 def test_multi_head_attention(half, close):
-    # Two heads of width 1. Head 1: scores 1 · [0, ln 3], 4/4 + 3 · 8/4 = 7; head 2: 2 · [0, ln 3], 0.1 · 40 + 0.9 · 80 = 76.
+    # Two heads of width 1. Head 1: scores 1 · [0, ln 3], ¼ · 4 + ¾ · 8 = 7;
+    # head 2: scores 2 · [0, ln 3], 0.1 · 40 + 0.9 · 80 = 76.
     Q, K, V, eye = (
         row(1, 2),
         np.array([[0, 0], [LN3, LN3]]),

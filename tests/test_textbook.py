@@ -1,10 +1,10 @@
-"""Every form of attention, in both halves, against the textbook written as slow loops: one query, one key at a time.
+"""Every form of attention, in both halves, against the textbook written slowly: one query of one sequence at a time.
 
 Every shape of mask, causal or not, fewer, as many and more queries than keys, and lengths across the edges of tiles.
 """
 
 import itertools
-from math import exp, sqrt, tanh
+from math import sqrt
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def pool(scores, V, mask):
     for i, may in enumerate(mask):
         if may.any():
             top = max(scores[i][may])
-            weights[i][may] = [exp(score - top) for score in scores[i][may]]
+            weights[i][may] = np.exp(scores[i][may] - top)
             weights[i] /= weights[i].sum()
     return weights, weights @ V
 
@@ -43,8 +43,8 @@ def gaussian_scores(Q, K, V):
 
 def additive_scores(Q, K, V, W_q, W_k, w_v):
     scores = np.zeros((len(Q), len(K)))
-    for i, j, h in np.ndindex(*scores.shape, len(w_v)):
-        scores[i, j] += w_v[h] * tanh(Q[i] @ W_q[:, h] + K[j] @ W_k[:, h])
+    for i, j in np.ndindex(*scores.shape):
+        scores[i, j] = w_v @ np.tanh(Q[i] @ W_q + K[j] @ W_k)
     return scores, V
 
 
