@@ -134,7 +134,5 @@ def epanechnikov_kernel(
 
 def _distance(Q: np.ndarray, K: np.ndarray, bandwidth: float) -> np.ndarray:
     """u, the distance in units of the bandwidth; from differences, so that nothing cancels."""
-    # (…, n, m)
-    return np.linalg.norm(Q[..., :, None, :] - K[..., None, :, :], axis=-1) / float(
-        bandwidth
-    )
+    difference = Q[..., :, None, :] - K[..., None, :, :]  # (…, n, m, d)
+    return np.linalg.norm(difference, axis=-1) / float(bandwidth)

@@ -138,8 +138,5 @@ def epanechnikov_kernel(
 
 def _distance(Q: torch.Tensor, K: torch.Tensor, bandwidth: float) -> torch.Tensor:
     """u, the distance in units of the bandwidth; from differences, so that nothing cancels."""
-    # (…, n, m)
-    return (
-        torch.linalg.vector_norm(Q[..., :, None, :] - K[..., None, :, :], dim=-1)
-        / bandwidth
-    )
+    difference = Q[..., :, None, :] - K[..., None, :, :]  # (…, n, m, d)
+    return torch.linalg.vector_norm(difference, dim=-1) / bandwidth
