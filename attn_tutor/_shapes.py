@@ -32,10 +32,8 @@ def checker(
         signature: str, **hints: str
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """Hold a function to its shape signature; ``hints`` add advice to a mismatch of the axis they name."""
-        cores = [
-            tuple(re.findall(r"[^,]+", core))
-            for core in re.findall(r"\((.*?)\)", signature.split("->")[0])
-        ]
+        inputs = re.findall(r"\((.*?)\)", signature.split("->")[0])
+        cores = [tuple(re.findall(r"[^,]+", core)) for core in inputs]
 
         def decorate(fn: Callable[P, R]) -> Callable[P, R]:
             names = list(inspect.signature(fn).parameters)[: len(cores)]
@@ -75,9 +73,7 @@ def _match(
     cores: dict[str, tuple[str, ...]],
     hints: dict[str, str],
 ) -> None:
-    sizes: dict[
-        str, tuple[str, int]
-    ] = {}  # axis letter -> the argument that set it, its length
+    sizes: dict[str, tuple[str, int]] = {}  # axis: the argument that set it, its length
     batches = {}
     for name, shape in given.items():
         core = cores[name]
@@ -114,11 +110,10 @@ def broadcast(*shapes: Shape) -> Shape | None:
 def require_array(array_type: type, where: str, name: str, x: Any) -> None:
     """Raise a ``TypeError`` unless ``x`` is an array of this half."""
     if not isinstance(x, array_type):
-        made = {"ndarray": "numpy.asarray", "Tensor": "torch.as_tensor"}[
-            array_type.__name__
-        ]
+        made = {"ndarray": "numpy.asarray", "Tensor": "torch.as_tensor"}
+        made_by = made[array_type.__name__]
         raise TypeError(
-            f"{where}: {name} must be a {_type_name(array_type)}, got {_type_name(type(x))}; {made}({name}) makes one"
+            f"{where}: {name} must be a {_type_name(array_type)}, got {_type_name(type(x))}; {made_by}({name}) makes one"
         )
 
 
@@ -132,14 +127,9 @@ def require_mask(
     dtype = str(mask.dtype).removeprefix("torch.")
     if dtype != "bool":
         raise TypeError(f"{where}: masks are boolean, True = may attend; got {dtype}")
-    core = mask.shape[
-        -2:
-    ]  # may be shorter or 1, but must not make queries or keys out of nothing
-    fits = (
-        broadcast(core, scores[-2:]) == scores[-2:]
-        and broadcast(mask.shape, scores) is not None
-    )
-    if not fits:
+    # Its last axes may be missing or 1, but must not make queries or keys out of nothing.
+    core_fits = broadcast(mask.shape[-2:], scores[-2:]) == scores[-2:]
+    if not core_fits or broadcast(mask.shape, scores) is None:
         raise ValueError(
             f"{where}: mask has shape {_text(mask.shape)} but must broadcast to the scores, {_text(scores)}.{hint}"
         )
@@ -180,8 +170,5 @@ def _text(shape: tuple[Any, ...]) -> str:
 
 
 def _type_name(kind: type) -> str:
-    return (
-        kind.__name__
-        if kind.__module__ == "builtins"
-        else f"{kind.__module__.split('.')[0]}.{kind.__name__}"
-    )
+    top = kind.__module__.split(".")[0]
+    return kind.__name__ if top == "builtins" else f"{top}.{kind.__name__}"
