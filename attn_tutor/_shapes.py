@@ -41,8 +41,11 @@ def checker(
             @functools.wraps(fn)
             def checked(*args: P.args, **kwargs: P.kwargs) -> R:
                 # Python itself reports what is missing or given twice, when fn is called.
-                arrays: dict[str, Any] = dict(zip(names, args, strict=False))
-                arrays |= {name: kwargs[name] for name in names if name in kwargs}
+                positional = {
+                    name: args[i] for i, name in enumerate(names[: len(args)])
+                }
+                keyword = {name: kwargs[name] for name in names if name in kwargs}
+                arrays: dict[str, Any] = {**positional, **keyword}
                 for name, array in arrays.items():
                     require_array(array_type, fn.__name__, name, array)
                 _match(
@@ -54,9 +57,9 @@ def checker(
                 )
                 arrays = prepare(fn.__name__, arrays)
                 others: Any = args[len(names) :]
-                positional: Any = (arrays[name] for name in names[: len(args)])
-                keyword: Any = {name: arrays.get(name, x) for name, x in kwargs.items()}
-                return fn(*positional, *others, **keyword)
+                ready: Any = [arrays[name] for name in positional]
+                named: Any = {name: arrays.get(name, x) for name, x in kwargs.items()}
+                return fn(*ready, *others, **named)
 
             checked.__shapes__ = signature  # type: ignore[attr-defined]
             return checked
