@@ -1,5 +1,6 @@
 """The built book as a reader meets it: every page there, links whole, no network, maths drawn, readable by all."""
 
+import importlib
 import os
 import re
 import shutil
@@ -149,6 +150,37 @@ def test_images_have_alt_text(page: str) -> None:
     ] == []
 
 
+def is_shown(code: str, path: Path) -> bool:
+    blocks = [block.get_text() for block in soup(path).select("div.highlight pre")]
+    return any(code in block for block in blocks)
+
+
+@pytest.mark.parametrize("half", ["numpy", "torch"])
+def test_reference_has_every_public_name_with_its_shapes(half: str) -> None:
+    package = importlib.import_module(f"attn_tutor.{half}")
+    page = soup(BUILT / "book" / f"api_{half}.html")
+    ledger = soup(BUILT / "book" / "api.html").get_text()
+    assert len(package.__all__) > 30
+    for name in package.__all__:
+        entry = page.find(id=f"attn_tutor.{half}.{name}")
+        assert entry is not None, name
+        shapes = getattr(getattr(package, name), "__shapes__", "")
+        assert shapes in entry.parent.get_text(), name
+        assert name in ledger and shapes in ledger, name
+
+
+def test_chapters_show_the_package_itself_in_both_tabs() -> None:
+    page = BUILT / "book" / "01_queries_keys_values.html"
+    for half in ("numpy", "torch"):
+        source = (ROOT / f"attn_tutor/{half}/softmax.py").read_text(encoding="utf-8")
+        definition = source[source.index("def normalize(") :]
+        signature = definition[: definition.index('"""')].removesuffix("r").rstrip()
+        body = definition.split('"""', 2)[2].strip("\n").partition("\n\n\n")[0]
+        assert is_shown(f"{signature}\n{body}", page), half
+    tabs = soup(page).select(".sd-tab-set > label")
+    assert {tab["data-sync-id"] for tab in tabs} == {"numpy", "torch"}
+
+
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -158,6 +190,7 @@ AXE = {
     "resultTypes": ["violations"],
     "preload": False,  # it would ask for style sheets once more, which file:// forbids
 }
+FORMULA = 'nodes => nodes.map(node => node.closest("mjx-container").textContent)'
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 
 
@@ -239,7 +272,7 @@ class InTheBrowser:
         red = opened.page.locator(
             'mjx-container [fill="red"], mjx-container [data-mjx-error], mjx-merror'
         )
-        assert red.evaluate_all("nodes => nodes.map(node => node.textContent)") == []
+        assert red.evaluate_all(FORMULA) == []
         text = opened.page.evaluate(
             """() => {
                 const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
