@@ -332,5 +332,5 @@ def as_dot_product(
     centre = (K * (seen & (seen.cumsum(-2) == 1))).sum(-2, keepdims=True)
     Q, K = (Q - centre) / float(bandwidth), (K - centre) * seen / float(bandwidth)
     norms = (K**2).sum(-1, keepdims=True)
-    wide_Q = np.concatenate([Q, np.ones_like(Q[..., :1])], -1)
+    wide_Q = np.concatenate([Q, np.ones((*Q.shape[:-1], 1), wide)], -1)
     return wide_Q, np.concatenate([K, -norms / 2], -1)

@@ -355,5 +355,5 @@ def as_dot_product(
     centre = (K * (seen & (seen.cumsum(-2) == 1))).sum(-2, keepdim=True).detach()
     Q, K = (Q - centre) / bandwidth, (K - centre) * seen / bandwidth
     norms = (K**2).sum(-1, keepdim=True)
-    wide_Q = torch.cat([Q, torch.ones_like(Q[..., :1])], -1)
+    wide_Q = torch.cat([Q, Q.new_ones(*Q.shape[:-1], 1)], -1)
     return wide_Q, torch.cat([K, -norms / 2], -1)
