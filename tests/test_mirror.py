@@ -1,0 +1,280 @@
+"""The two halves are mirrors: same names, signatures, shapes, files and docstrings; and the imports keep their rooms."""
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import attn_tutor
+import attn_tutor.numpy as an
+import attn_tutor.torch as at
+
+PACKAGE = Path(attn_tutor.__file__).parent
+
+# What one half alone has. Everything else is in both.
+NUMPY_ONLY = {"attention_vjp", "additive_score_vjp", "softmax_vjp"}
+TORCH_ONLY = {
+    "BilinearAttention",
+    "AdditiveAttention",
+    "SelfAttention",
+    "MultiHeadAttention",
+    "PositionalEncoding",
+}
+FILES_OF_ONE_HALF = {
+    "numpy": {"tiled.py", "gradients.py"},
+    "torch": {"fused.py", "modules.py"},
+}
+TORCH_EXTRAS = {  # keyword-only, after all others, with these defaults
+    "causal_mask": {"device": None},
+    "padding_mask": {"device": None},
+    "sinusoidal_encoding": {"device": None, "dtype": None},
+    "alibi_bias": {"device": None, "dtype": None},
+    "attention": {"dropout_p": 0.0},
+    "bilinear_attention": {"dropout_p": 0.0},
+    "gaussian_attention": {"dropout_p": 0.0},
+    "additive_attention": {"dropout_p": 0.0},
+    "self_attention": {"dropout_p": 0.0},
+    "cross_attention": {"dropout_p": 0.0},
+    "multi_head_attention": {"dropout_p": 0.0},
+}
+WITHOUT_SOURCE = {"softmax_vjp", "additive_score_vjp"}  # derived here
+
+BOTH = sorted(set(an.__all__) - NUMPY_ONLY)
+FUNCTIONS = [(an, name) for name in an.__all__] + [(at, name) for name in BOTH]
+
+# The public API, word for word as the design states it; the torch half's extras stand above.
+SIGNATURES = """
+dot_score(Q, K)
+scaled_dot_score(Q, K, scale=None)
+bilinear_score(Q, K, M)
+additive_score(Q, K, W_q, W_k, w_v)
+gaussian_score(Q, K, bandwidth=1.0)
+gaussian_kernel(Q, K, bandwidth=1.0)
+boxcar_kernel(Q, K, bandwidth=1.0)
+triangular_kernel(Q, K, bandwidth=1.0)
+epanechnikov_kernel(Q, K, bandwidth=1.0)
+causal_mask(n, m=None)
+padding_mask(valid_lens, m)
+softmax(x, axis=-1)
+masked_softmax(scores, mask=None)
+normalize(weights)
+attend(scores, V, mask=None)
+attention_weights(Q, K, mask=None, *, causal=False, scale=None)
+attention(Q, K, V, mask=None, *, causal=False, scale=None)
+bilinear_attention(Q, K, V, M, mask=None, *, causal=False)
+gaussian_attention(Q, K, V, mask=None, *, causal=False, bandwidth=1.0)
+additive_attention(Q, K, V, W_q, W_k, w_v, mask=None, *, causal=False)
+nadaraya_watson(Q, K, V, kernel=gaussian_kernel, bandwidth=1.0)
+self_attention(X, W_q, W_k, W_v, mask=None, *, causal=False)
+cross_attention(X, Y, W_q, W_k, W_v, mask=None)
+split_heads(X, n_heads)
+merge_heads(X)
+multi_head_attention(Q, K, V, W_q, W_k, W_v, W_o, n_heads, mask=None, *, causal=False, biases=None, n_kv_heads=None)
+multi_head_weights(Q, K, W_q, W_k, n_heads, mask=None, *, causal=False, biases=None, n_kv_heads=None)
+sinusoidal_encoding(n, d, base=10000.0)
+rotary(X, positions=None, base=10000.0)
+alibi_bias(n_heads, n, m=None)
+softmax_vjp(weights, g)
+attention_vjp(Q, K, V, g, mask=None, *, causal=False, scale=None)
+additive_score_vjp(Q, K, W_q, W_k, w_v, g)
+""".strip().splitlines()
+
+
+def bare(fn):
+    """The signature without types, and the defaults' names where they are functions."""
+    parameters = [
+        p.replace(
+            annotation=p.empty,
+            default=_Named(p.default)
+            if callable(p.default) and p.default is not p.empty
+            else p.default,
+        )
+        for p in inspect.signature(fn).parameters.values()
+    ]
+    return inspect.Signature(parameters)
+
+
+class _Named:
+    def __init__(self, fn):
+        self.name = fn.__name__
+
+    def __repr__(self):
+        return self.name
+
+    def __eq__(self, other):
+        return self.name == getattr(other, "name", None)
+
+
+def test_names():
+    assert set(an.__all__) == set(BOTH) | NUMPY_ONLY
+    assert set(at.__all__) == set(BOTH) | TORCH_ONLY
+    for half in (an, at):
+        assert half.__all__ == sorted(half.__all__)
+        assert all(
+            getattr(half, name).__module__.startswith(half.__name__)
+            for name in half.__all__
+        )
+
+
+def test_files():
+    files = {
+        half: {p.name for p in (PACKAGE / half).glob("*.py")}
+        for half in ("numpy", "torch")
+    }
+    assert (
+        files["numpy"] - FILES_OF_ONE_HALF["numpy"]
+        == files["torch"] - FILES_OF_ONE_HALF["torch"]
+    )
+    for name in BOTH:
+        here, there = (
+            getattr(half, name).__module__.rpartition(".")[2] for half in (an, at)
+        )
+        assert here == there, name
+
+
+def test_signatures_are_those_of_the_design():
+    assert sorted(SIGNATURES) == sorted(
+        f"{name}{bare(getattr(an, name))}" for name in an.__all__
+    )
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_signatures_differ_by_the_listed_extras_alone(name):
+    here = list(bare(getattr(an, name)).parameters.values())
+    there = list(bare(getattr(at, name)).parameters.values())
+    extras = [
+        inspect.Parameter(extra, inspect.Parameter.KEYWORD_ONLY, default=default)
+        for extra, default in TORCH_EXTRAS.get(name, {}).items()
+    ]
+    assert there == here + extras
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_shape_signatures(name):
+    assert getattr(getattr(an, name), "__shapes__", None) == getattr(
+        getattr(at, name), "__shapes__", None
+    )
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_docstrings(name):
+    here = (
+        getattr(an, name)
+        .__doc__.replace("np.array(", "torch.tensor(")
+        .replace("attn_tutor.numpy", "attn_tutor.torch")
+    )
+    there = getattr(at, name).__doc__
+    for extra in TORCH_EXTRAS.get(name, ()):
+        there, found = re.subn(rf"\n        {extra}: .*", "", there)
+        assert found == 1, extra
+    assert there == here
+
+
+@pytest.mark.parametrize(
+    ("half", "name"), FUNCTIONS, ids=lambda x: getattr(x, "__name__", x)
+)
+def test_docstrings_have_every_part(half, name):
+    fn = getattr(half, name)
+    doc = inspect.getdoc(fn)
+    first, blank, *_ = doc.splitlines()
+    assert first.endswith(".") and not blank
+    parts = [
+        ".. math::",
+        "\nArgs:\n",
+        "\nReturns:\n",
+        "\nRaises:\n",
+        "\nExample:\n    >>> ",
+    ]
+    positions = [doc.find(part) for part in parts]
+    assert -1 not in positions and positions == sorted(positions)
+    assert ("Source:" in doc[: positions[1]]) == (name not in WITHOUT_SOURCE)
+    described = re.findall(
+        r"^    (\w+): ", doc[positions[1] : positions[2]], re.MULTILINE
+    )
+    assert described == list(inspect.signature(fn).parameters)
+
+
+@pytest.mark.parametrize("name", sorted(TORCH_ONLY))
+def test_docstrings_of_modules(name):
+    module = getattr(at, name)
+    doc = inspect.getdoc(module)
+    assert "\nArgs:\n" in doc and "\nExample:\n    >>> " in doc
+    described = re.findall(
+        r"^    (\w+): ", doc[doc.find("\nArgs:") : doc.find("\nExample:")], re.MULTILINE
+    )
+    taken = list(inspect.signature(module).parameters)
+    assert [
+        argument for argument in described if not argument.endswith("Error")
+    ] == taken
+
+
+def imported(path):
+    """Every module that a file imports, by its full name."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, (
+                f"{path.name}: a relative import makes `import numpy` unclear"
+            )
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+ABOVE = ("figures", "check", "data", "bench")  # stand above both halves
+FORBIDDEN = {
+    "numpy": [
+        "torch",
+        "matplotlib",
+        "attn_tutor.torch",
+        *(f"attn_tutor.{room}" for room in ABOVE),
+    ],
+    "torch": [
+        "numpy",
+        "matplotlib",
+        "attn_tutor.numpy",
+        *(f"attn_tutor.{room}" for room in ABOVE),
+    ],
+    "_shapes.py": ["numpy", "torch", "matplotlib", "attn_tutor"],
+    "__init__.py": ["numpy", "torch", "matplotlib", "attn_tutor"],
+    ".": ["attn_tutor.check", "attn_tutor.bench"],
+}
+
+
+@pytest.mark.parametrize("room", FORBIDDEN)
+def test_who_may_import_whom(room):
+    place = PACKAGE / room
+    files = [place] if place.is_file() else list(place.rglob("*.py"))
+    assert files
+    for path in files:
+        if room == "." and path.relative_to(PACKAGE).parts[0].removesuffix(".py") in (
+            "check",
+            "bench",
+        ):
+            continue
+        for module in imported(path):
+            for forbidden in FORBIDDEN[room]:
+                assert not f"{module}.".startswith(f"{forbidden}."), (
+                    f"{path.relative_to(PACKAGE)} imports {module}"
+                )
+
+
+@pytest.mark.parametrize("half", ["numpy", "torch"])
+def test_rooms_below_the_chapters(half):
+    """Within a half: the engine knows no public function of attention, and scores know no masks."""
+    below = {
+        "scoring": {"_arrays"},
+        "kernels": {"_arrays", "scoring"},
+        "softmax": {"_arrays"},
+        "masks": {"_arrays"},
+    }
+    for name, allowed in below.items():
+        mine = f"attn_tutor.{half}."
+        used = {
+            m.removeprefix(mine).split(".")[0]
+            for m in imported(PACKAGE / half / f"{name}.py")
+            if m.startswith(mine)
+        }
+        assert used <= allowed, name
