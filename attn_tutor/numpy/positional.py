@@ -115,7 +115,7 @@ def alibi_bias(n_heads: int, n: int, m: int | None = None) -> np.ndarray:
     require_size("alibi_bias", "n", n)
     require_size("alibi_bias", "m", m)
     distance = np.abs(np.arange(m - n, m)[:, None] - np.arange(m))  # (n, m)
-    return np.array(alibi_slopes(n_heads))[:, None, None] * -distance
+    return np.array(alibi_slopes(int(n_heads)))[:, None, None] * -distance
 
 
 def alibi_slopes(n_heads: int) -> list[float]:

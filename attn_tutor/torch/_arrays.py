@@ -38,7 +38,7 @@ def require_mask(
     _shapes.require_mask(torch.Tensor, where, mask, scores, hint)
     if mask is not None and mask.device != device:
         raise ValueError(
-            f"{where}: mask is on {mask.device} but the scores are on {device}; move it: mask.to({device})"
+            f"{where}: mask is on {mask.device} but the scores are on {device}; move it: mask.to('{device}')"
         )
 
 

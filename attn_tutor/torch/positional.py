@@ -141,7 +141,7 @@ def alibi_bias(
     distance = (
         torch.arange(m - n, m, device=exact)[:, None] - torch.arange(m, device=exact)
     ).abs()  # (n, m)
-    slopes = torch.tensor(alibi_slopes(n_heads), dtype=torch.float64, device=exact)
+    slopes = torch.tensor(alibi_slopes(int(n_heads)), dtype=torch.float64, device=exact)
     return (slopes[:, None, None] * -distance).to(
         device, dtype or torch.get_default_dtype()
     )

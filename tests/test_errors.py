@@ -1,0 +1,535 @@
+"""A wrong argument is refused before anything is computed, in words that say what was got and what is needed."""
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import attn_tutor.numpy as an
+import attn_tutor.torch as at
+
+ARRAY = {an: "numpy.ndarray", at: "torch.Tensor"}
+MAKES = {an: "numpy.asarray", at: "torch.as_tensor"}
+
+
+@pytest.fixture(params=[an, at], ids=["numpy", "torch"])
+def lib(request):
+    return request.param
+
+
+@pytest.fixture
+def ones(lib):
+    """Ones of a given shape, in the array type of this half."""
+    return lambda *shape: native(lib, np.ones(shape))
+
+
+def native(lib, x):
+    return torch.tensor(x) if lib is at and isinstance(x, np.ndarray) else x
+
+
+def refused(error, message):
+    return pytest.raises(error, match="^" + re.escape(message) + "$")
+
+
+def no_array(lib, where, name, got):
+    return f"{where}: {name} must be a {ARRAY[lib]}, got {got}; {MAKES[lib]}({name}) makes one"
+
+
+# What every function with a shape signature refuses
+
+
+def arrays_of(lib, args):
+    return {name: native(lib, x) for name, x in args.items()}
+
+
+def test_lists(lib, inputs, shaped):
+    args = arrays_of(lib, inputs(shaped))
+    for name, x in args.items():
+        if isinstance(x, int):
+            continue
+        with refused(TypeError, no_array(lib, shaped, name, "list")):
+            getattr(lib, shaped)(**args | {name: x.tolist()})
+
+
+def test_arrays_of_the_other_half(lib, inputs, shaped):
+    args = inputs(shaped)
+    other = at if lib is an else an
+    first = next(iter(args))
+    with refused(TypeError, no_array(lib, shaped, first, ARRAY[other])):
+        getattr(lib, shaped)(**arrays_of(other, args))
+
+
+def test_complex_numbers(lib, inputs, shaped):
+    args = arrays_of(lib, inputs(shaped))
+    name = next(iter(args))
+    with pytest.raises(
+        TypeError,
+        match=rf"^{shaped}: {name} has dtype (torch\.)?complex128; it needs real numbers$",
+    ):
+        getattr(lib, shaped)(**args | {name: args[name] * 1j})
+
+
+def test_too_few_axes(lib, inputs, shaped):
+    signature = getattr(lib, shaped).__shapes__
+    for name, x in inputs(shaped).items():
+        if isinstance(x, np.ndarray) and x.ndim > 1 and shaped != "softmax":
+            args = arrays_of(lib, inputs(shaped) | {name: x[0]})
+            got = ",".join(map(str, x[0].shape)) + "," * (x.ndim == 2)
+            message = rf"{re.escape(f'{shaped}: {name} has shape ({got}) but needs (…,')}.*\); {re.escape(signature)}"
+            with pytest.raises(ValueError, match=message):
+                getattr(lib, shaped)(**args)
+
+
+def test_batch_axes_that_do_not_broadcast(lib, inputs, shaped):
+    names = [name for name, x in inputs(shaped).items() if isinstance(x, np.ndarray)]
+    if len(names) < 2:
+        pytest.skip("takes one array")
+    batch = {names[0]: (2,), names[-1]: (4, 3)}
+    message = f"{shaped}: batch axes do not broadcast: {names[0]} has (2,), "
+    with pytest.raises(
+        ValueError, match=re.escape(message) + rf".*{names[-1]} has \(4,3\); .*->"
+    ):
+        getattr(lib, shaped)(**arrays_of(lib, inputs(shaped, batch=batch)))
+
+
+def test_lengths_that_differ(lib, inputs, shaped):
+    """Whatever axis two arguments share, a difference is named with both arguments and both lengths."""
+    args = inputs(shaped)
+    fn = getattr(lib, shaped)
+    cores = [
+        core.split(",")
+        for core in re.findall(r"\((.+?)\)", fn.__shapes__.split("->")[0])
+    ]
+    first = {}
+    for name, core in zip(inspect.signature(fn).parameters, cores, strict=False):
+        for axis, letter in enumerate(core):
+            owner, size = first.setdefault(letter, (name, args[name].shape[axis]))
+            if owner == name:
+                continue
+            longer = np.repeat(args[name], 2, axis=axis)
+            message = f"{shaped}: {name} has {letter}={2 * size} but {owner} has {letter}={size}; {fn.__shapes__}."
+            with pytest.raises(ValueError, match="^" + re.escape(message)):
+                fn(**arrays_of(lib, args | {name: longer}))
+
+
+def test_missing_arguments_are_reported_by_python(lib, ones):
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'V'"):
+        lib.attention(ones(2, 3), ones(2, 3))
+    with pytest.raises(TypeError, match="multiple values for argument 'Q'"):
+        lib.attention(ones(2, 3), ones(2, 3), ones(2, 3), Q=ones(2, 3))
+
+
+def test_other_widths_are_pointed_to_the_right_function(lib, ones):
+    message = (
+        "scaled_dot_score: K has d=4 but Q has d=3; (n,d),(m,d)->(n,m). "
+        "Queries and keys of different width: use bilinear_score or additive_score."
+    )
+    with refused(ValueError, message):
+        lib.scaled_dot_score(ones(2, 3), ones(2, 4))
+    for name in (
+        "dot_score",
+        "gaussian_score",
+        "attention",
+        "gaussian_kernel",
+        "attention_weights",
+    ):
+        args = (ones(2, 3), ones(2, 4), ones(2, 1))[: 3 if name == "attention" else 2]
+        with pytest.raises(ValueError, match="use bilinear_score or additive_score"):
+            getattr(lib, name)(*args)
+
+
+# Masks
+
+
+def scores_of(name):
+    return {"masked_softmax": "(11,)", "self_attention": "(7,7)", "multi_head_attention": "(2,7,11)",
+            "multi_head_weights": "(2,7,11)"}.get(name, "(7,11)")  # fmt: skip
+
+
+def test_masks_of_numbers(lib, inputs, masked):
+    args = arrays_of(lib, inputs(masked))
+    for dtype in ("float32", "int64", "uint8"):
+        mask = native(lib, np.ones((1, 1), dtype))
+        with refused(
+            TypeError, f"{masked}: masks are boolean, True = may attend; got {dtype}"
+        ):
+            getattr(lib, masked)(**args, mask=mask)
+
+
+def test_masks_that_are_no_arrays(lib, inputs, masked):
+    args = arrays_of(lib, inputs(masked))
+    message = (
+        f"{masked}: mask must be a {ARRAY[lib]}, got list; {MAKES[lib]}(mask) makes one"
+    )
+    with refused(TypeError, message):
+        getattr(lib, masked)(**args, mask=[[True]])
+
+
+def test_masks_that_do_not_fit(lib, inputs, masked):
+    args = arrays_of(lib, inputs(masked))
+    for shape in ((6,), (4, 1), (3, 1, 6)):
+        text = ",".join(map(str, shape)) + "," * (len(shape) == 1)
+        message = f"{masked}: mask has shape ({text}) but must broadcast to the scores, {scores_of(masked)}."
+        with pytest.raises(ValueError, match="^" + re.escape(message)):
+            getattr(lib, masked)(**args, mask=native(lib, np.ones(shape, bool)))
+
+
+def test_a_mask_makes_no_queries_and_no_keys(lib, ones):
+    mask = native(lib, np.ones((5, 3), bool))
+    for Q, K in ((ones(1, 2), ones(3, 2)), (ones(5, 2), ones(1, 2))):
+        with pytest.raises(
+            ValueError,
+            match="^attention: mask has shape .5,3. but must broadcast to the scores",
+        ):
+            lib.attention(Q, K, K, mask)
+
+
+def test_batch_axes_of_mask_and_values(lib, ones):
+    mask = native(lib, np.ones((3, 7, 11), bool))
+    message = (
+        "attention: mask has shape (3,7,11) but must broadcast to the scores, (2,7,11)."
+    )
+    with refused(ValueError, message):
+        lib.attention(ones(7, 5), ones(11, 5), ones(2, 11, 3), mask)
+
+
+def test_a_mask_for_each_sequence_needs_an_axis_for_the_heads(lib, ones):
+    X, W, mask = ones(2, 5, 4), ones(4, 6), native(lib, np.ones((2, 1, 5), bool))
+    hint = (
+        "mask has shape (2,1,5) but must broadcast to the scores, (2,3,5,5). "
+        "A mask for each sequence needs an axis for the heads: mask[..., None, :, :]."
+    )
+    with refused(ValueError, "multi_head_attention: " + hint):
+        lib.multi_head_attention(X, X, X, W, W, W, ones(6, 4), 3, mask)
+    with refused(ValueError, "multi_head_weights: " + hint):
+        lib.multi_head_weights(X, X, W, W, 3, mask)
+
+
+# Numbers
+
+
+@pytest.mark.parametrize("bandwidth", [0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "name",
+    ["gaussian_score", "gaussian_kernel", "boxcar_kernel", "triangular_kernel", "epanechnikov_kernel",
+     "gaussian_attention", "nadaraya_watson"],
+)  # fmt: skip
+def test_bandwidths(lib, inputs, name, bandwidth):
+    with refused(
+        ValueError, f"{name}: bandwidth must be above 0 and finite, got {bandwidth}"
+    ):
+        getattr(lib, name)(**arrays_of(lib, inputs(name)), bandwidth=bandwidth)
+
+
+@pytest.mark.parametrize("base", [0, -1.0, float("nan")])
+def test_bases(lib, ones, base):
+    with refused(
+        ValueError, f"sinusoidal_encoding: base must be above 0 and finite, got {base}"
+    ):
+        lib.sinusoidal_encoding(3, 4, base)
+    with refused(ValueError, f"rotary: base must be above 0 and finite, got {base}"):
+        lib.rotary(ones(3, 4), base=base)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "least"),
+    [("causal_mask", ("n", "m"), (0, 0)), ("sinusoidal_encoding", ("n", "d"), (0, 0)),
+     ("alibi_bias", ("n_heads", "n", "m"), (1, 0, 0))],
+)  # fmt: skip
+def test_sizes(lib, name, sizes, least):
+    fn, good = getattr(lib, name), dict.fromkeys(sizes, 2)
+    for size, minimum in zip(sizes, least, strict=True):
+        with refused(
+            ValueError, f"{name}: {size} must be {minimum} or more, got {minimum - 1}"
+        ):
+            fn(**good | {size: minimum - 1})
+        for wrong, kind in ((2.0, "float"), ("2", "str"), (True, "bool")):
+            with refused(
+                TypeError, f"{name}: {size} must be a whole number, got {kind}"
+            ):
+                fn(**good | {size: wrong})
+        fn(**good | {size: np.int64(2)})  # NumPy's whole numbers are whole numbers
+
+
+def test_valid_lens(lib):
+    def mask_of(lens, m=4):
+        return lib.padding_mask(native(lib, np.array(lens)), m)
+
+    with refused(ValueError, "padding_mask: lengths must lie in 0 … m=4, got 3 … 9"):
+        mask_of([3, 9])
+    with refused(ValueError, "padding_mask: lengths must lie in 0 … m=4, got -1 … 4"):
+        mask_of([[-1, 4]])
+    with pytest.raises(
+        TypeError,
+        match=r"^padding_mask: valid_lens must be whole numbers, got (torch\.)?float64$",
+    ):
+        mask_of([3.0])
+    with pytest.raises(
+        TypeError,
+        match=r"^padding_mask: valid_lens must be whole numbers, got (torch\.)?bool$",
+    ):
+        mask_of([True])
+    with refused(
+        ValueError, "padding_mask: valid_lens has shape () but needs (b,) or (b,n)"
+    ):
+        mask_of(3)
+    with refused(
+        ValueError,
+        "padding_mask: valid_lens has shape (1, 1, 1) but needs (b,) or (b,n)",
+    ):
+        mask_of([[[3]]])
+    with refused(TypeError, no_array(lib, "padding_mask", "valid_lens", "list")):
+        lib.padding_mask([3], 4)
+    with refused(TypeError, "padding_mask: m must be a whole number, got float"):
+        mask_of([3], 4.0)
+
+
+def test_a_single_number_has_no_softmax(lib):
+    with refused(
+        ValueError,
+        "softmax: x is a single number; it needs at least one axis to normalise over",
+    ):
+        lib.softmax(native(lib, np.array(3.0)))
+
+
+# Heads and positions
+
+
+def test_heads_that_do_not_divide_the_width(lib, ones):
+    message = "split_heads: d=7 does not split into n_heads=2 equal parts; make d a multiple of n_heads"
+    with refused(ValueError, message):
+        lib.split_heads(ones(3, 7), 2)
+    with refused(ValueError, "split_heads: n_heads must be 1 or more, got 0"):
+        lib.split_heads(ones(3, 6), 0)
+    with refused(TypeError, "split_heads: n_heads must be a whole number, got float"):
+        lib.split_heads(ones(3, 6), 2.0)
+
+
+def test_widths_of_heads(lib, ones):
+    X = ones(5, 4)
+
+    def attend(a=6, b=6, c=6, e=6, heads=3, **others):
+        return lib.multi_head_attention(
+            X, X, X, ones(4, a), ones(4, b), ones(4, c), ones(e, 4), heads, **others
+        )
+
+    with pytest.raises(
+        ValueError,
+        match="^multi_head_attention: the width of W_q=7 does not split into n_heads=3",
+    ):
+        attend(a=7)
+    with refused(
+        ValueError,
+        "multi_head_attention: W_k has 5 columns but 3 heads as wide as those of W_q need 6",
+    ):
+        attend(b=5)
+    with refused(
+        ValueError,
+        "multi_head_attention: W_k has 6 columns but 1 heads as wide as those of W_q need 2",
+    ):
+        attend(n_kv_heads=1)
+    with pytest.raises(
+        ValueError,
+        match="^multi_head_attention: the width of W_v=7 does not split into n_kv_heads=3",
+    ):
+        attend(c=7)
+    with refused(
+        ValueError, "multi_head_attention: W_o has 5 rows but 3 heads of width 2 need 6"
+    ):
+        attend(e=5)
+    with pytest.raises(
+        ValueError,
+        match="^multi_head_attention: n_heads=3 does not split into n_kv_heads=2",
+    ):
+        attend(n_kv_heads=2)
+    with refused(
+        ValueError, "multi_head_attention: n_kv_heads must be 1 or more, got 0"
+    ):
+        attend(n_kv_heads=0)
+    with refused(ValueError, "multi_head_attention: n_heads must be 1 or more, got 0"):
+        attend(heads=0)
+    with refused(
+        ValueError,
+        "multi_head_weights: W_k has 5 columns but 3 heads as wide as those of W_q need 6",
+    ):
+        lib.multi_head_weights(X, X, ones(4, 6), ones(4, 5), 3)
+
+
+def test_biases(lib, ones):
+    X, W = ones(5, 4), ones(4, 4)
+
+    def attend(biases):
+        return lib.multi_head_attention(X, X, X, W, W, W, W, 2, biases=biases)
+
+    with refused(
+        ValueError,
+        "multi_head_attention: biases must be (b_q, b_k, b_v, b_o), got 2 of them",
+    ):
+        attend((ones(4),) * 2)
+    with refused(
+        ValueError, "multi_head_weights: biases must be (b_q, b_k), got 4 of them"
+    ):
+        lib.multi_head_weights(X, X, W, W, 2, biases=(ones(4),) * 4)
+    with pytest.raises(
+        ValueError,
+        match=r"^multi_head_attention: b_v has shape \(3,\) but W_v has 4 columns$",
+    ):
+        attend((ones(4), ones(4), ones(3), ones(4)))
+    with pytest.raises(
+        ValueError,
+        match=r"^multi_head_attention: b_o has shape \(1, 4\) but W_o has 4 columns$",
+    ):
+        attend((ones(4), ones(4), ones(4), ones(1, 4)))
+    with refused(TypeError, no_array(lib, "multi_head_attention", "b_k", "NoneType")):
+        attend((ones(4), None, ones(4), ones(4)))
+
+
+def test_rotary(lib, ones):
+    with refused(
+        ValueError, "rotary: d=5 is odd, but entries turn in pairs; make d even"
+    ):
+        lib.rotary(ones(3, 5))
+    for shape in ((4,), (2, 4), (3, 1, 4)):
+        with refused(
+            ValueError,
+            f"rotary: positions have shape {shape} but must broadcast to (3,)",
+        ):
+            lib.rotary(ones(3, 4), ones(*shape))
+    with refused(
+        ValueError, "rotary: positions have shape (3, 3) but must broadcast to (2, 3)"
+    ):
+        lib.rotary(ones(2, 3, 4), ones(3, 3))
+    with refused(
+        ValueError, "rotary: positions have shape (5,) but must broadcast to (1,)"
+    ):
+        lib.rotary(ones(1, 4), ones(5))
+    with refused(TypeError, no_array(lib, "rotary", "positions", "range")):
+        lib.rotary(ones(3, 4), range(3))
+
+
+# The torch half alone: dtypes, devices, chances, modules
+
+
+def test_dtypes_that_differ():
+    Q, K = torch.ones(7, 5), torch.ones(11, 5, dtype=torch.float64)
+    message = (
+        "dot_score: K is torch.float64 but Q is torch.float32; cast one: K.to(Q.dtype)"
+    )
+    with refused(TypeError, message):
+        at.dot_score(Q, K)
+    biases = [
+        torch.zeros(4),
+        torch.zeros(4),
+        torch.zeros(4),
+        torch.zeros(4, dtype=torch.float64),
+    ]
+    X, W = torch.ones(5, 4), torch.eye(4)
+    message = "multi_head_attention: b_o is torch.float64 but W_o is torch.float32; cast one: b_o.to(W_o.dtype)"
+    with refused(TypeError, message):
+        at.multi_head_attention(X, X, X, W, W, W, W, 2, biases=biases)
+
+
+def test_devices_that_differ():
+    """The meta device holds no numbers, but it is another device on every machine."""
+    X, elsewhere = torch.ones(7, 5), torch.ones(7, 5, device="meta")
+    with refused(
+        ValueError, "dot_score: K is on meta but Q is on cpu; move one: K.to(Q.device)"
+    ):
+        at.dot_score(X, elsewhere)
+    mask = torch.ones(7, 7, dtype=torch.bool, device="meta")
+    message = "{}: mask is on meta but the scores are on cpu; move it: mask.to('cpu')"
+    with refused(ValueError, message.format("attention")):
+        at.attention(X, X, X, mask)
+    with refused(ValueError, message.format("masked_softmax")):
+        at.masked_softmax(torch.ones(7, 7), mask)
+    with refused(ValueError, message.format("multi_head_weights")):
+        at.multi_head_weights(X, X, torch.ones(5, 4), torch.ones(5, 4), 2, mask)
+
+
+@pytest.mark.parametrize("chance", [-0.1, 1.0, float("nan")])
+def test_chances(inputs, chance):
+    for name in at.__all__:
+        fn = getattr(at, name)
+        if "dropout_p" in inspect.signature(fn).parameters:
+            with refused(
+                ValueError, f"{name}: dropout_p must lie in [0, 1), got {chance}"
+            ):
+                fn(**arrays_of(at, inputs(name)), dropout_p=chance)
+    with refused(
+        ValueError, f"MultiHeadAttention: dropout must lie in [0, 1), got {chance}"
+    ):
+        at.MultiHeadAttention(4, 2, dropout=chance)
+    with refused(
+        ValueError, f"PositionalEncoding: dropout must lie in [0, 1), got {chance}"
+    ):
+        at.PositionalEncoding(4, chance)
+
+
+def test_sizes_of_modules():
+    for module, sizes in (
+        (at.BilinearAttention, ("d_q", "d_k")),
+        (at.AdditiveAttention, ("d_q", "d_k", "d_hidden")),
+        (at.SelfAttention, ("d_in", "d_k", "d_v")),
+        (
+            at.MultiHeadAttention,
+            ("d_model", "n_heads", "d_q", "d_k", "d_v", "n_kv_heads"),
+        ),
+    ):
+        for size in sizes:
+            good = dict.fromkeys(sizes, 2)
+            with refused(
+                ValueError, f"{module.__name__}: {size} must be 1 or more, got 0"
+            ):
+                module(**good | {size: 0})
+            with refused(
+                TypeError,
+                f"{module.__name__}: {size} must be a whole number, got float",
+            ):
+                module(**good | {size: 2.0})
+    with pytest.raises(
+        ValueError, match="^MultiHeadAttention: d_model=7 does not split into n_heads=2"
+    ):
+        at.MultiHeadAttention(7, 2)
+    with pytest.raises(
+        ValueError,
+        match="^MultiHeadAttention: n_heads=4 does not split into n_kv_heads=3",
+    ):
+        at.MultiHeadAttention(8, 4, n_kv_heads=3)
+    with refused(TypeError, "PositionalEncoding: d must be a whole number, got float"):
+        at.PositionalEncoding(4.0)
+
+
+def test_tokens_of_another_width():
+    encode = at.PositionalEncoding(4)
+    with refused(
+        ValueError, "PositionalEncoding: X has shape (3, 5) but needs (…, n, 4)"
+    ):
+        encode(torch.ones(3, 5))
+    with refused(
+        ValueError, "PositionalEncoding: X has shape (4,) but needs (…, n, 4)"
+    ):
+        encode(torch.ones(4))
+    with refused(
+        TypeError,
+        "PositionalEncoding: X must be a torch.Tensor, got list; torch.as_tensor(X) makes one",
+    ):
+        encode([[1.0] * 4])
+
+
+def test_layers_that_do_not_translate():
+    with refused(
+        TypeError, "from_torch: needs a torch.nn.MultiheadAttention, got Linear"
+    ):
+        at.MultiHeadAttention.from_torch(torch.nn.Linear(2, 2))
+    message = "from_torch: a layer with add_bias_kv or add_zero_attn attends to a key that no token gave"
+    for option in ("add_bias_kv", "add_zero_attn"):
+        with refused(ValueError, message):
+            at.MultiHeadAttention.from_torch(
+                torch.nn.MultiheadAttention(4, 2, **{option: True})
+            )
+    with refused(ValueError, "to_torch: torch needs d_q = d_model = 4, got d_q = 3"):
+        at.MultiHeadAttention(4, 2, d_q=3).to_torch()
+    with refused(ValueError, "to_torch: torch needs n_kv_heads = n_heads = 2, got 1"):
+        at.MultiHeadAttention(4, 2, n_kv_heads=1).to_torch()
