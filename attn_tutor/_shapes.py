@@ -114,9 +114,13 @@ def require_array(array_type: type, where: str, name: str, x: Any) -> None:
     """Raise a ``TypeError`` unless ``x`` is an array of this half."""
     if not isinstance(x, array_type):
         made = {"ndarray": "numpy.asarray", "Tensor": "torch.as_tensor"}
-        made_by = made[array_type.__name__]
+        made_by, kind, got = (
+            made[array_type.__name__],
+            _type_name(array_type),
+            _type_name(type(x)),
+        )
         raise TypeError(
-            f"{where}: {name} must be a {_type_name(array_type)}, got {_type_name(type(x))}; {made_by}({name}) makes one"
+            f"{where}: {name} must be a {kind}, got {got}; {made_by}({name}) makes one"
         )
 
 

@@ -160,10 +160,7 @@ def test_masks_of_numbers(lib, inputs, masked):
 
 def test_masks_that_are_no_arrays(lib, inputs, masked):
     args = arrays_of(lib, inputs(masked))
-    message = (
-        f"{masked}: mask must be a {ARRAY[lib]}, got list; {MAKES[lib]}(mask) makes one"
-    )
-    with refused(TypeError, message):
+    with refused(TypeError, no_array(lib, masked, "mask", "list")):
         getattr(lib, masked)(**args, mask=[[True]])
 
 
