@@ -51,19 +51,32 @@ def load_extension() -> ModuleType:
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
-        ("one", "4,5,6,7,8,13,14,15"),  # decorators and the blank line, no docstring
-        ("two", "18,19"),
-        ("Three", "22,24,25,27"),
-        ("Three.call", "25,27"),
-        ("four", ""),
-        ("one.x", ""),
+        ("one", [4, 5, 6, 7, 8, 13, 14, 15]),  # decorators, blank line, no docstring
+        ("two", [18, 19]),
+        ("Three", [22, 24, 25, 27]),
+        ("Three.call", [25, 27]),
+        ("four", []),
+        ("one.x", []),
     ],
 )
-def test_lines_of_a_definition(name: str, lines: str, tmp_path: Path) -> None:
+def test_lines_of_a_definition(name: str, lines: list[int], tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.write_text(SOURCE, encoding="utf-8")
     assert load_extension().source_lines(file, name.split(".")) == lines
 
 
 def test_a_missing_file_has_no_lines(tmp_path: Path) -> None:
-    assert load_extension().source_lines(tmp_path / "none.py", ["one"]) == ""
+    assert load_extension().source_lines(tmp_path / "none.py", ["one"]) == []
+
+
+def test_names_of_one_module_share_a_block() -> None:
+    parts = {"kernels.one": [4, 5], "kernels._two": [18, 19], "softmax.three": [2]}
+    text = load_extension().markdown("numpy", parts)
+    assert [line for line in text if line.startswith(":lines:")] == [
+        ":lines: 4,5,16,17,18,19",  # with the blank lines that stand above the second
+        ":lines: 2",
+    ]
+    assert [line for line in text if line.startswith("`attn")] == [
+        "`attn_tutor/numpy/kernels.py` · {py:obj}`~attn_tutor.numpy.one`",
+        "`attn_tutor/numpy/softmax.py` · {py:obj}`~attn_tutor.numpy.three`",
+    ]

@@ -5,6 +5,7 @@ API page, to which a line below the code links. Several names, separated by spac
 """
 
 import ast
+from itertools import groupby
 from pathlib import Path
 
 from docutils import nodes
@@ -22,18 +23,17 @@ class Source(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         names = self.arguments[0].split()
-        tabs = {half: self.tab(half, names) for half in HALVES}
+        parts = {half: self.parts(half, names) for half in HALVES}
         for name in names:
-            if not any(name in tab for tab in tabs.values()):
+            if not any(name in found for found in parts.values()):
                 raise self.error(
                     f"source: neither half has {name}; write module.function, as in softmax.masked_softmax"
                 )
         lines = ["::::{tab-set}", ":sync-group: halves", ""]
-        for half, tab in tabs.items():
-            if tab:
+        for half, found in parts.items():
+            if found:
                 lines += [f":::{{tab-item}} {HALVES[half]}", f":sync: {half}", ""]
-                lines += [line for part in tab.values() for line in part]
-                lines += [":::"]
+                lines += [*markdown(half, found), ":::"]
         lines += ["::::"]
         parent = nodes.container()
         self.state.nested_parse(
@@ -41,35 +41,52 @@ class Source(SphinxDirective):
         )
         return parent.children
 
-    def tab(self, half: str, names: list[str]) -> dict[str, list[str]]:
-        """The Markdown of each name that this half has."""
-        parts = {}
+    def parts(self, half: str, names: list[str]) -> dict[str, list[int]]:
+        """The lines of each name that this half has."""
+        found = {}
         for name in names:
             module, *path = name.split(".")
-            file = f"attn_tutor/{half}/{module}.py"
+            file = source_file(half, module)
             self.env.note_dependency(file)
-            lines = source_lines(Path(self.env.srcdir) / file, path)
-            if lines:
-                parts[name] = [
-                    f"```{{literalinclude}} /{file}",
-                    ":language: python",
-                    f":lines: {lines}",
-                    "```",
-                    f"`{file}`"
-                    + (
-                        ""
-                        if is_private(path)
-                        else f" · {{py:obj}}`~attn_tutor.{half}.{'.'.join(path)}`"
-                    ),
-                    "",
-                ]
-        return parts
+            if lines := source_lines(Path(self.env.srcdir) / file, path):
+                found[name] = lines
+        return found
 
 
-def source_lines(file: Path, path: list[str]) -> str:
-    """The lines of a definition without its docstrings, as ``literalinclude`` wants them; "" if there is none."""
+def source_file(half: str, module: str) -> str:
+    return f"attn_tutor/{half}/{module}.py"
+
+
+def markdown(half: str, parts: dict[str, list[int]]) -> list[str]:
+    """A block of code for each module, and below it where the code stands and what the API says of it."""
+    text = []
+    for module, group in groupby(parts, key=lambda name: name.partition(".")[0]):
+        names, shown = list(group), list[int]()
+        for name in names:
+            first = parts[name][0]
+            shown += [first - 2, first - 1] * bool(shown)  # two blank lines between
+            shown += parts[name]
+        paths = [name.removeprefix(f"{module}.") for name in names]
+        links = [
+            f"{{py:obj}}`~attn_tutor.{half}.{path}`"
+            for path in paths
+            if not is_private(path)
+        ]
+        text += [
+            f"```{{literalinclude}} /{source_file(half, module)}",
+            ":language: python",
+            f":lines: {','.join(map(str, shown))}",
+            "```",
+            " · ".join([f"`{source_file(half, module)}`", *links]),
+            "",
+        ]
+    return text
+
+
+def source_lines(file: Path, path: list[str]) -> list[int]:
+    """The numbers of a definition's lines without its docstrings; none if there is no such definition."""
     if not path or not file.exists():
-        return ""
+        return []
     scope: ast.Module | Definition = ast.parse(file.read_text(encoding="utf-8"))
     for name in path:
         found = [
@@ -78,14 +95,13 @@ def source_lines(file: Path, path: list[str]) -> str:
             if isinstance(node, Definition) and node.name == name
         ]
         if not found:
-            return ""
+            return []
         scope = found[0]
     assert isinstance(scope, Definition)
     first = min(
         [scope.lineno, *(decorator.lineno for decorator in scope.decorator_list)]
     )
-    kept = lines_of(scope, first) - docstring_lines(scope)
-    return ",".join(map(str, sorted(kept)))
+    return sorted(lines_of(scope, first) - docstring_lines(scope))
 
 
 def docstring_lines(definition: Definition) -> set[int]:
@@ -101,8 +117,8 @@ def lines_of(node: ast.stmt, first: int) -> set[int]:
     return set(range(first, node.end_lineno + 1))
 
 
-def is_private(path: list[str]) -> bool:
-    return any(name.startswith("_") for name in path)
+def is_private(path: str) -> bool:
+    return any(name.startswith("_") for name in path.split("."))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
