@@ -1,0 +1,387 @@
+"""Against torch itself: its fused attention, biases and multi-head layer; and our modules against our functions."""
+
+import copy
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.attention.bias import causal_lower_right
+from torch.nn.functional import scaled_dot_product_attention
+
+import attn_tutor.torch as at
+
+
+@pytest.fixture
+def tensor(draw, device):
+    return lambda *shape: torch.from_numpy(draw(*shape)).to(device)
+
+
+def tensors(args, device="cpu", dtype=torch.float64):
+    return {
+        name: torch.from_numpy(x).to(device, dtype) if isinstance(x, np.ndarray) else x
+        for name, x in args.items()
+    }
+
+
+# scaled_dot_product_attention
+
+
+def test_fused_attention_of_torch(tensor, close):
+    Q, K, V = tensor(2, 3, 7, 5), tensor(2, 3, 11, 5), tensor(2, 3, 11, 3)
+    close(at.attention(Q, K, V), scaled_dot_product_attention(Q, K, V))
+    mask = tensor(2, 1, 7, 11) < 0.5
+    mask[..., 0] = True
+    close(at.attention(Q, K, V, mask), scaled_dot_product_attention(Q, K, V, mask))
+    close(
+        at.attention(Q, K, V, scale=0.3),
+        scaled_dot_product_attention(Q, K, V, scale=0.3),
+    )
+    weights = scaled_dot_product_attention(
+        Q, K, torch.eye(11).to(Q).expand(2, 3, 11, 11)
+    )
+    close(at.attention_weights(Q, K), weights)
+
+
+def test_causal_flag_of_torch(tensor, close):
+    Q, K, V = tensor(2, 3, 7, 5), tensor(2, 3, 7, 5), tensor(2, 3, 7, 3)
+    close(
+        at.attention(Q, K, V, causal=True),
+        scaled_dot_product_attention(Q, K, V, is_causal=True),
+    )
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 11), (7, 11), (1, 7)])
+def test_lower_right_bias_of_torch(tensor, close, n, m):
+    Q, K, V = tensor(2, 3, n, 5), tensor(2, 3, m, 5), tensor(2, 3, m, 5)
+    expected = scaled_dot_product_attention(Q, K, V, causal_lower_right(n, m))
+    close(at.attention(Q, K, V, causal=True), expected)
+    upper_left = scaled_dot_product_attention(Q, K, V, is_causal=True)
+    assert not torch.allclose(expected, upper_left)
+
+
+def test_grouped_heads_of_torch(tensor, close):
+    Q, K, V, eye = tensor(2, 7, 12), tensor(2, 11, 6), tensor(2, 11, 6), torch.eye
+    heads = at.split_heads(Q, 6), at.split_heads(K, 3), at.split_heads(V, 3)
+    expected = at.merge_heads(scaled_dot_product_attention(*heads, enable_gqa=True))
+    W_q, W_kv = eye(12).to(Q), eye(6).to(Q)
+    close(
+        at.multi_head_attention(Q, K, V, W_q, W_kv, W_kv, W_q, 6, n_kv_heads=3),
+        expected,
+    )
+
+
+# nn.MultiheadAttention, both ways
+
+
+def torch_layer(device, **options):
+    layer = nn.MultiheadAttention(
+        12, 3, batch_first=True, dtype=torch.float64, device=device, **options
+    )
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            if "bias" in name:  # torch starts them at 0, where a mix-up goes unseen
+                nn.init.normal_(parameter)
+    return layer
+
+
+OPTIONS = [
+    {},
+    {"bias": False},
+    {"kdim": 5, "vdim": 7},
+    {"kdim": 5, "vdim": 7, "bias": False},
+    {"dropout": 0.25},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_layer_of_torch(tensor, close, device, options):
+    theirs = torch_layer(device, **options).eval()
+    ours = at.MultiHeadAttention.from_torch(theirs)
+    Q = tensor(2, 7, 12)
+    K, V = (
+        tensor(2, 11, options.get("kdim", 12)),
+        tensor(2, 11, options.get("vdim", 12)),
+    )
+    output, weights = theirs(Q, K, V, average_attn_weights=False)
+    close(ours(Q, K, V), output)
+    biases = None if ours.b_q is None else (ours.b_q, ours.b_k)
+    close(at.multi_head_weights(Q, K, ours.W_q, ours.W_k, 3, biases=biases), weights)
+    assert ours.dropout == theirs.dropout
+    back = ours.to_torch()
+    close(back(Q, K, V)[0], output)
+    assert back.batch_first and back.dropout == theirs.dropout
+    for name, parameter in theirs.state_dict().items():
+        assert torch.equal(back.state_dict()[name], parameter), name
+
+
+def test_masks_of_torch_are_the_opposite(tensor, close, device):
+    theirs = torch_layer(device)
+    ours = at.MultiHeadAttention.from_torch(theirs)
+    X, Y = tensor(2, 7, 12), tensor(2, 11, 12)
+    padded = torch.arange(11, device=device) >= torch.tensor(
+        [[3], [9]], device=device
+    )  # True = is padding
+    valid = at.padding_mask(
+        torch.tensor([3, 9], device=device), 11
+    )  # True = may attend
+    expected, weights = theirs(
+        X, Y, Y, key_padding_mask=padded, average_attn_weights=False
+    )
+    close(ours(X, Y, Y, valid[:, None]), expected)
+    heads = at.multi_head_weights(
+        X, Y, ours.W_q, ours.W_k, 3, valid[:, None], biases=(ours.b_q, ours.b_k)
+    )
+    close(heads, weights)
+    forbidden = ~at.causal_mask(7, device=device)
+    close(ours(X, mask=~forbidden), theirs(X, X, X, attn_mask=forbidden)[0])
+    close(
+        at.MultiHeadAttention.from_torch(theirs, causal=True)(X),
+        theirs(X, X, X, attn_mask=forbidden)[0],
+    )
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_state_travels(device, training, dtype):
+    theirs = nn.MultiheadAttention(12, 3, dtype=dtype, device=device).train(training)
+    ours = at.MultiHeadAttention.from_torch(theirs)
+    back = ours.to_torch()
+    for layer in (ours, back):
+        assert layer.training is training
+        assert {p.dtype for p in layer.parameters()} == {dtype}
+        assert {p.device.type for p in layer.parameters()} == {device}
+    with torch.no_grad():  # copies, not views
+        ours.W_q.zero_()
+        ours.b_o.fill_(5)
+    assert theirs.in_proj_weight.any() and not theirs.out_proj.bias.any()
+    assert back.in_proj_weight[:12].any() and not back.out_proj.bias.any()
+
+
+# Modules are their functions
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_modules_compute_what_the_functions_compute(
+    tensor, close, device, mask_of, causal
+):
+    Q, K, V = tensor(2, 7, 5), tensor(2, 11, 13), tensor(2, 11, 3)
+    mask = torch.from_numpy(mask_of(2, 7, 11)).to(device)
+    pool = at.BilinearAttention(5, 13).to(Q)
+    close(pool(Q, K, V, mask), at.bilinear_attention(Q, K, V, pool.M, mask))
+    pool = at.AdditiveAttention(5, 13, 17).to(Q)
+    close(
+        pool(Q, K, V, mask),
+        at.additive_attention(Q, K, V, pool.W_q, pool.W_k, pool.w_v, mask),
+    )
+    layer = at.SelfAttention(13, 5, 3, causal=causal).to(Q)
+    expected = at.self_attention(
+        K, layer.W_q, layer.W_k, layer.W_v, mask[:, :1], causal=causal
+    )
+    close(layer(K, mask[:, :1]), expected)
+    layer = at.MultiHeadAttention(
+        12, 6, d_q=5, d_k=13, d_v=3, n_kv_heads=2, causal=causal
+    ).to(Q)
+    biases = layer.b_q, layer.b_k, layer.b_v, layer.b_o
+    with torch.no_grad():
+        for bias in biases:
+            nn.init.normal_(bias)
+    matrices = layer.W_q, layer.W_k, layer.W_v, layer.W_o
+    expected = at.multi_head_attention(
+        Q, K, V, *matrices, 6, mask[:, None], causal=causal, biases=biases, n_kv_heads=2
+    )
+    close(layer(Q, K, V, mask[:, None]), expected)
+
+
+def test_keys_are_the_queries_and_values_the_keys_unless_given(tensor, close):
+    X, Y, Z = tensor(7, 12), tensor(11, 12), tensor(11, 12)
+    layer = at.MultiHeadAttention(12, 3, bias=False).to(X)
+    close(layer(X), layer(X, X, X))
+    close(layer(X, Y), layer(X, Y, Y))
+    assert not torch.allclose(layer(X, Y), layer(X, Y, Z))
+
+
+def test_widths_of_the_learnt_matrices():
+    layer = at.MultiHeadAttention(12, 6, d_q=5, d_k=13, d_v=3, n_kv_heads=2)
+    shapes = {name: tuple(p.shape) for name, p in layer.named_parameters()}
+    matrices = {"W_q": (5, 12), "W_k": (13, 4), "W_v": (3, 4), "W_o": (12, 12)}
+    assert shapes == matrices | {"b_q": (12,), "b_k": (4,), "b_v": (4,), "b_o": (12,)}
+    layer = at.SelfAttention(13, 5)
+    assert {tuple(p.shape) for p in layer.parameters()} == {(13, 5)}
+    assert not list(at.PositionalEncoding(4).parameters())
+
+
+def test_matrices_start_with_variance_kept_in_both_directions():
+    M = at.BilinearAttention(300, 500).M
+    torch.testing.assert_close(M.var().item(), 2 / (300 + 500), rtol=0.02, atol=0)
+    w_v = at.AdditiveAttention(2, 2, 5000).w_v
+    torch.testing.assert_close(w_v.var().item(), 2 / (5000 + 1), rtol=0.1, atol=0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: at.BilinearAttention(5, 7),
+        lambda: at.AdditiveAttention(5, 7, 3),
+        lambda: at.SelfAttention(5, 3),
+        lambda: at.MultiHeadAttention(12, 3),
+        lambda: at.MultiHeadAttention(12, 6, n_kv_heads=2, bias=False),
+        lambda: at.PositionalEncoding(4),
+    ],
+)
+def test_state_dict_round_trip(make):
+    one, other = make(), make()
+    other.load_state_dict(one.state_dict())
+    # What is learnt is saved, and nothing else: no table of positions.
+    assert one.state_dict().keys() == dict(one.named_parameters()).keys()
+    for name, parameter in one.named_parameters():
+        assert torch.equal(other.get_parameter(name), parameter), name
+    assert all(p.requires_grad and p.is_leaf for p in other.parameters())
+
+
+# PositionalEncoding
+
+
+def test_positional_encoding_adds_the_table(tensor, close):
+    X = tensor(2, 7, 6)
+    encode = at.PositionalEncoding(6)
+    table = at.sinusoidal_encoding(30, 6, dtype=torch.float64).to(X.device)
+    close(encode(X), X + table[:7])
+    longer = tensor(30, 6)
+    close(encode(longer), longer + table)
+    close(encode(X), X + table[:7])  # shorter again
+
+
+def test_positional_encoding_computes_its_table_once_a_longest_sequence(monkeypatch):
+    encode = at.PositionalEncoding(6)
+    encode(torch.zeros(7, 6))
+    table = encode.table
+    encode(torch.zeros(5, 6))
+    assert encode.table is table
+    encode(torch.zeros(8, 6))
+    assert len(encode.table) == 8
+
+
+@pytest.mark.parametrize(
+    "dtypes",
+    list(itertools.permutations([torch.float64, torch.float16, torch.float32])),
+)
+def test_positional_encoding_follows_dtype_and_device_without_rounding(
+    close, device, dtypes
+):
+    encode = at.PositionalEncoding(5)
+    for dtype in dtypes:
+        output = encode.to(dtype)(torch.zeros(50, 5, dtype=dtype, device=device))
+        assert (output.dtype, output.device.type) == (dtype, device)
+        assert torch.equal(
+            output, at.sinusoidal_encoding(50, 5, dtype=dtype, device=device)
+        )
+
+
+def test_positional_encoding_of_whole_numbers(close):
+    close(
+        at.PositionalEncoding(4)(torch.ones(3, 4, dtype=torch.int64)),
+        1 + at.sinusoidal_encoding(3, 4),
+    )
+
+
+# Dropout
+
+
+DROPPING = [
+    "attention",
+    "bilinear_attention",
+    "gaussian_attention",
+    "additive_attention",
+]
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_dropout_drops_weights_and_keeps_the_mean(inputs, device, name):
+    """Over 4000 draws each dropped weight is 0 or a third larger, and the mean stays within five deviations."""
+    torch.manual_seed(0)
+    args = tensors(inputs(name), device)
+    args["V"] = torch.eye(
+        11, dtype=torch.float64, device=device
+    )  # the output is then the weights
+    exact = getattr(at, name)(**args)
+    args["Q"] = args["Q"].expand(4000, 7, -1)
+    dropped = getattr(at, name)(**args, dropout_p=0.25)
+    grown = exact / 0.75
+    assert (
+        torch.isclose(dropped, torch.zeros_like(dropped))
+        .logical_or(torch.isclose(dropped, grown))
+        .all()
+    )
+    kept = (dropped != 0).double().mean((0, 1, 2)).item()
+    assert abs(kept - 0.75) < 0.01
+    torch.testing.assert_close(
+        dropped.mean(0), exact, rtol=5 * (0.25 / 0.75 / 4000) ** 0.5, atol=0
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["self_attention", "cross_attention", "multi_head_attention", *DROPPING]
+)
+def test_dropout_of_zero_drops_nothing(inputs, close, name):
+    args = tensors(inputs(name))
+    exact = getattr(at, name)(**args)
+    close(getattr(at, name)(**args, dropout_p=0.0), exact)
+    assert not torch.allclose(getattr(at, name)(**args, dropout_p=0.5), exact)
+
+
+def test_dropout_only_while_training(tensor):
+    X = tensor(2, 7, 12)
+    for layer in (
+        at.MultiHeadAttention(12, 3, dropout=0.5).to(X),
+        at.PositionalEncoding(12, 0.5),
+    ):
+        assert not torch.equal(layer.train()(X), layer.train()(X))
+        layer.eval()
+        assert torch.equal(layer(X), layer(X))
+    plain = copy.deepcopy(at.MultiHeadAttention(12, 3)).to(X).train()
+    assert torch.equal(plain(X), plain(X))
+
+
+# Autocast, and torch.compile
+
+
+def test_autocast(close, device, inputs, masked):
+    """Under autocast results are those of half precision, and Gaussian attention keeps single precision."""
+    args = tensors(inputs(masked), device, torch.float32)
+    exact = getattr(at, masked)(**args)
+    with torch.autocast(device, torch.bfloat16):
+        output = getattr(at, masked)(**args)
+    close(
+        output,
+        exact,
+        "float32" if masked in ("gaussian_attention", "masked_softmax") else "bfloat16",
+    )
+
+
+def test_autocast_of_a_module_between_linear_layers(tensor, device):
+    X = tensor(2, 7, 12).float()
+    layer = at.MultiHeadAttention(12, 3).to(X)
+    with torch.autocast(device, torch.bfloat16):
+        projected = nn.Linear(12, 12, device=device)(X)
+        assert projected.dtype == torch.bfloat16
+        output = layer(projected, X)  # bfloat16 meets float32
+    assert output.isfinite().all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_compiles_as_one_graph(close, causal):
+    def both(Q, K, V, mask):
+        heads = at.multi_head_attention(Q, K, V, *matrices, 3, mask, causal=causal)
+        return at.attention(Q, K, V, mask, causal=causal), heads
+
+    torch.manual_seed(0)
+    matrices = [torch.randn(12, 12) / 12**0.5 for _ in range(4)]
+    Q, K, V = torch.randn(7, 12), torch.randn(11, 12), torch.randn(11, 12)
+    compiled = torch.compile(both, fullgraph=True, backend="eager")
+    for mask in (None, torch.randn(7, 11) < 0.5):
+        for ours, plain in zip(
+            compiled(Q, K, V, mask), both(Q, K, V, mask), strict=True
+        ):
+            close(ours, plain)
