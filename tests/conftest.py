@@ -59,16 +59,18 @@ NEEDS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "multi_head_weights": (HEADS, {"n_heads": 2}),
 }
 
+
+def _takes(name: str, argument: str) -> bool:
+    return argument in inspect.signature(getattr(attn_tutor.torch, name)).parameters
+
+
 SHAPED = [
-    name
-    for name in attn_tutor.torch.__all__
-    if hasattr(getattr(attn_tutor.torch, name), "__shapes__")
+    n
+    for n in attn_tutor.torch.__all__
+    if hasattr(getattr(attn_tutor.torch, n), "__shapes__")
 ]
-MASKED = [
-    name
-    for name in SHAPED
-    if "mask" in inspect.signature(getattr(attn_tutor.torch, name)).parameters
-]
+MASKED = [name for name in SHAPED if _takes(name, "mask")]
+CAUSAL = [name for name in MASKED if _takes(name, "causal")]
 
 
 def close(actual: Any, expected: Any, dtype: str | None = None) -> None:
@@ -133,21 +135,19 @@ class Half:
         return x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else x
 
 
-def _on(device: str) -> str:
-    if device == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
-    return device
+# test_parity says in a skip where there is no CUDA device.
+DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 
 
-@pytest.fixture(scope="session", params=["cpu", "cuda"])
+@pytest.fixture(scope="session", params=DEVICES)
 def device(request: pytest.FixtureRequest) -> str:
-    return _on(request.param)
+    return request.param
 
 
-@pytest.fixture(scope="session", params=["numpy", "torch-cpu", "torch-cuda"])
+@pytest.fixture(scope="session", params=["numpy", *(f"torch-{on}" for on in DEVICES)])
 def half(request: pytest.FixtureRequest) -> Half:
     name, _, device = request.param.partition("-")
-    return Half(attn_tutor.torch, _on(device)) if device else Half(attn_tutor.numpy)
+    return Half(attn_tutor.torch, device) if device else Half(attn_tutor.numpy)
 
 
 @pytest.fixture(scope="session")
@@ -157,12 +157,18 @@ def halves(device: str) -> tuple[Half, Half]:
 
 @pytest.fixture(scope="session", params=SHAPED)
 def shaped(request: pytest.FixtureRequest) -> str:
-    """The name of a function with a shape signature; ``masked``: of one that also takes a mask."""
+    """The name of a function with a shape signature; ``masked``: of one that also takes a mask,
+    ``causal``: of one that also takes the causal flag."""
     return request.param
 
 
 @pytest.fixture(scope="session", params=MASKED)
 def masked(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="session", params=CAUSAL)
+def causal(request: pytest.FixtureRequest) -> str:
     return request.param
 
 

