@@ -4,7 +4,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 NOTEBOOKS := $(wildcard book/*.ipynb)
 # Folders are listed too, so that a deleted page also rebuilds the book.
-SOURCES := _config.yml _toc.yml $(shell find book/ attn_tutor/ -not -name '__pycache__' -not -name '*.pyc')
+SOURCES := _config.yml _toc.yml $(shell find book/ attn_tutor/ -not -path '*/__pycache__*' -not -path '*/.ipynb_checkpoints*')
 
 # Tools keep their caches and settings here and not in the home folder, which may be missing or read-only.
 CACHE := $(CURDIR)/.venv/cache
