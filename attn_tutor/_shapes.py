@@ -8,6 +8,7 @@ batch axes and broadcast.
 import functools
 import inspect
 import math
+import operator
 import re
 from collections.abc import Callable
 from itertools import zip_longest
@@ -144,7 +145,11 @@ def require_mask(
 
 def require_size(where: str, name: str, value: Any, least: int = 0) -> None:
     """Raise unless ``value`` is a whole number, ``least`` or more."""
-    if not hasattr(value, "__index__") or isinstance(value, bool):
+    try:
+        whole = not isinstance(value, bool) and operator.index(value) == value
+    except TypeError:
+        whole = False
+    if not whole:
         raise TypeError(
             f"{where}: {name} must be a whole number, got {_type_name(type(value))}"
         )
@@ -154,7 +159,12 @@ def require_size(where: str, name: str, value: Any, least: int = 0) -> None:
 
 def require_positive(where: str, name: str, value: float) -> None:
     """Raise unless ``value`` is above 0 and finite."""
-    if not 0 < value < math.inf:
+    try:
+        positive = bool(0 < value < math.inf)
+    except (TypeError, ValueError):  # a string, or an array of several
+        kind = _type_name(type(value))
+        raise TypeError(f"{where}: {name} must be one number, got {kind}") from None
+    if not positive:
         raise ValueError(f"{where}: {name} must be above 0 and finite, got {value}")
 
 

@@ -222,6 +222,15 @@ def test_bandwidths(lib, inputs, name, bandwidth):
         getattr(lib, name)(**arrays_of(lib, inputs(name)), bandwidth=bandwidth)
 
 
+@pytest.mark.parametrize(
+    ("bandwidth", "got"), [("1", "str"), (np.ones(2), "numpy.ndarray")]
+)
+def test_a_bandwidth_is_one_number(lib, inputs, bandwidth, got):
+    args = arrays_of(lib, inputs("gaussian_score"))
+    with refused(TypeError, f"gaussian_score: bandwidth must be one number, got {got}"):
+        lib.gaussian_score(**args, bandwidth=bandwidth)
+
+
 @pytest.mark.parametrize("base", [0, -1.0, float("nan")])
 def test_bases(lib, ones, base):
     with refused(
@@ -250,6 +259,10 @@ def test_sizes(lib, name, sizes, least):
             ):
                 fn(**good | {size: wrong})
         fn(**good | {size: np.int64(2)})  # NumPy's whole numbers are whole numbers
+        with refused(
+            TypeError, f"{name}: {size} must be a whole number, got numpy.ndarray"
+        ):
+            fn(**good | {size: np.array(2.5)})
 
 
 def test_valid_lens(lib):
@@ -288,7 +301,7 @@ def test_valid_lens(lib):
 def test_a_single_number_has_no_softmax(lib):
     with refused(
         ValueError,
-        "softmax: x is a single number; it needs at least one axis to normalise over",
+        "softmax: x has shape () but needs (…,m); (m)->(m)",
     ):
         lib.softmax(native(lib, np.array(3.0)))
 

@@ -83,13 +83,13 @@ def test_autograd_of_causal_rows_that_see_nothing(device, inputs, causal):
     assert check(lambda **given: getattr(at, causal)(**given, causal=True), args)
 
 
-def test_autograd_of_scale_bandwidth_and_dropout(device, inputs):
+def test_scale_and_bandwidth_may_be_learnt(device, inputs):
     args = leaves(inputs("attention", **small("attention")), device)
-    assert check(lambda **given: at.attention(**given, scale=0.3), args)
-    bandwidth = torch.tensor(
-        0.7, dtype=torch.float64, device=device, requires_grad=True
-    )  # may itself be learnt
-    assert check(at.gaussian_attention, args | {"bandwidth": bandwidth})
+    number = torch.tensor(0.7, dtype=torch.float64, device=device, requires_grad=True)
+    assert check(at.gaussian_attention, args | {"bandwidth": number})
+    assert check(at.attention, args | {"scale": number})
+    del args["V"]
+    assert check(at.attention_weights, args | {"scale": number})
 
 
 @pytest.mark.parametrize(
@@ -236,6 +236,17 @@ def test_attention_vjp_sees_nothing_behind_a_mask(inputs, draw, close):
         an.attention_vjp(**args, g=g, mask=mask), clean, strict=True
     ):
         close(gradient, expected)
+
+
+def test_attention_vjp_of_a_query_that_sees_nothing_passes_nothing_on(inputs, draw):
+    args = inputs("attention", n=3, m=2)  # causally, the first query sees nothing
+    g = draw(3, 3)
+    clean = an.attention_vjp(**args, g=g, causal=True)
+    g[0] = np.nan
+    for found, expected in zip(
+        an.attention_vjp(**args, g=g, causal=True), clean, strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_attention_vjp_of_a_query_that_sees_nan_is_zero(inputs, draw, close):

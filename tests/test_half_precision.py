@@ -73,6 +73,14 @@ def test_long_sums(coarse, close, draw):
     close(5000 * weights, np.ones((1, 5000)))
 
 
+def test_sums_beyond_the_range_of_float16(coarse, close):
+    """70,000 keys of weight 1: their sum is more than float16 holds."""
+    weights, exact = coarse("normalize", np.ones((1, 70_000)))
+    close(weights * 60_000, exact * 60_000)
+    weights, exact = coarse("softmax", np.zeros((1, 70_000)))
+    close(weights * 60_000, exact * 60_000)
+
+
 @pytest.mark.parametrize("options", [{}, {"causal": True}], ids=str)
 def test_gaussian_attention_over_wide_keys(coarse, close, draw, options):
     """Half the squared norm, 200 and more, would be rounded by whole units in bfloat16."""

@@ -167,6 +167,30 @@ def test_scale_replaces_the_root(half, close, draw, scale):
     close(half.attention_weights(Q, K, scale=scale), A)
 
 
+@pytest.mark.parametrize("scale", [0.0, 0.3, -2.0])
+@pytest.mark.parametrize(("n", "m"), [(7, 7), (7, 11), (11, 7)])
+def test_scale_leaves_the_future_hidden(half, close, draw, scale, n, m):
+    """Some kernels hide a score as scale · (−∞), which is NaN for scale 0 and shows everything below."""
+    Q, K, V = draw(n, 5), draw(m, 5), draw(m, 3)
+    A, O = pool(dot(Q, K, scale), V, permission(None, True, n, m))
+    close(half.attention(Q, K, V, causal=True, scale=scale), O)
+    close(half.attention_weights(Q, K, causal=True, scale=scale), A)
+
+
+def test_a_mask_that_hides_nothing_changes_nothing(half, close):
+    """Queries and keys far from 1, whose products are not: nothing may be cut to size."""
+    Q, K, V = np.array([[1e25]]), np.array([[1e-25], [3e-25]]), np.array([[1.0], [2.0]])
+    see_all = np.ones((1, 2), bool)
+    close(half.attention(Q, K, V, see_all), half.attention(Q, K, V))
+    close(half.attention(Q, K, V)[0, 0], 1 + 1 / (1 + np.exp(-2.0)))
+
+
+def test_nan_is_not_an_empty_window(half):
+    Q, K, V = np.array([[np.nan]]), np.array([[0.0], [2.0]]), np.array([[4.0], [8.0]])
+    assert np.isnan(half.nadaraya_watson(Q, K, V)).all()
+    assert np.isnan(half.normalize(np.array([[1.0, np.nan]]))).any()
+
+
 @pytest.mark.parametrize("bandwidth", [0.5, 3.0])
 def test_bandwidth_divides_distances(half, close, draw, bandwidth):
     Q, K, V = draw(7, 2), draw(11, 2), draw(11, 3)

@@ -94,6 +94,9 @@ def attention_vjp(
     if causal:
         mask = causal_mask(Q.shape[-2], K.shape[-2])
     A = masked_softmax(scaled_dot_score(Q, K, scale), mask)  # (…, n, m)
+    g = np.where(
+        A.any(-1, keepdims=True), g, 0
+    )  # nothing attended to, nothing passed on
     dV = A.mT @ g
     dS = softmax_vjp(A, g @ V.mT)
     dQ, dK = scale * dS @ K, scale * dS.mT @ Q

@@ -7,7 +7,7 @@ from attn_tutor.numpy._arrays import require_mask, shapes
 __all__ = ["masked_softmax", "normalize", "softmax"]
 
 
-@shapes("()->()")
+@shapes("(m)->(m)")
 def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
     r"""Turn real numbers into positive weights that sum to 1 along an axis.
 
@@ -31,12 +31,10 @@ def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
         >>> softmax(np.array([1000.0, 1000.0])).tolist()
         [0.5, 0.5]
     """
-    if x.ndim == 0:
-        raise ValueError(
-            "softmax: x is a single number; it needs at least one axis to normalise over"
-        )
     e = np.exp(x - x.max(axis, keepdims=True, initial=-np.inf))
-    return e / e.sum(axis, keepdims=True)
+    # In half precision a sum of many keys would overflow.
+    total = e.sum(axis, keepdims=True, dtype=np.result_type(e, np.float32))
+    return (e / total).astype(x.dtype, copy=False)
 
 
 @shapes("(m)->(m)")
@@ -95,5 +93,10 @@ def normalize(weights: np.ndarray) -> np.ndarray:
         >>> normalize(np.array([[3.0, 1.0], [0.0, 0.0]])).tolist()
         [[0.75, 0.25], [0.0, 0.0]]
     """
-    total = weights.sum(-1, keepdims=True)
-    return np.where(total > 0, weights / np.where(total > 0, total, 1), 0)
+    # In half precision a sum of many keys would overflow.
+    wide = np.result_type(weights, np.float32)
+    total = weights.sum(-1, keepdims=True, dtype=wide)
+    shares = (weights / np.where(total == 0, 1, total)).astype(
+        weights.dtype, copy=False
+    )
+    return np.where(total == 0, 0, shares)

@@ -3,9 +3,10 @@
 import math
 
 import torch
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from attn_tutor.torch.masks import causal_mask
+from attn_tutor.torch.scoring import default_scale
 
 
 def fused_attention(
@@ -21,9 +22,9 @@ def fused_attention(
 
     Arguments as :func:`attention`, but what is hidden must already be finite.
     """
-    n, m = Q.shape[-2], K.shape[-2]
-    if mask is not None or causal:
-        Q, K = _bounded(Q, scale), _bounded(K, scale)
+    n, m, d, d_v = Q.shape[-2], K.shape[-2], Q.shape[-1], V.shape[-1]
+    # Some kernels hide a score as scale · (−inf), so that their scale must be above 0.
+    Q = Q * (default_scale(d) if scale is None else scale)
     if causal and n != m:  # the kernel's own flag is aligned upper left
         mask, causal = causal_mask(n, m, device=Q.device), False
     batch = torch.broadcast_shapes(
@@ -39,27 +40,23 @@ def fused_attention(
             math.prod(outer), inner, *X.shape[-2:]
         )
 
+    def widened(X: torch.Tensor) -> torch.Tensor:
+        """Filled up with zeros, which change nothing: the fast kernels want one width."""
+        return pad(X, (0, max(d, d_v) - X.shape[-1])) if d != d_v else X
+
     empty = None
     if mask is not None:
         empty = ~mask.any(-1, keepdim=True)
         # The kernel needs something to attend to; the last line takes it away again, gradient included.
         mask = four_axes((mask | empty).expand(*mask.shape[:-1], m))
     output = scaled_dot_product_attention(
-        four_axes(Q),
-        four_axes(K),
-        four_axes(V),
+        four_axes(widened(Q)),
+        four_axes(widened(K)),
+        four_axes(widened(V)),
         mask,
         dropout_p,
         is_causal=causal,
-        scale=scale,
+        scale=1.0,
     )
-    output = output.reshape(*batch, n, V.shape[-1])
+    output = output[..., :d_v].reshape(*batch, n, d_v)
     return output if empty is None else output.masked_fill(empty, 0)
-
-
-def _bounded(X: torch.Tensor, scale: float | None) -> torch.Tensor:
-    """Keep scores from overflowing: the kernel hides one by adding −inf, and inf − inf is NaN."""
-    if X.dtype == torch.float16:
-        return X  # the kernel multiplies half precision in single
-    largest = torch.finfo(X.dtype).max / max(1, X.shape[-1]) / max(1, abs(scale or 0))
-    return X.clamp(-(largest**0.5), largest**0.5)

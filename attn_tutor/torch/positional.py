@@ -66,7 +66,7 @@ def rotary(
         \begin{pmatrix} x_{2i} \\ x_{2i+1} \end{pmatrix}, \qquad \theta = \frac{p}{\text{base}^{2i/d}}
 
     The dot product of two rotated vectors depends on their positions through the difference alone. Pairs are
-    neighbours (2i, 2i+1), as in the paper. Source: Su et al. (2021), section 3.4.2.
+    neighbours (2i, 2i+1), as in the paper. Source: Su et al. (2021), section 3.2.2.
 
     Args:
         X: queries or keys, (…, n, d) with d even.

@@ -70,7 +70,7 @@ def scaled_dot_score(
         >>> scaled_dot_score(torch.tensor([[1.0, 1.0, 1.0, 1.0]]), torch.tensor([[1.0, 2.0, 3.0, 4.0]])).tolist()
         [[5.0]]
     """
-    scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
+    scale = default_scale(Q.shape[-1]) if scale is None else scale
     # Scaled before the product, which in float16 could overflow.
     return Q * scale @ K.mT
 

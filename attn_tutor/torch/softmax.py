@@ -7,7 +7,7 @@ from attn_tutor.torch._arrays import require_mask, shapes
 __all__ = ["masked_softmax", "normalize", "softmax"]
 
 
-@shapes("()->()")
+@shapes("(m)->(m)")
 def softmax(x: torch.Tensor, axis: int = -1) -> torch.Tensor:
     r"""Turn real numbers into positive weights that sum to 1 along an axis.
 
@@ -31,10 +31,6 @@ def softmax(x: torch.Tensor, axis: int = -1) -> torch.Tensor:
         >>> softmax(torch.tensor([1000.0, 1000.0])).tolist()
         [0.5, 0.5]
     """
-    if x.ndim == 0:
-        raise ValueError(
-            "softmax: x is a single number; it needs at least one axis to normalise over"
-        )
     return torch.softmax(x, axis)  # subtracts the maximum itself
 
 
@@ -96,5 +92,8 @@ def normalize(weights: torch.Tensor) -> torch.Tensor:
         >>> normalize(torch.tensor([[3.0, 1.0], [0.0, 0.0]])).tolist()
         [[0.75, 0.25], [0.0, 0.0]]
     """
-    total = weights.sum(-1, keepdim=True)
-    return torch.where(total > 0, weights / torch.where(total > 0, total, 1), 0)
+    # In half precision a sum of many keys would overflow.
+    wide = torch.promote_types(weights.dtype, torch.float32)
+    total = weights.sum(-1, keepdim=True, dtype=wide)
+    shares = (weights / torch.where(total == 0, 1, total)).to(weights.dtype)
+    return torch.where(total == 0, 0, shares)
