@@ -273,6 +273,8 @@ def test_valid_lens(lib):
         mask_of([3, 9])
     with refused(ValueError, "padding_mask: lengths must lie in 0 … m=4, got -1 … 4"):
         mask_of([[-1, 4]])
+    with refused(ValueError, "padding_mask: lengths must lie in 0 … m=4, got 5 … 5"):
+        mask_of([5])
     with pytest.raises(
         TypeError,
         match=r"^padding_mask: valid_lens must be whole numbers, got (torch\.)?float64$",

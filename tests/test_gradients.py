@@ -78,6 +78,14 @@ def test_autograd_around_masks(device, inputs, masked):
         assert check(lambda o=options, **given: getattr(at, masked)(**given, **o), args)
 
 
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+def test_no_gradient_is_nan_on_its_way(inputs, masked):
+    """NaN that a later step clears still stops who looks for the cause of another with detect_anomaly."""
+    args = leaves(inputs(masked, **small(masked)))
+    with torch.autograd.detect_anomaly():
+        getattr(at, masked)(**args, mask=hole(masked)).sum().backward()
+
+
 def test_autograd_of_causal_rows_that_see_nothing(device, inputs, causal):
     args = leaves(inputs(causal, **small(causal) | {"n": 4, "m": 3}), device)
     assert check(lambda **given: getattr(at, causal)(**given, causal=True), args)
@@ -100,6 +108,14 @@ def test_gradient_of_a_kernel_where_query_and_key_agree_is_zero(name):
     Q = torch.tensor([[1.0, 2.0]], requires_grad=True)
     getattr(at, name)(Q, torch.tensor([[1.0, 2.0]])).sum().backward()
     assert torch.equal(Q.grad, torch.zeros(1, 2))
+
+
+def test_gradient_of_an_empty_window_is_zero():
+    """The second query is out of reach of every key."""
+    Q = torch.tensor([[0.0], [9.0]], requires_grad=True)
+    K, V = torch.tensor([[0.5], [-0.25]]), torch.tensor([[4.0], [8.0]])
+    at.nadaraya_watson(Q, K, V, at.triangular_kernel).sum().backward()
+    assert Q.grad.isfinite().all() and Q.grad[0].any() and not Q.grad[1].any()
 
 
 # Behind a mask

@@ -129,6 +129,19 @@ def test_no_keys_at_all_give_zero(half, inputs, masked):
         assert output.size == 0 or not output.any()
 
 
+@pytest.mark.parametrize(("n", "m"), [(0, 5), (5, 0), (0, 0)])
+def test_masks_over_axes_of_length_zero(halves, close, inputs, causal, n, m):
+    m = n if causal == "self_attention" else m
+    args = inputs(causal, n=n, m=m)
+    for shape, flag in itertools.product([(n, m), (1, 1), (m,)], [False, True]):
+        mask = np.ones(shape, bool)
+        here, there = (
+            getattr(half, causal)(**args, mask=mask, causal=flag) for half in halves
+        )
+        close(there, here)
+        assert m or not here.any()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_lower_precision(halves, close, inputs, shaped, dtype):
     args = {

@@ -258,6 +258,19 @@ def test_who_may_see_what_is_not_finite_gets_nan(half, problem_of, masked, garba
     assert seen[..., [1, 3], 0].all() and not seen[..., [0, 2, 4, 5], :].any()
 
 
+@pytest.mark.parametrize("garbage", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["attention", "gaussian_attention", "additive_attention", "cross_attention",
+                                  "attention_weights", "multi_head_attention"])  # fmt: skip
+def test_a_query_that_sees_nothing_gives_zero_whatever_it_holds(
+    half, inputs, name, garbage
+):
+    args = inputs(name)
+    next(iter(args.values()))[2] = garbage
+    mask = np.arange(7)[:, None] != 2
+    output = getattr(half, name)(**args, mask=mask)
+    assert not output[..., 2, :].any() and np.isfinite(output).all()
+
+
 @pytest.mark.parametrize("garbage", GARBAGE)
 def test_heads_with_masks_of_their_own(half, close, inputs, garbage):
     """A key seen in the first head alone says nothing in the weights of the second."""
@@ -296,17 +309,21 @@ def test_scores_of_minus_infinity_are_a_mask_too(half, close, draw):
 )
 def test_gaussian_attention_far_from_the_origin(half, draw, mask_of, far, options):
     """A shift of queries and keys alike changes no distance. Scores of size 1e12 must not cancel to get there."""
-    Q, K, V = (
-        np.round(draw(3, 7, 2) * 64) / 64,
-        np.round(draw(3, 11, 2) * 64) / 64,
-        draw(3, 11, 3),
-    )
+    Q, K, V = draw(3, 7, 2) + far, draw(3, 11, 2) + far, draw(3, 11, 3)
     if "mask" in options:
         options = options | {"mask": mask_of(3, 7, 11)}
-    near, distant = (
-        half.gaussian_attention(Q + x, K + x, V, **options) for x in (0, far)
-    )
+    distant = half.gaussian_attention(Q, K, V, **options)
+    near = half.gaussian_attention(Q - far, K - far, V, **options)  # subtracts exactly
     np.testing.assert_allclose(distant, near, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["gaussian_score", "gaussian_kernel", "triangular_kernel", "epanechnikov_kernel"],
+)
+def test_distances_far_from_the_origin(half, draw, close, name):
+    Q, K = draw(7, 2) + 1e6, draw(11, 2) + 1e6
+    close(getattr(half, name)(Q, K), getattr(half, name)(Q - 1e6, K - 1e6))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

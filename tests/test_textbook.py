@@ -159,6 +159,16 @@ def test_multi_head_attention_is_what_the_words_say(
             close(output[b], np.hstack(heads) @ W_o + biases[3])
 
 
+@pytest.mark.parametrize("fall", [1000.0, -1000.0])
+def test_scores_that_fall_or_rise_by_a_thousand_from_tile_to_tile(half, close, fall):
+    """exp(1000) is too much for any float: what was summed may shrink, and never grow."""
+    m = 2 * tiled.KEYS
+    K = np.where(np.arange(m) < tiled.KEYS, fall, 0)[:, None]
+    V = np.arange(float(m))[:, None]
+    best = V[: tiled.KEYS] if fall > 0 else V[tiled.KEYS :]
+    close(half.attention(np.ones((1, 1)), K, V), best.mean(0, keepdims=True))
+
+
 @pytest.mark.parametrize("scale", [0.0, 0.3, -2.0])
 def test_scale_replaces_the_root(half, close, draw, scale):
     Q, K, V = draw(7, 5), draw(11, 5), draw(11, 3)
