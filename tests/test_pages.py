@@ -161,6 +161,7 @@ def test_reference_has_every_public_name_with_its_shapes(half: str) -> None:
     page = soup(BUILT / "book" / f"api_{half}.html")
     ledger = soup(BUILT / "book" / "api.html").get_text()
     assert len(package.__all__) > 30
+    assert not re.search(r":(func|class|mod|py:obj):", ledger + page.get_text())
     for name in package.__all__:
         entry = page.find(id=f"attn_tutor.{half}.{name}")
         assert entry is not None, name

@@ -81,7 +81,8 @@ def ledger() -> str:
         links = " · ".join(
             f"{{py:obj}}`{half} <attn_tutor.{half}.{name}>`" for half in having
         )
-        meaning = (inspect.getdoc(thing) or "").partition("\n")[0]
+        first_line = (inspect.getdoc(thing) or "").partition("\n")[0]
+        meaning = re.sub(":[a-z]+:`", "`", first_line)  # this page is Markdown
         rows.append(f"| `{name}` <br> {links} | {shapes(thing)}{meaning} |")
     return "\n".join(rows)
 
