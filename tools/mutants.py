@@ -73,7 +73,7 @@ LISTED = [
     ("mask of the scores not checked against the values", "*/masks.py", "for X in (Q, *keyed)))\n    require_mask", "for X in (Q, keyed[0])))\n    require_mask"),
     ("0 · NaN leaks from a hidden key", "numpy/masks.py", "*(np.where(kept[..., None], X, 0) for X in keyed)", "*keyed"),
     ("0 · NaN leaks from a hidden key", "torch/masks.py", "*(torch.where(kept[..., None], X, 0) for X in keyed)", "*keyed"),
-    ("hidden but finite keys are not cleared", "numpy/masks.py", "        kept = kept & mask.any(-2)", "        kept = kept & True"),
+    ("hidden but finite keys are not cleared", "*/masks.py", "        kept = kept & mask.any(-2)", "        kept = kept & True"),
     ("NaN hidden from those who may see it", "*/masks.py", "return output if spoiled is None else", "return output if True else"),
     ("NaN of a query that sees nothing", "*/masks.py", " | ~asks & _sees(np.ones_like(kept), n, mask)" , " | ~asks"),
     ("queries that are not finite stay", "numpy/masks.py", "np.where(asks, Q, 0)", "Q"),
