@@ -116,6 +116,9 @@ def test_gradient_of_an_empty_window_is_zero():
     K, V = torch.tensor([[0.5], [-0.25]]), torch.tensor([[4.0], [8.0]])
     at.nadaraya_watson(Q, K, V, at.triangular_kernel).sum().backward()
     assert Q.grad.isfinite().all() and Q.grad[0].any() and not Q.grad[1].any()
+    weights = torch.tensor([[3.0, 1.0], [0.0, 0.0]], requires_grad=True)
+    (at.normalize(weights) * torch.tensor([1.0, 2.0])).sum().backward()
+    assert torch.equal(weights.grad, torch.tensor([[-0.0625, 0.1875], [0.0, 0.0]]))
 
 
 # Behind a mask

@@ -162,7 +162,7 @@ LISTED = [
     ("positions from 1", "numpy/positional.py", "angles = np.arange(n)[:, None]", "angles = np.arange(1, n + 1)[:, None]"),
     ("positions from 1", "torch/positional.py", "angles = torch.arange(n, device=exact)[:, None]", "angles = torch.arange(1, n + 1, device=exact)[:, None]"),
     ("rotary positions from 1", "numpy/positional.py", "return np.arange(X.shape[-2], dtype=np.float64)", "return np.arange(1.0, X.shape[-2] + 1)"),
-    ("angles in float32", "numpy/positional.py", "return float(base) **", "return np.float32(base) **"),
+    ("angles in float32", "numpy/positional.py", "np.arange(0, d, 2) / d", "np.arange(0, d, 2, dtype=np.float32) / np.float32(d)"),
     ("angles in float32", "torch/positional.py", "device=device, dtype=torch.float64) / d", "device=device, dtype=torch.float32) / d"),
     ("base ignored", "*/positional.py", "return float(base) **", "return 10000.0 **"),
     ("rotary turned the wrong way", "*/positional.py", "[even * cos - odd * sin, even * sin + odd * cos]", "[even * cos + odd * sin, odd * cos - even * sin]"),
