@@ -23,8 +23,10 @@ def fused_attention(
     Arguments as :func:`attention`, but what is hidden must already be finite.
     """
     n, m, d, d_v = Q.shape[-2], K.shape[-2], Q.shape[-1], V.shape[-1]
-    # Some kernels hide a score as scale · (−inf), so that their scale must be above 0.
-    Q = Q * (default_scale(d) if scale is None else scale)
+    if scale is None:
+        scale = default_scale(d)
+    else:  # some kernels hide a score as scale · (−inf), so that their own must be above 0
+        Q, scale = Q * scale, 1.0
     if causal and n != m:  # the kernel's own flag is aligned upper left
         mask, causal = causal_mask(n, m, device=Q.device), False
     batch = torch.broadcast_shapes(
@@ -56,7 +58,7 @@ def fused_attention(
         mask,
         dropout_p,
         is_causal=causal,
-        scale=1.0,
+        scale=scale,
     )
     output = output[..., :d_v].reshape(*batch, n, d_v)
     return output if empty is None else output.masked_fill(empty, 0)
