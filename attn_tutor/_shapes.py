@@ -34,7 +34,7 @@ def checker(
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """Hold a function to its shape signature; ``hints`` add advice to a mismatch of the axis they name."""
         inputs = re.findall(r"\((.*?)\)", signature.split("->")[0])
-        cores = [tuple(re.findall(r"[^,]+", core)) for core in inputs]
+        cores = [tuple(core.split(",")) for core in inputs]
 
         def decorate(fn: Callable[P, R]) -> Callable[P, R]:
             names = list(inspect.signature(fn).parameters)[: len(cores)]
@@ -62,6 +62,7 @@ def checker(
                 named: Any = {name: arrays.get(name, x) for name, x in kwargs.items()}
                 return fn(*ready, *others, **named)
 
+            # A function may carry attributes, but its type names none.
             checked.__shapes__ = signature  # type: ignore[attr-defined]
             return checked
 

@@ -220,11 +220,8 @@ def inputs(draw: Draw) -> Callable[..., dict[str, Any]]:
     return make
 
 
-def cores(fn: Callable[..., Any]) -> Iterator[tuple[str, list[str]]]:
+def cores(fn: Any) -> Iterator[tuple[str, list[str]]]:
     """Each array argument of a function with its axis letters."""
-    left = fn.__shapes__.split("->")[0]  # type: ignore[attr-defined]
-    letters = [
-        core.split(",") if core else ["n", "m"]
-        for core in re.findall(r"\((.*?)\)", left)
-    ]
+    left = fn.__shapes__.split("->")[0]
+    letters = [core.split(",") for core in re.findall(r"\((.*?)\)", left)]
     return zip(inspect.signature(fn).parameters, letters, strict=False)
