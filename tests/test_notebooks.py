@@ -1,11 +1,10 @@
 """The committed notebooks: in the one fixed form, whole, and readable without their pictures."""
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import nbformat
+import notebooks as tool
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -14,17 +13,6 @@ LONGEST_CELL = 12
 PICTURES = {"image/png", "image/svg+xml", "image/jpeg"}
 
 
-def load_tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "notebooks", ROOT / "tools" / "notebooks.py"
-    )
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-tool = load_tool()
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 

@@ -1,10 +1,9 @@
 """What the book's ``{source}`` directive shows of a file: the whole definition, without its docstrings."""
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+import source_tabs
 
 ROOT = Path(__file__).parents[1]
 SOURCE = '''\
@@ -38,16 +37,6 @@ class Three:
 '''
 
 
-def load_extension() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "source_tabs", ROOT / "book" / "_ext" / "source_tabs.py"
-    )
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
@@ -62,16 +51,16 @@ def load_extension() -> ModuleType:
 def test_lines_of_a_definition(name: str, lines: list[int], tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.write_text(SOURCE, encoding="utf-8")
-    assert load_extension().source_lines(file, name.split(".")) == lines
+    assert source_tabs.source_lines(file, name.split(".")) == lines
 
 
 def test_a_missing_file_has_no_lines(tmp_path: Path) -> None:
-    assert load_extension().source_lines(tmp_path / "none.py", ["one"]) == []
+    assert source_tabs.source_lines(tmp_path / "none.py", ["one"]) == []
 
 
 def test_names_of_one_module_share_a_block() -> None:
     parts = {"kernels.one": [4, 5], "kernels._two": [18, 19], "softmax.three": [2]}
-    text = load_extension().markdown("numpy", parts)
+    text = source_tabs.markdown("numpy", parts)
     assert [line for line in text if line.startswith(":lines:")] == [
         ":lines: 4,5,16,17,18,19",  # with the blank lines that stand above the second
         ":lines: 2",

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import figure_data
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
@@ -24,10 +25,14 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-# Sharp figures that keep their size on the page; and no warning that a kernel talks over a local socket.
-KERNEL_CONFIG = (
-    'c.InlineBackend.figure_formats = {"retina"}\nc.IPKernelApp.log_level = "ERROR"\n'
-)
+# Sharp figures that keep their size on the page; no warning that a kernel talks over a local socket; figures on record.
+KERNEL_CONFIG = f"""
+import sys
+sys.path.append({str(Path(__file__).parent)!r})
+c.InlineBackend.figure_formats = {{"retina"}}
+c.IPKernelApp.log_level = "ERROR"
+c.InteractiveShellApp.extensions = ["figure_data"]
+"""
 
 
 def normalise(notebook: Any) -> str:
@@ -40,7 +45,7 @@ def normalise(notebook: Any) -> str:
     for cell in notebook.cells:
         cell.metadata = {
             key: cell.metadata[key]
-            for key in ("mystnb", "tags")
+            for key in ("mystnb", "tags", figure_data.KEY)
             if key in cell.metadata
         }
         cell.id = slug(cell.source, taken)
@@ -105,11 +110,22 @@ def run(path: Path) -> bool:
         ) from None
     except (CellTimeoutError, DeadKernelError) as error:
         raise SystemExit(f"{shown(path)}: {error}") from None
+    for cell in notebook.cells:
+        keep_figure_data(cell)
     text = normalise(notebook)
     changed = text != path.read_text(encoding="utf-8")
     if changed:
         path.write_text(text, encoding="utf-8", newline="\n")
     return changed
+
+
+def keep_figure_data(cell: Any) -> None:
+    """Move the record of a cell's figures from its outputs to its metadata."""
+    cell.metadata.pop(figure_data.KEY, None)
+    for output in cell.get("outputs", [])[:]:
+        if figure_data.MIME in output.get("data", {}):
+            cell.metadata[figure_data.KEY] = output.data[figure_data.MIME]
+            cell.outputs.remove(output)
 
 
 def failed(cell: Any) -> bool:
@@ -184,6 +200,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         same_everywhere(folder)
+        os.environ[figure_data.RECORD] = "yes"
         for path in paths:
             print(f"{shown(path)} …", end=" ", flush=True)
             start = time.monotonic()

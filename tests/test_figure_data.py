@@ -1,0 +1,127 @@
+"""The records of figures: a picture that shows something else differs, the same picture does not."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import figure_data
+import nbformat
+import notebooks
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+from nbclient import NotebookClient
+
+X = np.arange(12.0).reshape(4, 3) ** 1.5
+CODE = "from matplotlib import pyplot as plt\n_ = plt.plot([3, 1, 2])"
+
+
+def draw(
+    line: np.ndarray = X[:, 0],
+    image: np.ndarray = X,
+    dots: np.ndarray = X[:, :2],
+    sizes: np.ndarray = X[:, 2],
+    bars: np.ndarray = X[0],
+    label: str = "time",
+    name: str = "a line",
+) -> None:
+    top, bottom = plt.subplots(2)[1]
+    top.plot(line, label=name), top.bar(range(3), bars)
+    top.set_xlabel(label), top.legend()
+    bottom.imshow(image), bottom.scatter(*dots.T, s=sizes)
+
+
+@pytest.fixture(autouse=True)
+def close() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def record(**changes: object) -> list[dict[str, list[str]]]:
+    draw(**changes)
+    found = figure_data.data(plt.gcf())
+    plt.close()
+    return found
+
+
+def test_the_same_figure_has_the_same_record() -> None:
+    assert record() == record()
+    assert figure_data.differences(record(), record(line=X[:, 0] * 1.001)) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"line": X[::-1, 0]},
+        {"line": X[:, 1]},
+        {"line": X[:3, 0]},
+        {"image": X.T.reshape(4, 3)},
+        {"dots": X[:, 1::-1]},
+        {"sizes": X[:, 1]},
+        {"bars": X[0] * 1.1},
+        {"label": "money"},
+        {"name": "another"},
+        {"image": np.where(X < 5, X, np.nan)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_another_figure_has_another_record(change: dict[str, object]) -> None:
+    assert figure_data.differences(record(), record(**change)) != []
+
+
+def test_a_lost_or_added_panel_or_line_is_seen() -> None:
+    whole = record()
+    assert figure_data.differences(whole, whole[:1]) == ["1 axes, and 2 on record"]
+    lacking = [whole[0] | {"numbers": whole[0]["numbers"][1:]}, whole[1]]
+    assert figure_data.differences(whole, lacking) == [
+        "axes 0: another number of lines, images or dots"
+    ]
+
+
+@pytest.fixture
+def execute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], list[str]]:
+    """Record a figure with the tool, then run a changed notebook as nbval does; what is printed."""
+    monkeypatch.setattr(notebooks, "BOOK", tmp_path / "book")
+    for name in ("IPYTHONDIR", "MATPLOTLIBRC", "PYTHONHASHSEED"):
+        monkeypatch.setenv(name, "")  # put back after the test
+    (tmp_path / "profile").mkdir()
+    notebooks.same_everywhere(str(tmp_path / "profile"))
+    path = tmp_path / "book" / "01_trial.ipynb"
+    path.parent.mkdir()
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CODE)]), path
+    )
+
+    def printed(code: str) -> list[str]:
+        with monkeypatch.context() as recording:
+            recording.setenv(figure_data.RECORD, "yes")
+            notebooks.run(path)
+        cell = notebooks.read(path).cells[0]
+        assert cell.metadata[figure_data.KEY] == [
+            {"words": [], "numbers": ["3 0 2 1 0.667", "3 1 3 2 -0.333"]}
+        ]
+        assert [output.output_type for output in cell.outputs] == ["display_data"]
+        path.write_text(
+            path.read_text(encoding="utf-8").replace("3, 1, 2", code), encoding="utf-8"
+        )
+        changed = notebooks.read(path)
+        resources = {"metadata": {"path": str(path.parent)}}
+        NotebookClient(changed, kernel_name="python3", resources=resources).execute()
+        return [o.text for o in changed.cells[0].outputs if o.output_type == "stream"]
+
+    return printed
+
+
+def test_a_notebook_whose_figure_changed_says_so(
+    execute: Callable[[str], list[str]],
+) -> None:
+    assert execute("3, 1, 4") == [
+        "The figure is not the one on record: axes 0: 3 1 4 2.667 0.333, on record 3 1 3 2 -0.333\n"
+    ]
+
+
+def test_a_notebook_with_its_figure_prints_nothing(
+    execute: Callable[[str], list[str]],
+) -> None:
+    assert execute("3, 1, 2") == []

@@ -1,0 +1,113 @@
+"""What a notebook's figures show, in numbers: pictures cannot be compared as text, their data can.
+
+An extension of IPython, loaded by the kernels that run the notebooks. `tools/notebooks.py` asks for a record of each
+figure and keeps it in the metadata of its cell. In the tests, a figure that differs from its record prints what
+differs, and so fails its cell.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+KEY = "figure_data"
+RECORD = "ATTN_TUTOR_RECORD_FIGURES"  # set: record; not set: compare
+MIME = f"application/x-{KEY}+json"
+TOLERANCE = 0.02  # of the largest number: training differs a little between processors
+
+
+def data(figure: Any) -> list[dict[str, Any]]:
+    return [of_axes(ax) for ax in figure.axes]
+
+
+def of_axes(ax: Any) -> dict[str, list[str]]:
+    words = [ax.get_title(), ax.get_xlabel(), ax.get_ylabel()]
+    texts = [*ax.texts, *(ax.get_legend().texts if ax.get_legend() else [])]
+    words += [text.get_text() for text in texts]
+    points = [line.get_xydata() for line in ax.lines]
+    points += [many.get_offsets() for many in ax.collections]
+    for many in [*ax.patches, *ax.collections]:
+        points += outline(many)
+    shown = [column for each in points for column in each.T]
+    shown += [many.get_array() for many in [*ax.images, *ax.collections]]
+    shown += [dots.get_sizes() for dots in ax.collections if hasattr(dots, "get_sizes")]
+    return {
+        "words": [word for word in words if word],
+        "numbers": [summary(x) for x in shown if x is not None and len(x)],
+    }
+
+
+def outline(drawn: Any) -> list[Any]:
+    """The corners of a patch, or of all in a collection, in the units of the axes."""
+    import numpy as np
+
+    if hasattr(drawn, "get_paths"):
+        corners = [path.vertices for path in drawn.get_paths()]
+    else:
+        path = drawn.get_patch_transform().transform_path(drawn.get_path())
+        corners = [path.vertices]
+    return [np.concatenate(corners)] if corners else []
+
+
+def summary(x: Any) -> str:
+    """How many, smallest, largest, mean, and a mean with weights from -1 to 1, which knows the order."""
+    import numpy as np
+
+    x = np.ma.filled(np.ma.masked_invalid(np.asarray(x, dtype=float)), 0).ravel()
+    tilt = x @ np.linspace(-1, 1, x.size) / x.size
+    digits = 3 - int(np.floor(np.log10(np.abs(x).max() or 1)))
+    parts = (round(float(y), digits) + 0.0 for y in (x.min(), x.max(), x.mean(), tilt))
+    return " ".join([str(x.size), *(f"{y:.10g}" for y in parts)])
+
+
+def differences(old: Any, new: Any) -> list[str]:
+    if len(old) != len(new):
+        return [f"{len(new)} axes, and {len(old)} on record"]
+    found = []
+    for i, (was, now) in enumerate(zip(old, new, strict=True)):
+        if was["words"] != now["words"]:
+            found.append(f"axes {i}: words {now['words']}, on record {was['words']}")
+        if len(was["numbers"]) != len(now["numbers"]):
+            found.append(f"axes {i}: another number of lines, images or dots")
+            continue
+        for a, b in zip(was["numbers"], now["numbers"], strict=True):
+            if not alike(a, b):
+                found.append(f"axes {i}: {b}, on record {a}")
+    return found
+
+
+def alike(old: str, new: str) -> bool:
+    (size, *was), (count, *now) = (map(float, x.split()) for x in (old, new))
+    allowed = TOLERANCE * max(map(abs, was))
+    pairs = zip(was, now, strict=True)
+    return size == count and all(abs(x - y) <= allowed for x, y in pairs)
+
+
+def on_record(source: str) -> Any:
+    """The record of the cell with this source, in the notebooks beside which the kernel runs."""
+    for path in Path.cwd().glob("*.ipynb"):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            if "".join(cell["source"]) == source:
+                return cell["metadata"].get(KEY)
+    return None
+
+
+def after_cell(shell: Any) -> None:
+    if "matplotlib.pyplot" not in sys.modules:
+        return
+    from IPython.display import display
+    from matplotlib import pyplot as plt
+
+    new = [axes for number in plt.get_fignums() for axes in data(plt.figure(number))]
+    if new and os.environ.get(RECORD):
+        display({MIME: new}, raw=True)
+    elif new:
+        source = shell.kernel.get_parent()["content"]["code"]
+        for difference in differences(on_record(source) or [], new):
+            print(f"The figure is not the one on record: {difference}")
+
+
+def load_ipython_extension(shell: Any) -> None:
+    # Registered before matplotlib is there, and so called before it closes the figures.
+    shell.events.register("post_execute", lambda: after_cell(shell))
