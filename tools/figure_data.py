@@ -1,8 +1,8 @@
 """What a notebook's figures show, in numbers: pictures cannot be compared as text, their data can.
 
 An extension of IPython, loaded by the kernels that run the notebooks. `tools/notebooks.py` asks for a record of each
-figure and keeps it in the metadata of its cell. In the tests, a figure that differs from its record prints what
-differs, and so fails its cell.
+figure and keeps it in the metadata of its cell. In the tests, a figure that differs from its record is an error
+of its cell.
 """
 
 import json
@@ -104,8 +104,10 @@ def after_cell(shell: Any) -> None:
         display({MIME: new}, raw=True)
     elif new:
         source = shell.kernel.get_parent()["content"]["code"]
-        for difference in differences(on_record(source) or [], new):
-            print(f"The figure is not the one on record: {difference}")
+        if found := differences(on_record(source) or [], new):
+            raise AssertionError(
+                f"not the figure on record: {'; '.join(found)}; `make notebooks` records it anew"
+            )
 
 
 def load_ipython_extension(shell: Any) -> None:
