@@ -1,11 +1,18 @@
 """The committed notebooks: in the one fixed form, whole, and readable without their pictures."""
 
+import ast
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import figure_data
 import nbformat
 import notebooks as tool
 import pytest
+
+import attn_tutor.numpy
+import attn_tutor.torch
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "book").glob("*.ipynb"))
@@ -58,6 +65,9 @@ def test_every_figure_has_alt_text_and_a_caption(path: Path) -> None:
             assert about["figure"].get("name", "").startswith("fig-"), (
                 f"no name to refer to: {cell.source}"
             )
+            assert any(axes["numbers"] for axes in cell.metadata[figure_data.KEY]), (
+                f"its data is not on record: {cell.source}"
+            )
 
 
 @each
@@ -69,6 +79,145 @@ def test_cells_that_readers_see_are_short(path: Path) -> None:
     assert long == [], (
         f"shorten to {LONGEST_CELL} lines, or fold with the tag hide-input"
     )
+
+
+def text_of(path: Path) -> str:
+    return "\n\n".join(
+        cell.source for cell in tool.read(path).cells if cell.cell_type == "markdown"
+    )
+
+
+def section(path: Path, heading: str) -> list[Any]:
+    """The cells from a heading of level two to the next one."""
+    cells = tool.read(path).cells
+    starts = [i for i, cell in enumerate(cells) if cell.source.startswith("## ")]
+    start = next(i for i in starts if cells[i].source.startswith(f"## {heading}\n"))
+    return cells[start : next((i for i in starts if i > start), None)]
+
+
+@each
+def test_each_chapter_has_its_parts_in_order(path: Path) -> None:
+    headings = re.findall(r"^## (.*)", text_of(path), re.MULTILINE)
+    closing = ["Shape ledger", "How this breaks", "Exercises", "Summary", "Where next"]
+    assert headings[-5:] == closing
+    assert "The same in torch" in headings
+    opening = tool.read(path).cells[0].source
+    assert re.match(r"# [^$]+\n\n[^#]*\?", opening), "a title, then a question"
+    assert "```{admonition} In this chapter you will\n:class: tip" in opening
+    assert all(number < 2 for number in Counter(headings).values())
+
+
+@each
+def test_each_chapter_proves_something_and_shows_two_figures(path: Path) -> None:
+    text = text_of(path)
+    assert text.count("{prf:theorem}") >= 1
+    assert text.count("{prf:theorem}") == text.count("{prf:proof}")
+    figures = [c for c in code_cells(path) if figure_data.KEY in c.metadata]
+    assert len(figures) >= 2
+    for cell in figures:
+        name = cell.metadata["mystnb"]["figure"]["name"]
+        assert f"`{name}`" in text, f"the text does not speak of {name}"
+
+
+@each
+def test_the_ledger_is_asserted(path: Path) -> None:
+    table, *rest = section(path, "Shape ledger")
+    lines = [x for x in table.source.splitlines() if re.match(r"\| .*\$", x)]
+    checks = [cell.source for cell in rest if cell.cell_type == "code"]
+    assert len(lines) >= 4
+    assert sum(source.count("assert ") for source in checks) >= len(lines)
+
+
+@each
+def test_what_breaks_is_shown_running(path: Path) -> None:
+    cells = section(path, "How this breaks")
+    mistakes = [cell for cell in cells if "**" in cell.source[:60]]
+    assert len([c for c in cells if c.cell_type == "code"]) >= len(mistakes) >= 3
+
+
+@each
+def test_exercises_have_solutions_that_run(path: Path) -> None:
+    text = "\n\n".join(
+        f"<run>\n{cell.source}" if cell.cell_type == "code" else cell.source
+        for cell in section(path, "Exercises")
+    )
+    given = re.findall(r"```\{exercise\} .+\n:label: (\S+)", text)
+    solved = re.findall(
+        r"```\{solution-start\} (\S+)\n:class: dropdown\n```(.*?)```\{solution-end\}",
+        text,
+        re.DOTALL,
+    )
+    assert len(given) >= 5
+    assert [label for label, _ in solved] == given
+    assert all(label.startswith(f"ex-{path.stem[:2]}-") for label in given)
+    assert [label for label, solution in solved if "<run>" not in solution] == []
+
+
+@each
+def test_summary_is_about_ten_lines(path: Path) -> None:
+    summary = section(path, "Summary")[0].source
+    assert 8 <= summary.count("\n* ") <= 12
+
+
+def public_names() -> set[str]:
+    halves = (attn_tutor.numpy, attn_tutor.torch)
+    return {name for half in halves for name in half.__all__}
+
+
+@each
+def test_no_function_of_the_package_is_written_again(path: Path) -> None:
+    defined = set()
+    for cell in code_cells(path):
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                defined.add(node.name)
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+                defined |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+    assert defined & public_names() == set()
+
+
+@each
+def test_source_boxes_have_a_link_for_readers_without_the_book(path: Path) -> None:
+    text = text_of(path)
+    boxes = re.findall(r"(.*)\n\n```\{source\} (.+)\n```", text)
+    assert text.count("{source}") == len(boxes) >= 2
+    for line, names in boxes:
+        links = re.findall(r"\[(\w+/\w+\.py)\]\(\.\./attn_tutor/\1\)", line)
+        shown = {
+            f"{half}/{name.partition('.')[0]}.py"
+            for name in names.split()
+            for half in ("numpy", "torch")
+        }
+        there = {file for file in shown if (ROOT / "attn_tutor" / file).exists()}
+        assert line.startswith("Source: ") and set(links) == there, names
+
+
+# What each chapter teaches: it links to the glossary there, where the word is explained.
+TOPICS = {
+    "01": "query, key, value, attention pooling, convex combination, kernel, bandwidth, Nadaraya–Watson regression, "
+    "leave-one-out error, score, softmax, mask, batch axis",
+    "02": "scoring function, dot-product score, scaled dot-product score, temperature, entropy, saturation, "
+    "bilinear score, additive score, context vector, layer norm",
+    "03": "softmax, logit, Jacobian, padding mask, causal mask, masked softmax, dropout, broadcasting, saturation",
+    "04": "token, one-hot vector, embedding, projection, self-attention, cross-attention, equivariance, invariance, "
+    "causal mask",
+    "05": "head, multi-head attention, grouped-query attention, multi-query attention, key–value cache",
+    "06": "positional encoding, rotary encoding, ALiBi, equivariance",
+}
+
+
+@pytest.mark.parametrize(("chapter", "terms"), TOPICS.items())
+def test_topics_are_linked_to_the_glossary(chapter: str, terms: str) -> None:
+    glossary = (ROOT / "book" / "glossary.md").read_text(encoding="utf-8")
+    explained = set(re.findall(r"^(\S.*)\n  \S", glossary, re.MULTILINE))
+    [path] = (ROOT / "book").glob(f"{chapter}_*.ipynb")
+    linked = {
+        re.sub(r".*<(.+)>$", r"\1", re.sub(r"\s+", " ", term)).casefold()
+        for term in re.findall(r"\{term\}`([^`]+)`", text_of(path))
+    }
+    for term in terms.split(", "):
+        assert term in explained, f"the glossary lacks {term}"
+        assert term.casefold() in linked, f"chapter {chapter} does not link to {term}"
 
 
 # The tool itself: two runs of the same cells, as an editor and a slow machine leave them, give one text.
