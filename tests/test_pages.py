@@ -150,6 +150,27 @@ def test_images_have_alt_text(page: str) -> None:
     ] == []
 
 
+CHAPTERS = [page for page in PAGES if (ROOT / page).with_suffix(".ipynb").exists()]
+HEAVIEST_PAGE = 1_500_000  # bytes, with its pictures
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_chapter_is_light(page: str) -> None:
+    path = BUILT / page
+    pictures = {path.parent / str(img["src"]) for img in soup(path).select("img")}
+    assert any("_images" in picture.parts for picture in pictures)
+    weight = sum(file.stat().st_size for file in [path, *pictures])
+    assert weight < HEAVIEST_PAGE, f"{weight / 1e6:.2f} MB"
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_chapter_has_a_link_that_downloads_its_notebook(page: str) -> None:
+    link = soup(BUILT / page).select_one(".notebook-link a[download]")
+    assert link is not None
+    given = (BUILT / page).parent / unquote(str(link["href"]))
+    assert given.read_bytes() == (ROOT / page).with_suffix(".ipynb").read_bytes()
+
+
 def is_shown(code: str, path: Path) -> bool:
     blocks = [block.get_text() for block in soup(path).select("div.highlight pre")]
     return any(code in block for block in blocks)
@@ -170,7 +191,7 @@ def test_reference_has_every_public_name_with_its_shapes(half: str) -> None:
         assert name in ledger and shapes in ledger, name
 
 
-def test_chapters_show_the_package_itself_in_both_tabs() -> None:
+def test_chapters_show_the_package_itself() -> None:
     page = BUILT / "book" / "01_queries_keys_values.html"
     for half in ("numpy", "torch"):
         source = (ROOT / f"attn_tutor/{half}/softmax.py").read_text(encoding="utf-8")
@@ -178,8 +199,24 @@ def test_chapters_show_the_package_itself_in_both_tabs() -> None:
         signature = definition[: definition.index('"""')].removesuffix("r").rstrip()
         body = definition.split('"""', 2)[2].strip("\n").partition("\n\n\n")[0]
         assert is_shown(f"{signature}\n{body}", page), half
-    tabs = soup(page).select(".sd-tab-set > label")
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_chapters_show_both_halves_in_tabs_that_follow_each_other(page: str) -> None:
+    tabs = soup(BUILT / page).select(".sd-tab-set > label")
     assert {tab["data-sync-id"] for tab in tabs} == {"numpy", "torch"}
+    assert {tab["data-sync-group"] for tab in tabs} == {"halves"}
+
+
+def test_glossary_leads_to_the_chapters_that_use_a_word() -> None:
+    glossary = soup(BUILT / "book" / "glossary.html")
+    entry = glossary.find(id="term-convex-combination")
+    assert entry is not None
+    links = entry.find_next("dd").select(".glossary-links a")
+    assert links[0].get_text() == "chapter 1"
+    assert links[0]["href"] == "01_queries_keys_values.html#what-weights-may-be"
+    linked = {a["href"].partition("#")[0] for a in glossary.select(".glossary-links a")}
+    assert linked == {Path(page).name for page in CHAPTERS}
 
 
 FLAGS = [
