@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,23 @@ def test_no_function_of_the_package_is_written_again(path: Path) -> None:
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
                 defined |= {t.id for t in node.targets if isinstance(t, ast.Name)}
     assert defined & public_names() == set()
+
+
+@each
+def test_needs_nothing_but_the_package_and_its_extras(path: Path) -> None:
+    """A downloaded notebook runs after ``pip install .[torch,plot]``, in whatever folder it lies."""
+    imported, called = set(), set()
+    for cell in code_cells(path):
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported.add(str(node.module).partition(".")[0])
+            elif isinstance(node, ast.Call):
+                called.add(ast.unparse(node.func).rpartition(".")[2])
+    allowed = {"attn_tutor", "matplotlib", "numpy", "torch"}
+    assert imported - allowed <= sys.stdlib_module_names
+    assert called & {"open", "Path", "load", "loadtxt", "genfromtxt", "imread"} == set()
 
 
 @each
