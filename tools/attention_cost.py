@@ -1,0 +1,190 @@
+"""Measure what self-attention and a recurrent layer cost as the sequence grows, and draw it.
+
+python tools/attention_cost.py            measure, write book/_tables/attention_cost.markdown and its picture
+python tools/attention_cost.py --draw     measure nothing; draw the picture again from the table
+
+Time is the median of repeats that take turns, so that a busy moment of the machine hits all layers alike. Memory
+is counted, not sampled: every array that NumPy or torch takes or gives back during one call.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import platform
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+THREADS = 1
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[name] = str(THREADS)  # read when NumPy and torch load
+
+import matplotlib as mpl  # noqa: E402
+import matplotlib.pyplot as plt  # noqa: E402
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+from torch.profiler import ProfilerActivity, profile  # noqa: E402
+
+import attn_tutor.numpy as an  # noqa: E402
+import attn_tutor.torch as at  # noqa: E402
+
+BOOK = Path(__file__).resolve().parents[1] / "book"
+TABLE = BOOK / "_tables" / "attention_cost.markdown"  # Sphinx takes .md for a page
+PICTURE = BOOK / "_static" / "attention_cost.svg"
+COMMAND = "python tools/attention_cost.py"
+WIDTH = 64
+LENGTHS = [256, 512, 1024, 2048, 4096, 8192]
+REPEATS = 9
+LAYERS = {  # and how each is drawn
+    "textbook NumPy": {"color": "#1f5f8f", "marker": "o", "linestyle": "-"},
+    "textbook torch": {"color": "#3d9be0", "marker": "s", "linestyle": "--"},
+    "fast torch": {"color": "#b3400a", "marker": "^", "linestyle": "-."},
+    "RNN torch": {"color": "#444444", "marker": "D", "linestyle": ":"},
+}
+STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "attn_tutor",
+    "font.size": 10,
+    "figure.facecolor": "white",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+
+
+def layer(name: str, n: int) -> Callable[[], object]:
+    """A call of one layer on n tokens: float32, width 64, the projections included."""
+    rng = np.random.default_rng(0)
+    X, *matrices = (
+        rng.normal(size=size).astype(np.float32)
+        for size in ((n, WIDTH), *[(WIDTH, WIDTH)] * 3)
+    )
+    W_q, W_k, W_v = (W / np.float32(WIDTH**0.5) for W in matrices)
+    if name == "textbook NumPy":
+        return lambda: an.attend(an.scaled_dot_score(X @ W_q, X @ W_k), X @ W_v)
+    tokens, w_q, w_k, w_v = (torch.from_numpy(x) for x in (X, W_q, W_k, W_v))
+    if name == "textbook torch":
+        return lambda: at.attend(
+            at.scaled_dot_score(tokens @ w_q, tokens @ w_k), tokens @ w_v
+        )
+    if name == "fast torch":
+        return lambda: at.self_attention(tokens, w_q, w_k, w_v)
+    recurrent = torch.nn.RNN(WIDTH, WIDTH)
+    return lambda: recurrent(tokens)
+
+
+def times(n: int) -> list[float]:
+    """Milliseconds of each layer."""
+    calls = [layer(name, n) for name in LAYERS]
+    taken: list[list[float]] = [[] for _ in calls]
+    for repeat in range(REPEATS + 1):
+        for call, seconds in zip(calls, taken, strict=True):
+            start = time.perf_counter()
+            call()
+            if repeat:  # the first one warms up
+                seconds.append(time.perf_counter() - start)
+    return [1000 * float(np.median(seconds)) for seconds in taken]
+
+
+def peak_memory(name: str, n: int) -> float:
+    """MiB of all arrays that one call holds at the same time, besides its inputs."""
+    call = layer(name, n)
+    if name.endswith("NumPy"):
+        tracemalloc.start()
+        call()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    else:
+        peak = max(itertools.accumulate(allocations(call)))
+    return peak / 2**20
+
+
+def allocations(call: Callable[[], object]) -> list[int]:
+    """Bytes that torch takes, and with a minus gives back, in order of time."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        call()
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace.json"
+        profiled.export_chrome_trace(str(trace))
+        events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
+    found = [event for event in events if event["name"] == "[memory]"]
+    found.sort(key=lambda event: event["args"]["Ev Idx"])
+    return [event["args"]["Bytes"] for event in found]
+
+
+def processor() -> str:
+    """The model as the system names it, and how many cores there are."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    named = [
+        line.partition(":")[2].strip()
+        for line in lines
+        if line.startswith("model name")
+    ]
+    model = named[0] if named else platform.processor() or platform.machine()
+    return f"{model}, {os.cpu_count()} cores"
+
+
+def table(unit: str, rows: dict[int, list[float]]) -> str:
+    lines = [f"| n | {' | '.join(f'{name}, {unit}' for name in LAYERS)} |"]
+    lines += [f"|{'---:|' * (1 + len(LAYERS))}"]
+    for n, row in rows.items():
+        cells = (f"{x:.0f}" if x >= 100 else f"{x:#.3g}" for x in row)
+        lines += [f"| {n} | {' | '.join(cells)} |"]
+    return "\n".join(lines)
+
+
+def measure() -> str:
+    milliseconds, mebibytes = {}, {}
+    for n in LENGTHS:
+        milliseconds[n] = times(n)
+        mebibytes[n] = [peak_memory(name, n) for name in LAYERS]
+    caption = (
+        f"One forward pass over n tokens of width {WIDTH} in float32, projections included, no gradients. "
+        f"First table: time, median of {REPEATS} repeats. Second: the most memory that a pass holds besides inputs. "
+        f"{processor()}, {THREADS} of them used. Python {platform.python_version()}, NumPy {np.__version__}, "
+        f"torch {torch.__version__}. Command: `{COMMAND}`."
+    )
+    return f"{table('ms', milliseconds)}\n\n{table('MiB', mebibytes)}\n\n{caption}\n"
+
+
+def draw(page: str) -> None:
+    lines = [line.strip("| ").split(" | ") for line in page.splitlines()]
+    rows = [[float(cell) for cell in line] for line in lines if line[0].isdigit()]
+    halves = np.split(np.array(rows), 2)
+    labels = ("time (ms)", "memory (MiB)")
+    with mpl.rc_context(STYLE):
+        figure, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
+        for ax, half, label in zip(axes, halves, labels, strict=True):
+            n = half[:, 0]
+            for (name, look), values in zip(LAYERS.items(), half.T[1:], strict=True):
+                ax.loglog(n, values, label=name, lw=2, ms=5, **look)
+            ax.set(xlabel="tokens, n", ylabel=label)
+            ax.set_xticks(n, [f"{tokens:.0f}" for tokens in n])
+            ax.xaxis.set_minor_locator(mpl.ticker.NullLocator())
+            ax.yaxis.set_major_formatter("{x:g}")
+            ax.grid(alpha=0.3)
+        axes[0].legend(frameon=False, fontsize=9)
+        figure.savefig(PICTURE, metadata={"Date": None})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description="Measure what self-attention and a recurrent layer cost, and draw it."
+    )
+    parser.add_argument(
+        "--draw", action="store_true", help="measure nothing; draw the table again"
+    )
+    options = parser.parse_args()
+    torch.set_num_threads(THREADS)
+    torch.set_grad_enabled(False)
+    if not options.draw:
+        TABLE.parent.mkdir(exist_ok=True)
+        TABLE.write_text(measure(), encoding="utf-8")
+    draw(TABLE.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()
