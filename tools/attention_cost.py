@@ -156,7 +156,7 @@ def draw(page: str) -> None:
     halves = np.split(np.array(rows), 2)
     labels = ("time (ms)", "memory (MiB)")
     with mpl.rc_context(STYLE):
-        figure, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
+        figure, axes = plt.subplots(2, 1, figsize=(6, 6), layout="constrained")
         for ax, half, label in zip(axes, halves, labels, strict=True):
             n = half[:, 0]
             for (name, look), values in zip(LAYERS.items(), half.T[1:], strict=True):
