@@ -34,7 +34,6 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory()
         config.add_cleanup(folder.cleanup)
         notebooks.same_everywhere(folder.name)
-        os.environ["OMP_NUM_THREADS"] = "1"  # as above
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

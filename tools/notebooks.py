@@ -157,7 +157,7 @@ def chosen(names: list[str]) -> list[Path]:
 
 
 def same_everywhere(folder: str) -> None:
-    """Keep a reader's own settings of IPython and matplotlib out of the figures."""
+    """Keep a reader's own settings of IPython, matplotlib and threads out of the notebooks."""
     profile = Path(folder) / "profile_default"
     profile.mkdir()
     (profile / "ipython_kernel_config.py").write_text(KERNEL_CONFIG, encoding="utf-8")
@@ -168,6 +168,7 @@ def same_everywhere(folder: str) -> None:
         "IPYTHONDIR": folder,
         "MATPLOTLIBRC": str(empty),
         "PYTHONHASHSEED": "0",
+        "OMP_NUM_THREADS": "1",  # small tensors gain nothing, and notebooks run side by side
     }
 
 
