@@ -52,6 +52,8 @@ class BilinearAttention(nn.Module):
 class AdditiveAttention(nn.Module):
     """:func:`additive_attention` with learnt ``W_q``, ``W_k`` and ``w_v``.
 
+    Without a bias the score is odd, S(−q, −k) = −S(q, k); append a constant 1 to each query for one.
+
     Args:
         d_q: width of the queries.
         d_k: width of the keys.

@@ -115,7 +115,8 @@ def additive_score(
     .. math:: S_{ij} = w_v \cdot \tanh(q_i W_q + k_j W_k)
 
     Source: Bahdanau et al. (2015), appendix A.1.2, where our :math:`W_q, W_k, w_v` are :math:`W_a, U_a, v_a`,
-    applied on the left to column vectors.
+    applied on the left to column vectors. There is no bias, so that the score is odd:
+    S(−q, −k) = −S(q, k). A constant 1 appended to each query makes the last row of W_q one.
 
     Args:
         Q: queries, (…, n, q).
