@@ -7,7 +7,8 @@ The ground is white, so that a picture also reads on a dark page. Arrays may be 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,16 @@ WIDTH = 5.5  # inches; 390 px, a phone, then still give 9 px to 9 pt
 PERMITTED, FORBIDDEN = "#9fd0f5", "#4a4a4a"
 
 
-@mpl.rc_context(STYLE)
+@contextmanager
+def _style() -> Iterator[None]:
+    with mpl.rc_context(STYLE):
+        yield
+        # With the first figure, a notebook's backend switches this on, and it shows no figure without it.
+        interactive = mpl.is_interactive()
+    mpl.interactive(interactive)
+
+
+@_style()
 def plot_weights(
     weights: Any,
     queries: Labels = None,
@@ -81,7 +91,7 @@ def plot_weights(
     return ax
 
 
-@mpl.rc_context(STYLE)
+@_style()
 def plot_mask(
     mask: Any, queries: Labels = None, keys: Labels = None, ax: Axes | None = None
 ) -> Axes:
@@ -125,7 +135,7 @@ def plot_mask(
     return ax
 
 
-@mpl.rc_context(STYLE)
+@_style()
 def plot_heads(
     weights: Any, queries: Labels = None, keys: Labels = None, *, vmax: float = 1.0
 ) -> np.ndarray:
@@ -174,7 +184,7 @@ def plot_heads(
     return axes
 
 
-@mpl.rc_context(STYLE)
+@_style()
 def plot_encoding(encoding: Any, ax: Axes | None = None) -> Axes:
     """Draw a positional encoding: one row a position, one column a dimension; white is 0.
 

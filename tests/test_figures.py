@@ -6,12 +6,14 @@ import subprocess
 import sys
 
 import matplotlib
+import nbformat
 import numpy as np
 import pytest
 import torch
 from matplotlib import colormaps, rc_context
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_rgb
+from nbclient import NotebookClient
 
 from attn_tutor.figures import plot_encoding, plot_heads, plot_mask, plot_weights
 
@@ -453,3 +455,16 @@ def test_without_matplotlib_the_error_says_what_to_install():
 def test_figures_do_not_load_torch():
     code = "import sys, attn_tutor.figures; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_figures_after_ours_show_in_a_notebook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MPLBACKEND", raising=False)
+    ours = "import numpy as np; from attn_tutor.figures import plot_weights; _ = plot_weights(np.eye(3))"
+    theirs = "import matplotlib.pyplot as plt; _ = plt.plot([1, 2])"
+    cells = [nbformat.v4.new_code_cell(code) for code in (ours, theirs)]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    NotebookClient(notebook, kernel_name="python3").execute()
+    kinds = [[output.output_type for output in cell.outputs] for cell in notebook.cells]
+    assert kinds == [["display_data"], ["display_data"]]
