@@ -21,6 +21,7 @@ def draw(
     dots: np.ndarray = X[:, :2],
     sizes: np.ndarray = X[:, 2],
     bars: np.ndarray = X[0],
+    field: np.ndarray = X,
     label: str = "time",
     name: str = "a line",
 ) -> None:
@@ -28,6 +29,7 @@ def draw(
     top.plot(line, label=name), top.bar(range(3), bars)
     top.set_xlabel(label), top.legend()
     bottom.imshow(image), bottom.scatter(*dots.T, s=sizes)
+    bottom.contour(field, [5, 20])
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +60,7 @@ def test_the_same_figure_has_the_same_record() -> None:
         {"dots": X[:, 1::-1]},
         {"sizes": X[:, 1]},
         {"bars": X[0] * 1.1},
+        {"field": X[::-1]},
         {"label": "money"},
         {"name": "another"},
         {"image": np.where(X < 5, X, np.nan)},

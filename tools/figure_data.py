@@ -43,10 +43,12 @@ def outline(drawn: Any) -> list[Any]:
     import numpy as np
 
     if hasattr(drawn, "get_paths"):
-        corners = [path.vertices for path in drawn.get_paths()]
+        corners = [path.vertices for path in drawn.get_paths() if len(path.vertices)]
     else:
         path = drawn.get_patch_transform().transform_path(drawn.get_path())
         corners = [path.vertices]
+    if hasattr(drawn, "levels"):  # how many corners a contour has varies
+        corners = [np.stack([each.min(0), each.max(0)]) for each in corners]
     return [np.concatenate(corners)] if corners else []
 
 
