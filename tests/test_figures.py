@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import matplotlib
 import nbformat
@@ -458,9 +459,10 @@ def test_figures_do_not_load_torch():
 
 
 def test_the_figures_after_ours_show_in_a_notebook(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MPLBACKEND", raising=False)
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))  # a reader's: figures not on record
     ours = "import numpy as np; from attn_tutor.figures import plot_weights; _ = plot_weights(np.eye(3))"
     theirs = "import matplotlib.pyplot as plt; _ = plt.plot([1, 2])"
     cells = [nbformat.v4.new_code_cell(code) for code in (ours, theirs)]
