@@ -67,7 +67,8 @@ def masked_softmax(scores: np.ndarray, mask: np.ndarray | None = None) -> np.nda
         return softmax(scores)
     require_mask("masked_softmax", mask, scores.shape)
     empty = ~mask.any(-1, keepdims=True)
-    # An empty row needs something finite to exponentiate; the last line takes it away again.
+    # An empty row needs something finite to exponentiate;
+    # the last line takes it away again.
     hidden = np.where(empty, 0, np.where(mask, scores, -np.inf))
     return np.where(mask, softmax(hidden), 0)
 

@@ -66,7 +66,8 @@ def masked_softmax(
         return softmax(scores)
     require_mask("masked_softmax", mask, scores.shape, scores.device)
     empty = ~mask.any(-1, keepdim=True)
-    # An empty row needs something finite to exponentiate; the last line takes it away again.
+    # An empty row needs something finite to exponentiate;
+    # the last line takes it away again.
     hidden = torch.where(empty, 0, torch.where(mask, scores, -torch.inf))
     return torch.where(mask, softmax(hidden), 0)
 
