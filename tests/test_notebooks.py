@@ -104,7 +104,7 @@ def test_each_chapter_has_its_parts_in_order(path: Path) -> None:
     assert "The same in torch" in headings
     opening = tool.read(path).cells[0].source
     assert re.match(r"# [^$]+\n\n[^#]*\?", opening), "a title, then a question"
-    assert "```{admonition} In this chapter you will\n:class: tip" in opening
+    assert ":::{admonition} In this chapter you will\n:class: tip" in opening
     assert all(number < 2 for number in Counter(headings).values())
 
 
@@ -142,9 +142,9 @@ def test_exercises_have_solutions_that_run(path: Path) -> None:
         f"<run>\n{cell.source}" if cell.cell_type == "code" else cell.source
         for cell in section(path, "Exercises")
     )
-    given = re.findall(r"```\{exercise\} .+\n:label: (\S+)", text)
+    given = re.findall(r":::\{exercise\} .+\n:label: (\S+)", text)
     solved = re.findall(
-        r"```\{solution-start\} (\S+)\n:class: dropdown\n```(.*?)```\{solution-end\}",
+        r":::\{solution-start\} (\S+)\n:class: dropdown\n:::(.*?):::\{solution-end\}",
         text,
         re.DOTALL,
     )
@@ -175,6 +175,13 @@ def test_no_function_of_the_package_is_written_again(path: Path) -> None:
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
                 defined |= {t.id for t in node.targets if isinstance(t, ast.Name)}
     assert defined & public_names() == set()
+
+
+@each
+def test_boxes_are_readable_in_jupyter(path: Path) -> None:
+    """Behind ``:::`` plain Jupyter shows text and formulas; behind backticks it shows their source."""
+    boxes = re.findall(r"`{3,}\{(\S+)\}", text_of(path))
+    assert set(boxes) <= {"source", "figure", "include"}  # all have a link beside them
 
 
 @each
