@@ -272,7 +272,7 @@ def main() -> int:
         ThreadPoolExecutor(max_workers=2) as pool,
     ):
         pristine = Path(folder)  # so that work on the sources may go on meanwhile
-        for room in ("attn_tutor", "tests"):
+        for room in ("attn_tutor", "tests", "tools"):
             shutil.copytree(
                 ROOT / room,
                 pristine / room,
