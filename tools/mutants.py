@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 # Those that compute, cheapest first; the others look at sources, pages and wheels.
-SUBJECTS = "golden textbook parity framework half_precision gradients properties errors"
+SUBJECTS = "golden textbook parity tiled framework half_precision gradients properties errors"
 TESTS = [f"tests/test_{subject}.py" for subject in SUBJECTS.split()]
 
 
@@ -114,16 +114,23 @@ LISTED = [
     ("autocast rounds Gaussian scores", "torch/attention.py", "torch.autocast(Q.device.type, enabled=False)", "torch.autocast(Q.device.type, enabled=torch.is_autocast_enabled(Q.device.type))"),
     ("additive attention does not drop", "torch/attention.py", "w_v), mask), dropout_p", "w_v), mask), 0.0"),
     # engines
-    ("tile edge off by one", "numpy/tiled.py", "min(j + KEYS, visible)", "min(j + KEYS - 1, visible)"),
-    ("tile of queries off by one", "numpy/tiled.py", "range(0, n, QUERIES)", "range(0, n, QUERIES + 1)"),
-    ("tiles of keys overlap", "numpy/tiled.py", "min(j + KEYS, visible)", "min(j + KEYS + 1, visible)"),
-    ("running maximum not applied to the pooled sum", "numpy/tiled.py", "pooled * shrink + weights", "pooled + weights"),
-    ("running maximum not applied to the total", "numpy/tiled.py", "total * shrink + weights", "total + weights"),
-    ("maximum of the tile alone", "numpy/tiled.py", "np.maximum(top, scores.max(-1, keepdims=True))", "scores.max(-1, keepdims=True)"),
-    ("NaN where the first tile permits nothing", "numpy/tiled.py", "np.where(new_top == -np.inf, 0, new_top)", "new_top"),
-    ("diagonal of a tile off by one", "numpy/tiled.py", "i + m - n - j, dtype=bool)", "i + m - n - j + 1, dtype=bool)"),
-    ("tiles on the diagonal not masked", "numpy/tiled.py", "keys.stop > i + m - n + 1", "j > i + m - n + 1"),
-    ("too few tiles seen", "numpy/tiled.py", "min(m, rows.stop + m - n) if causal", "min(m, i + m - n) if causal"),
+    ("tile edge off by one", "numpy/tiled.py", "min(j + KEYS, m, last + n)", "min(j + KEYS - 1, m, last + n)"),
+    ("tiles of keys overlap", "numpy/tiled.py", "min(j + KEYS, m, last + n)", "min(j + KEYS + 1, m, last + n)"),
+    ("tile of queries off by one", "numpy/tiled.py", "min(i + step, n)", "min(i + step - 1, n)"),
+    ("running maximum not applied to the pooled sum", "numpy/tiled.py", "pooled *= shrink", "pass"),
+    ("running maximum not applied to the total", "numpy/tiled.py", "total *= shrink", "pass"),
+    ("maximum of the tile alone", "numpy/tiled.py", "np.maximum(top, scores.max(-1, keepdims=True, initial=-np.inf), out=top)", "top[...] = scores.max(-1, keepdims=True, initial=-1e300)"),
+    ("diagonal of a tile off by one", "numpy/tiled.py", "last + first - j, dtype=bool", "last + first - j + 1, dtype=bool"),
+    ("a query too few sees a tile", "numpy/tiled.py", "max(0, j - last)", "max(0, j - last + 1)"),
+    ("a query too few on the diagonal is masked", "numpy/tiled.py", "keys.stop - 1 - last - first", "keys.stop - 2 - last - first"),
+    ("too few tiles seen", "numpy/tiled.py", "range(0, min(m, last + n), KEYS)", "range(0, min(m, last), KEYS)"),
+    ("large scores taken for harmless", "numpy/tiled.py", '"float32": 44.0', '"float32": 400.0'),
+    ("large keys taken for harmless", "numpy/tiled.py", "_longest(Q) * _longest(K)", "_longest(Q)"),
+    ("hidden scores not hidden from the maximum", "numpy/tiled.py", "np.where(seen, some, -np.inf)", "some"),
+    ("hidden scores not hidden from the sum", "numpy/tiled.py", "weights[..., : seen.shape[-2], :] *= seen", "pass"),
+    ("empty row in a small problem", "numpy/tiled.py", "return weights @ V / np.where(total == 0, 1, total)", "return weights @ V / total"),
+    ("BLAS left with one thread", "numpy/_parallel.py", "_limit.restore_original_limits()", "pass"),
+    ("an error in a thread is lost", "numpy/_parallel.py", "other.result()", "other.done()"),
     ("sums in float16", "numpy/tiled.py", "np.result_type(dtype, np.float32)", "dtype"),
     ("upper-left flag of the kernel", "torch/fused.py", "if causal and n != m:", "if False:"),
     ("empty rows attend to everything", "torch/fused.py", "output if empty is None else output.masked_fill(empty, 0)", "output"),

@@ -4,11 +4,20 @@ A row of weights needs the sum over all its keys, but that sum can be kept while
 Milakov & Gimelshein (2018). Rabe & Staats (2021) and Dao et al. (2022) build attention on it.
 """
 
+import math
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
+from attn_tutor.numpy._parallel import in_parallel, threads
 from attn_tutor.numpy.scoring import default_scale
 
-QUERIES, KEYS = 256, 512  # a tile of scores that stays in a processor's cache
+# A tile of scores fits a processor's cache. Tall ones keep the interpreter out of the way and narrow ones waste little
+# on the diagonal of a causal mask.
+QUERIES, KEYS = 1024, 256
+# Scores of at most this size need no maximum: their exp keeps all its digits, and no sum of it overflows.
+HARMLESS = {"float32": 44.0, "float64": 350.0}
 
 
 def tiled_attention(
@@ -27,40 +36,137 @@ def tiled_attention(
     dtype = np.result_type(Q, K, V)
     wide = np.result_type(dtype, np.float32)  # sums in float16 are poor
     Q, K, V = (X.astype(wide, copy=False) for X in (Q, K, V))
-    Q = Q * (default_scale(Q.shape[-1]) if scale is None else float(scale))
-    batch = np.broadcast_shapes(
-        Q.shape[:-2],
-        K.shape[:-2],
-        V.shape[:-2],
-        () if mask is None else mask.shape[:-2],
-    )
+    # A number of the same dtype: a wider one would widen, and slow, all that follows.
+    factor = wide.type(default_scale(Q.shape[-1]) if scale is None else scale)
+
+    arrays = [X for X in (Q, K, V, mask) if X is not None]
+    batch = np.broadcast_shapes(*(X.shape[:-2] for X in arrays))
+    together = QUERIES * KEYS // max(1, n * m)  # heads that share a tile
+    if math.prod(batch) <= together:  # all of them
+        seen = np.tri(n, m, m - n, dtype=bool) if causal else mask
+        return _at_once(Q * factor, K, V, seen).astype(dtype, copy=False)
+
+    # |q · k| ≤ ‖q‖ ‖k‖ settles for most inputs that no score is large. NaN is not harmless.
+    bound = _longest(Q) * _longest(K) * abs(factor)
+    harmless = bool(bound <= HARMLESS.get(wide.name, 0))
     if mask is not None:
-        mask = np.broadcast_to(mask, (*batch, n, m))
+        arrays[-1] = np.broadcast_to(mask, (*mask.shape[:-2], n, m))
+    arrays = [np.broadcast_to(X, (*batch, *X.shape[-2:])) for X in arrays]
     output = np.empty((*batch, n, d_v), dtype)
-    for i in range(0, n, QUERIES):
-        rows = slice(i, min(i + QUERIES, n))
-        # No tile to the right of the diagonal is computed.
-        visible = min(m, rows.stop + m - n) if causal else m
-        # Running: the largest score, Σ exp(score − top), Σ exp(score − top) · value.
-        top = np.full((*batch, rows.stop - i, 1), -np.inf, wide)
-        total = np.zeros_like(top)
-        pooled = np.zeros((*batch, rows.stop - i, d_v), wide)
-        for j in range(0, visible, KEYS):
-            keys = slice(j, min(j + KEYS, visible))
-            scores = Q[..., rows, :] @ K[..., keys, :].mT  # (…, tile of n, tile of m)
-            if mask is not None:
-                scores = np.where(mask[..., rows, keys], scores, -np.inf)
-            elif causal and keys.stop > i + m - n + 1:  # the tile crosses the diagonal
-                seen = np.tri(rows.stop - i, keys.stop - j, i + m - n - j, dtype=bool)
-                scores = np.where(seen, scores, -np.inf)
-            new_top = np.maximum(top, scores.max(-1, keepdims=True))
-            # Where nothing is permitted yet, −inf − (−inf) would be NaN.
-            shift = np.where(new_top == -np.inf, 0, new_top)
-            weights = np.exp(scores - shift)
-            # What was summed under the old top, seen from the new one.
-            shrink = np.exp(top - shift)
-            total = total * shrink + weights.sum(-1, keepdims=True)
-            pooled = pooled * shrink + weights @ V[..., keys, :]
-            top = new_top
-        output[..., rows, :] = pooled / np.where(total == 0, 1, total)
+    heads: list[Any] = list(np.ndindex(*batch))
+    step = min(QUERIES, max(256, n * len(heads) // (4 * threads())))
+    results = output
+    if together > 1:
+        *arrays, results = (X.reshape(-1, *X.shape[-2:]) for X in [*arrays, output])
+        heads = [slice(i, i + together) for i in range(0, len(heads), together)]
+
+    def work(tasks: Iterator[tuple[Any, slice]]) -> None:
+        space = np.empty(QUERIES * KEYS, wide)  # this thread's tile
+        for head, rows in tasks:
+            q, k, v, *masks = (X[head] for X in arrays)
+            q = q[..., rows, :] * factor
+            masks = [mask[..., rows, :] for mask in masks]
+            pool = _Pool((*q.shape[:-1], d_v), wide, harmless)
+            # The last key that the first of these queries sees, if they see only so far.
+            last = rows.start + m - n if causal else m
+            for first, keys, seen in _tiles(q.shape[-2], m, masks, last):
+                shape = (*q.shape[:-2], q.shape[-2] - first, keys.stop - keys.start)
+                scores = space[: math.prod(shape)].reshape(shape)
+                np.matmul(q[..., first:, :], k[..., keys, :].mT, out=scores)
+                pool.add(scores, v[..., keys, :], seen, first)
+            pool.average(out=results[head][..., rows, :])
+
+    rows = [slice(i, min(i + step, n)) for i in range(0, n, step)]
+    # Causal: the longest first, so that the threads end together.
+    in_parallel(work, [(head, each) for each in reversed(rows) for head in heads])
     return output
+
+
+def _at_once(
+    Q: np.ndarray, K: np.ndarray, V: np.ndarray, seen: np.ndarray | None
+) -> np.ndarray:
+    """The textbook in its fewest passes, for a single tile."""
+    scores = Q @ K.mT
+    if seen is not None:
+        scores = np.where(seen, scores, -np.inf)
+    scores -= scores.max(-1, keepdims=True, initial=-np.finfo(scores.dtype).max)
+    weights = np.exp(scores, out=scores)
+    total = weights.sum(-1, keepdims=True)
+    return weights @ V / np.where(total == 0, 1, total)
+
+
+def _longest(X: np.ndarray) -> np.floating:
+    """The largest norm of a row."""
+    return np.sqrt(np.einsum("...d,...d->...", X, X).max(initial=0))
+
+
+def _tiles(
+    n: int, m: int, masks: list[np.ndarray], last: int
+) -> Iterator[tuple[int, slice, np.ndarray | None]]:
+    """The first query and the keys of each tile, and which keys its first queries see; the others see all.
+
+    Query i sees no key after last + i.
+    """
+    for j in range(0, min(m, last + n), KEYS):
+        keys = slice(j, min(j + KEYS, m, last + n))
+        first = max(0, j - last)  # the queries before it see none of these keys
+        seen = None
+        for mask in masks:
+            seen = mask[..., keys]
+        # Where the tile crosses the diagonal, so many queries do not see all of it.
+        some = min(n - first, keys.stop - 1 - last - first)
+        if some > 0:
+            seen = np.tri(some, keys.stop - j, last + first - j, dtype=bool)
+        if seen is None or seen.all():
+            yield first, keys, None
+        elif seen.any():
+            yield first, keys, seen
+
+
+class _Pool:
+    """What is kept of the keys so far: Σ exp(score) and Σ exp(score) · value of each query.
+
+    Both are scaled by exp(−top), where top is the largest score so far, or 0 where no score can do harm.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, harmless: bool) -> None:
+        one_each = (*shape[:-1], 1)
+        self.top = None if harmless else np.full(one_each, -np.finfo(dtype).max)
+        self.total = np.zeros(one_each, dtype)
+        self.pooled = np.zeros(shape, dtype)
+        self.product = np.empty(shape, dtype)
+
+    def add(
+        self,
+        scores: np.ndarray,
+        v: np.ndarray,
+        seen: np.ndarray | None,
+        first: int = 0,
+    ) -> None:
+        """Take in more keys, for the queries from ``first`` on; the scores are overwritten."""
+        total, pooled, product = (
+            X[..., first:, :] for X in (self.total, self.pooled, self.product)
+        )
+        if self.top is None:
+            weights = np.exp(scores, out=scores)
+            if seen is not None:
+                weights[..., : seen.shape[-2], :] *= seen
+        else:
+            if seen is not None:
+                some = scores[..., : seen.shape[-2], :]
+                some[...] = np.where(seen, some, -np.inf)
+            top = self.top[..., first:, :]
+            old = top.copy()
+            np.maximum(top, scores.max(-1, keepdims=True, initial=-np.inf), out=top)
+            # What was summed under the old top, seen from the new one.
+            shrink = np.exp(old - top)
+            total *= shrink
+            pooled *= shrink
+            scores -= top
+            weights = np.exp(scores, out=scores)
+        # A product with ones sums faster than sum().
+        total += weights @ np.ones((v.shape[-2], 1), v.dtype)
+        pooled += np.matmul(weights, v, out=product)
+
+    def average(self, out: np.ndarray) -> np.ndarray:
+        return np.divide(self.pooled, np.where(self.total == 0, 1, self.total), out=out)

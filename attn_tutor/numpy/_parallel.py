@@ -1,0 +1,60 @@
+"""Work shared among threads: NumPy lets go of the interpreter's lock while it computes."""
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+try:
+    from threadpoolctl import ThreadpoolController
+except ImportError:  # without it BLAS keeps its threads, and we have one
+    ThreadpoolController = None
+
+
+def in_parallel(work: Callable[[Iterator[Any]], None], tasks: list[Any]) -> None:
+    """Call ``work`` with one iterator over the tasks in as many threads as can run, each task going to one of them."""
+    more = min(threads(), len(tasks)) - 1
+    shared = iter(tasks)  # next() on it is one step for the interpreter
+    if more < 1:
+        return work(shared)
+    with one_blas_thread(), ThreadPoolExecutor(more) as pool:
+        others = [pool.submit(work, shared) for _ in range(more)]
+        work(shared)
+        for other in others:
+            other.result()  # raises what the work raised there
+
+
+def threads() -> int:
+    """As many as BLAS may use now, so that who limits BLAS limits us."""
+    if ThreadpoolController is None:
+        return 1
+    return max((library.num_threads for library in _blas().lib_controllers), default=1)
+
+
+_lock = threading.Lock()
+_users = 0
+_limit: Any = None
+
+
+@functools.cache
+def _blas() -> Any:
+    return ThreadpoolController().select(user_api="blas")  # looks through the process
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """BLAS without threads of its own, which lose on small products; as it was when the last user is done."""
+    global _users, _limit
+    with _lock:
+        if _users == 0:
+            _limit = _blas().limit(limits=1)
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                _limit.restore_original_limits()

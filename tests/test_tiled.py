@@ -1,0 +1,186 @@
+"""The NumPy engine: the textbook's number at every edge of a tile, in less memory, from several threads, and tidy."""
+
+import math
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import attn_tutor.numpy as an
+from attn_tutor.numpy import _parallel, tiled
+from attn_tutor.numpy.tiled import KEYS, QUERIES, tiled_attention
+
+Close = Callable[..., None]
+
+
+def draw(*shape: int, size: float = 1.0, dtype: str = "float64") -> np.ndarray:
+    return (size * np.random.default_rng(sum(shape)).normal(size=shape)).astype(dtype)
+
+
+def inputs(
+    n: int, m: int, batch: tuple[int, ...] = (), **how: object
+) -> tuple[np.ndarray, ...]:
+    return tuple(draw(*batch, *shape, **how) for shape in ((n, 5), (m, 5), (m, 3)))
+
+
+# One tile, one row and one column more, several of both, several heads in a tile.
+SIZES = [
+    (1, QUERIES * KEYS + 1),
+    (QUERIES, KEYS),
+    (QUERIES + 1, KEYS),
+    (QUERIES, KEYS + 1),
+    (QUERIES - 1, 2 * KEYS + 7),
+    (2 * QUERIES + 3, KEYS - 1),
+]
+
+
+@pytest.mark.parametrize("size", [1.0, 40.0], ids=["harmless", "large"])
+@pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
+@pytest.mark.parametrize(("n", "m"), SIZES)
+def test_is_the_textbook_at_the_edges_of_tiles(
+    n: int, m: int, causal: bool, size: float, close: Close
+) -> None:
+    Q, K, V = inputs(n, m, size=size)
+    mask = an.causal_mask(n, m) if causal else None
+    expected = an.attend(an.scaled_dot_score(Q, K), V, mask)
+    close(tiled_attention(Q, K, V, causal=causal), expected)
+
+
+MASKS = {
+    "random": lambda n, m: draw(n, m) < 0.3,
+    "padding": lambda n, m: np.arange(m)[None] < m // 3,
+    "a head each": lambda n, m: draw(2, 1, n, m) < 0.3,
+    "empty rows": lambda n, m: (draw(n, m) < 0) & (np.arange(n)[:, None] % 3 > 0),
+    "nothing": lambda n, m: np.zeros((n, m), bool),
+    "queries": lambda n, m: np.arange(n)[:, None] % 3 > 0,
+    "late": lambda n, m: np.arange(m)[None] > m - 3,
+}
+
+
+@pytest.mark.parametrize("size", [1.0, 40.0], ids=["harmless", "large"])
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize(("n", "m"), [(7, 11), (97, 101), (QUERIES + 5, KEYS + 3)])
+def test_masks(
+    n: int, m: int, mask: Callable[[int, int], np.ndarray], size: float, close: Close
+) -> None:
+    Q, K, V = inputs(n, m, (3,), size=size)
+    seen = mask(n, m)
+    expected = an.attend(an.scaled_dot_score(Q, K), V, seen)
+    close(tiled_attention(Q, K, V, seen), expected)
+
+
+@pytest.mark.parametrize("n", [7, 97, QUERIES + 5])
+def test_batch_axes_broadcast(n: int, close: Close) -> None:
+    Q, K, V = draw(2, 1, n, 5), draw(7, n, 5), draw(2, 7, n, 3)
+    expected = an.attend(an.scaled_dot_score(Q, K), V)
+    close(tiled_attention(Q, K, V), expected)
+
+
+@pytest.mark.parametrize(("size", "allowed"), [(1.0, 2e-6), (6.0, 1e-5)])
+@pytest.mark.parametrize("n", [97, 2 * QUERIES + 1])
+def test_single_precision_is_as_accurate_as_the_textbook(
+    n: int, size: float, allowed: float
+) -> None:
+    exact = inputs(n, KEYS + 300, (2,), size=size)
+    Q, K, V = single = [X.astype("float32") for X in exact]
+    textbook = an.attend(an.scaled_dot_score(Q, K), V)
+    truth = tiled_attention(*(X.astype("float64") for X in single))
+    error, usual = (
+        np.abs(output - truth).max() / np.abs(truth).max()
+        for output in (tiled_attention(Q, K, V), textbook)
+    )
+    assert error < min(allowed, 1.5 * usual + 1e-7)
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(0.2, 300.0), (300.0, 0.2)])
+def test_either_side_may_be_large(queries: float, keys: float, close: Close) -> None:
+    n, m = QUERIES + 1, KEYS + 1
+    Q, K, V = draw(n, 5, size=queries), draw(m, 5, size=keys), draw(m, 3)
+    close(tiled_attention(Q, K, V), an.attend(an.scaled_dot_score(Q, K), V))
+
+
+# In parallel.
+
+
+def test_padding_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    widths = []
+    add = tiled._Pool.add
+    monkeypatch.setattr(
+        tiled._Pool,
+        "add",
+        lambda pool, scores, *rest: (
+            widths.append(scores.shape) or add(pool, scores, *rest)
+        ),
+    )
+    n, m = 2 * QUERIES, 4 * KEYS
+    Q, K, V = inputs(n, m)
+    tiled_attention(Q, K, V, np.arange(m)[None] < KEYS)
+    assert sum(math.prod(shape) for shape in widths) == n * KEYS
+    widths.clear()
+    tiled_attention(*inputs(n, n), causal=True)
+    assert sum(math.prod(shape) for shape in widths) < 0.6 * n * n
+
+
+def blas_threads() -> list[int]:
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    info = threadpoolctl.threadpool_info()
+    return [lib["num_threads"] for lib in info if lib["user_api"] == "blas"]
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        yield
+
+
+def test_work_is_shared_and_blas_left_as_it_was(two_threads: None) -> None:
+    before, seen, both = blas_threads(), [], threading.Barrier(2, timeout=20)
+
+    def work(tasks: object) -> None:
+        both.wait()  # passes only with two threads
+        seen.extend((task, *blas_threads()) for task in tasks)
+
+    _parallel.in_parallel(work, list(range(5)))
+    assert sorted(task for task, *_ in seen) == list(range(5))
+    assert {threads for _, *found in seen for threads in found} == {1}
+    assert blas_threads() == before
+
+
+def test_an_error_comes_through_and_blas_is_left_as_it_was(two_threads: None) -> None:
+    before, main = blas_threads(), threading.current_thread()
+
+    def work(tasks: object) -> None:  # fails in the thread that is not ours
+        if threading.current_thread() is not main:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        _parallel.in_parallel(work, list(range(5)))
+    assert blas_threads() == before
+
+
+def test_calls_from_several_threads(two_threads: None) -> None:
+    before = blas_threads()
+    many = [inputs(QUERIES + i, KEYS + 2 * i, (3,)) for i in range(8)]
+    alone = [tiled_attention(*arrays) for arrays in many]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda arrays: tiled_attention(*arrays), many))
+    for one, other in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert blas_threads() == before
+
+
+def test_memory_grows_with_n_and_not_with_its_square() -> None:
+    def peak(n: int) -> float:
+        Q, K, V = (draw(2, n, 16, dtype="float32") for _ in range(3))
+        tracemalloc.start()
+        tiled_attention(Q, K, V)
+        taken = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return taken / 2**20
+
+    assert peak(8192) < 16  # one matrix of scores would take 256
+    assert peak(8192) < 3 * peak(4096)
