@@ -21,7 +21,9 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 # Those that compute, cheapest first; the others look at sources, pages and wheels.
-SUBJECTS = "golden textbook parity tiled framework half_precision gradients properties errors"
+SUBJECTS = (
+    "golden textbook parity tiled framework half_precision gradients properties errors"
+)
 TESTS = [f"tests/test_{subject}.py" for subject in SUBJECTS.split()]
 
 
