@@ -83,7 +83,13 @@ def test_metadata_requires_numpy_alone_and_offers_the_extras(dist: Path) -> None
     about = metadata(dist)
     required = about.get_all("Requires-Dist", [])
     assert [need for need in required if "extra ==" not in need] == ["numpy>=2.0"]
-    assert set(about.get_all("Provides-Extra", [])) == {"torch", "plot", "book", "test"}
+    assert set(about.get_all("Provides-Extra", [])) == {
+        "torch",
+        "plot",
+        "fast",
+        "book",
+        "test",
+    }
     assert [
         need.partition(";")[0].strip()
         for need in required

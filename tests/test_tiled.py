@@ -1,6 +1,7 @@
 """The NumPy engine: the textbook's number at every edge of a tile, in less memory, from several threads, and tidy."""
 
 import math
+import sys
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -171,6 +172,16 @@ def test_calls_from_several_threads(two_threads: None) -> None:
     for one, other in zip(alone, together, strict=True):
         np.testing.assert_array_equal(one, other)
     assert blas_threads() == before
+
+
+def test_one_thread_without_threadpoolctl(
+    monkeypatch: pytest.MonkeyPatch, close: Close
+) -> None:
+    monkeypatch.setitem(sys.modules, "threadpoolctl", None)  # its import fails
+    monkeypatch.setattr(_parallel, "_blas", _parallel._blas.__wrapped__)
+    assert _parallel.threads() == 1
+    Q, K, V = inputs(QUERIES + 1, KEYS + 1, (2,))
+    close(tiled_attention(Q, K, V), an.attend(an.scaled_dot_score(Q, K), V))
 
 
 def test_memory_grows_with_n_and_not_with_its_square() -> None:

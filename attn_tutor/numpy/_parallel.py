@@ -3,14 +3,8 @@
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
-
-try:
-    from threadpoolctl import ThreadpoolController
-except ImportError:  # without it BLAS keeps its threads, and we have one
-    ThreadpoolController = None
 
 
 def in_parallel(work: Callable[[Iterator[Any]], None], tasks: list[Any]) -> None:
@@ -19,6 +13,10 @@ def in_parallel(work: Callable[[Iterator[Any]], None], tasks: list[Any]) -> None
     shared = iter(tasks)  # next() on it is one step for the interpreter
     if more < 1:
         return work(shared)
+    from concurrent.futures import (
+        ThreadPoolExecutor,
+    )  # slow to import, often not needed
+
     with one_blas_thread(), ThreadPoolExecutor(more) as pool:
         others = [pool.submit(work, shared) for _ in range(more)]
         work(shared)
@@ -28,9 +26,8 @@ def in_parallel(work: Callable[[Iterator[Any]], None], tasks: list[Any]) -> None
 
 def threads() -> int:
     """As many as BLAS may use now, so that who limits BLAS limits us."""
-    if ThreadpoolController is None:
-        return 1
-    return max((library.num_threads for library in _blas().lib_controllers), default=1)
+    libraries = _blas().lib_controllers if _blas() else []
+    return max((library.num_threads for library in libraries), default=1)
 
 
 _lock = threading.Lock()
@@ -40,7 +37,12 @@ _limit: Any = None
 
 @functools.cache
 def _blas() -> Any:
-    return ThreadpoolController().select(user_api="blas")  # looks through the process
+    """Who sets its threads; None without threadpoolctl, and then we have one thread, and BLAS keeps its own."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    return ThreadpoolController().select(user_api="blas")
 
 
 @contextmanager
