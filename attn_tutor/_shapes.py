@@ -42,9 +42,7 @@ def checker(
             @functools.wraps(fn)
             def checked(*args: P.args, **kwargs: P.kwargs) -> R:
                 # Python itself reports what is missing or given twice, when fn is called.
-                positional = {
-                    name: args[i] for i, name in enumerate(names[: len(args)])
-                }
+                positional = dict(zip(names, args, strict=False))
                 keyword = {name: kwargs[name] for name in names if name in kwargs}
                 arrays: dict[str, Any] = {**positional, **keyword}
                 for name, array in arrays.items():
@@ -103,6 +101,8 @@ def _match(
 
 def broadcast(*shapes: Shape) -> Shape | None:
     """The common shape by NumPy's rule (equal, or 1 in one of them, counted from the right), or None."""
+    if len(set(shapes)) == 1:  # the usual case, and quick
+        return shapes[0]
     common = []
     for sizes in zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1):
         long = [size for size in sizes if size != 1]

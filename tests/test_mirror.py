@@ -42,7 +42,13 @@ TORCH_EXTRAS = {  # keyword-only, after all others, with these defaults
 WITHOUT_SOURCE = {"softmax_vjp", "additive_score_vjp"}  # derived here
 
 BOTH = sorted(set(an.__all__) - NUMPY_ONLY)
-FUNCTIONS = [(an, name) for name in an.__all__] + [(at, name) for name in BOTH]
+FUNCTIONS = [
+    (half, name)
+    for half, names in ((an, an.__all__), (at, BOTH))
+    for name in names
+    if inspect.isfunction(getattr(half, name))
+]
+CLASSES = [name for name in BOTH if inspect.isclass(getattr(an, name))]
 
 # The public API, word for word as the design states it; the torch half's extras stand above.
 SIGNATURES = """
@@ -57,6 +63,7 @@ triangular_kernel(Q, K, bandwidth=1.0)
 epanechnikov_kernel(Q, K, bandwidth=1.0)
 causal_mask(n, m=None)
 padding_mask(valid_lens, m)
+KVCache(max_len=None)
 softmax(x, axis=-1)
 masked_softmax(scores, mask=None)
 normalize(weights)
@@ -159,6 +166,19 @@ def test_docstrings(name):
     assert there == here
 
 
+@pytest.mark.parametrize("name", CLASSES)
+def test_methods(name):
+    here, there = (
+        {
+            method: (bare(fn), fn.__doc__)
+            for method, fn in vars(getattr(half, name)).items()
+            if inspect.isfunction(fn) and (fn.__doc__ or method == "__init__")
+        }
+        for half in (an, at)
+    )
+    assert len(here) > 1 and here == there
+
+
 @pytest.mark.parametrize(
     ("half", "name"), FUNCTIONS, ids=lambda x: getattr(x, "__name__", x)
 )
@@ -183,7 +203,7 @@ def test_docstrings_have_every_part(half, name):
     assert described == list(inspect.signature(fn).parameters)
 
 
-@pytest.mark.parametrize("name", sorted(TORCH_ONLY))
+@pytest.mark.parametrize("name", [*sorted(TORCH_ONLY), *CLASSES])
 def test_docstrings_of_modules(name):
     module = getattr(at, name)
     doc = inspect.getdoc(module)

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Those that compute, cheapest first; the others look at sources, pages and wheels.
 SUBJECTS = (
     "golden textbook parity tiled framework half_precision gradients properties errors"
+    " fast_paths"
 )
 TESTS = [f"tests/test_{subject}.py" for subject in SUBJECTS.split()]
 
@@ -143,6 +144,15 @@ LISTED = [
     ("an empty window for NaN", "*/softmax.py", "return np.where(total == 0, 0, shares)", "return np.where(total > 0, shares, 0)"),
     ("a learnt scale gets no gradient", "torch/scoring.py", "if scale is None else scale", "if scale is None else float(scale)"),
     ("dropout lost", "torch/fused.py", "        dropout_p,\n        is_causal", "        0.0,\n        is_causal"),
+    # decoding
+    ("new tokens written over the first", "*/cache.py", "room[..., start:stop, :] = X", "room[..., : stop - start, :] = X"),
+    ("room grown by what is needed alone", "*/cache.py", "length = max(stop, 2 * length)", "length = stop"),
+    ("old tokens lost when the room grows", "*/cache.py", "        wider[..., : self._len, :] = room[..., : self._len, :]\n", ""),
+    ("room beyond the most that may be used", "*/cache.py", "length = min(length, self.max_len)", "pass"),
+    ("one token too many", "*/cache.py", "stop > self.max_len", "stop > self.max_len + 1"),
+    ("empty room returned as tokens", "*/cache.py", "(room[..., :stop, :] for room in rooms)", "rooms"),
+    ("other dtypes cast without a word", "*/cache.py", "if _kind(X) != _kind(room):", "if X.shape[-1] != room.shape[-1]:"),
+    ("gradient lost without a word", "torch/cache.py", "if torch.is_grad_enabled() and", "if False and"),
     # self- and cross-attention
     ("W_q and W_k swapped", "numpy/self_attention.py", "queries @ W_q, keys @ W_k, keys @ W_v, mask, causal", "queries @ W_k, keys @ W_q, keys @ W_v, mask, causal"),
     ("values not projected by their own matrix", "numpy/self_attention.py", "keys @ W_v, mask, causal=causal", "keys @ W_k, mask, causal=causal"),

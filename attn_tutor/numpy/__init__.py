@@ -9,6 +9,7 @@ from attn_tutor.numpy.attention import (
     gaussian_attention,
     nadaraya_watson,
 )
+from attn_tutor.numpy.cache import KVCache
 from attn_tutor.numpy.gradients import additive_score_vjp, attention_vjp, softmax_vjp
 from attn_tutor.numpy.kernels import (
     boxcar_kernel,
@@ -35,6 +36,7 @@ from attn_tutor.numpy.self_attention import cross_attention, self_attention
 from attn_tutor.numpy.softmax import masked_softmax, normalize, softmax
 
 __all__ = [
+    "KVCache",
     "additive_attention",
     "additive_score",
     "additive_score_vjp",

@@ -9,6 +9,7 @@ from attn_tutor.torch.attention import (
     gaussian_attention,
     nadaraya_watson,
 )
+from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.kernels import (
     boxcar_kernel,
     epanechnikov_kernel,
@@ -43,6 +44,7 @@ from attn_tutor.torch.softmax import masked_softmax, normalize, softmax
 __all__ = [
     "AdditiveAttention",
     "BilinearAttention",
+    "KVCache",
     "MultiHeadAttention",
     "PositionalEncoding",
     "SelfAttention",

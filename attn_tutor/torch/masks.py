@@ -106,11 +106,11 @@ def permitted(
     *keyed: torch.Tensor,
 ) -> tuple[torch.Tensor | None, bool]:
     """Check the mask of a public function and join it with causality: (mask, causal), never both."""
+    if mask is None:
+        return None, causal
     n, m = Q.shape[-2], keyed[0].shape[-2]
     batch = torch.broadcast_shapes(*(X.shape[:-2] for X in (Q, *keyed)))
     require_mask(where, mask, (*batch, n, m), Q.device)
-    if mask is None:
-        return None, causal
     mask = torch.atleast_2d(mask)
     return mask & causal_mask(n, m, device=mask.device) if causal else mask, False
 

@@ -1,0 +1,104 @@
+"""Decoding: what earlier tokens are asked for is kept, so that a new token costs one row of attention."""
+
+import torch
+
+from attn_tutor._shapes import require_size
+from attn_tutor.torch._arrays import shapes
+
+__all__ = ["KVCache"]
+
+
+class KVCache:
+    r"""Keys and values of all tokens so far, for attention that decodes one token after the other.
+
+    .. math:: K \leftarrow \begin{pmatrix} K \\ K_{\text{new}} \end{pmatrix}, \qquad
+        V \leftarrow \begin{pmatrix} V \\ V_{\text{new}} \end{pmatrix}
+
+    Causally, keys and values of a token depend on no later token, so they are computed once. The room for them
+    doubles when it is full: m tokens one by one copy fewer than 2m rows, where concatenating copies m²/2.
+    Source: Shazeer (2019), section 2.4, incremental attention.
+
+    Args:
+        max_len: most tokens that it may hold; None sets no bound.
+
+    Raises:
+        TypeError: ``max_len`` is not a whole number.
+        ValueError: ``max_len`` is negative.
+
+    Example:
+        >>> cache = KVCache()
+        >>> K, V = cache.append(torch.tensor([[1.0, 2.0]]), torch.tensor([[5.0]]))
+        >>> K, V = cache.append(torch.tensor([[3.0, 4.0]]), torch.tensor([[6.0]]))
+        >>> K.tolist(), V.tolist(), len(cache)
+        ([[1.0, 2.0], [3.0, 4.0]], [[5.0], [6.0]], 2)
+    """
+
+    def __init__(self, max_len: int | None = None) -> None:
+        if max_len is not None:
+            require_size("KVCache", "max_len", max_len)
+        self.max_len, self._len = max_len, 0
+        self._rooms: list[torch.Tensor] = []
+
+    def __len__(self) -> int:
+        """Number of tokens held."""
+        return self._len
+
+    def append(
+        self, K: torch.Tensor, V: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Add the keys and values of new tokens; all so far come back, as views that later calls leave unchanged.
+
+        Args:
+            K: new keys, (…, n, d).
+            V: new values, (…, n, d_v).
+
+        Returns:
+            All keys, (…, m, d), and all values, (…, m, d_v), the newest last.
+
+        Raises:
+            TypeError: an argument is not an array of this half.
+            ValueError: more tokens than ``max_len``, or shapes or dtypes that do not fit those held.
+        """
+        new = append(K, V)
+        if torch.is_grad_enabled() and (K.requires_grad or V.requires_grad):
+            raise ValueError(
+                "KVCache: what is held gets no gradient; decode under torch.no_grad()"
+            )
+        start, stop = self._len, self._len + K.shape[-2]
+        if self.max_len is not None and stop > self.max_len:
+            raise ValueError(
+                f"KVCache: {stop} tokens are more than max_len={self.max_len}"
+            )
+        rooms = self._rooms or [X[..., :0, :] for X in new]
+        for name, X, room in zip("KV", new, rooms, strict=True):
+            if _kind(X) != _kind(room):
+                got, held = (" ".join(map(str, _kind(x))) for x in (X, room))
+                raise ValueError(f"KVCache: {name} is {got} but the cache holds {held}")
+        if stop > rooms[0].shape[-2]:
+            rooms = [self._wider(room, stop) for room in rooms]
+        for X, room in zip(new, rooms, strict=True):
+            room[..., start:stop, :] = X
+        self._rooms, self._len = rooms, stop
+        keys, values = (room[..., :stop, :] for room in rooms)
+        return keys, values
+
+    def _wider(self, room: torch.Tensor, stop: int) -> torch.Tensor:
+        """Twice the room, or as much as is needed, but no more than may ever be used."""
+        *batch, length, d = room.shape
+        length = max(stop, 2 * length)
+        if self.max_len is not None:
+            length = min(length, self.max_len)
+        wider = room.new_empty(*batch, length, d)
+        wider[..., : self._len, :] = room[..., : self._len, :]
+        return wider
+
+
+@shapes("(n,d),(n,d_v)->(m,d),(m,d_v)")
+def append(K: torch.Tensor, V: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both, once they are checked."""
+    return K, V
+
+
+def _kind(X: torch.Tensor) -> tuple[object, ...]:
+    """What may not change from token to token: batch axes, width, dtype and device."""
+    return *X.shape[:-2], "…", X.shape[-1], X.dtype, X.device
