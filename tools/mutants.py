@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Those that compute, cheapest first; the others look at sources, pages and wheels.
 SUBJECTS = (
     "golden textbook parity tiled framework half_precision gradients properties errors"
-    " fast_paths"
+    " fast_paths bench"
 )
 TESTS = [f"tests/test_{subject}.py" for subject in SUBJECTS.split()]
 
@@ -224,6 +224,12 @@ LISTED = [
     ("batch axes by equality, not by broadcasting", "_shapes.py", "long = [size for size in sizes if size != 1]", "long = list(sizes)"),
     ("integers stay integers", "numpy/_arrays.py", 'x if x.dtype.kind == "f" else x.astype(np.float64)', "x"),
     ("dtypes mixed in torch", "torch/_arrays.py", "if x.dtype != head.dtype and", "if False and"),
+    # the benchmark
+    ("limit as the smallest of its parts", "bench/report.py", "return max(times)", "return min(times)"),
+    ("first peer in place of the fastest", "bench/report.py", 'return min(times) if role == "peer" else times[0]', "return times[0]"),
+    ("memory of the whole process", "bench/measure.py", '(kibibytes("VmHWM") - before)', 'kibibytes("VmHWM")'),
+    ("last try in place of the steadiest", "bench/measure.py", "min(tries, key=itemgetter(0))[1]", "tries[-1][1]"),
+    ("missing peers unsaid", "bench/command.py", "for name in PEERS if (reason", "for name in () if (reason"),
 ]  # fmt: skip
 
 

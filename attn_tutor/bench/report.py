@@ -1,0 +1,152 @@
+"""What was measured, as a table to read and a plot against the limit; computes nothing but ratios."""
+
+from pathlib import Path
+from typing import Any
+
+from attn_tutor.bench.rows import ROWS
+
+STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "attn_tutor",
+    "font.size": 9,
+    "figure.facecolor": "white",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+LOOKS: dict[str, dict[str, Any]] = {
+    "ours": {"color": "#b3400a", "marker": "o", "linestyle": "-", "zorder": 3},
+    "textbook": {"color": "#1f5f8f", "marker": "s", "linestyle": "--"},
+    "best peer": {"color": "#555555", "marker": "^", "linestyle": "-."},
+}
+COLUMNS = f"{'÷ ours':>9}{'÷ limit':>9}{'ms':>10}  {'quartiles':<19}{'MiB':>7}"
+
+
+def median(contest: dict[str, Any], role: str) -> float | None:
+    """In ms: the first of ours or of the textbook, the fastest peer, the slowest part of the limit."""
+    times = [
+        e["ms"][1] for e in contest["contestants"] if e["role"] == role and "ms" in e
+    ]
+    if not times:
+        return None
+    if role == "limit":
+        return max(times)
+    return min(times) if role == "peer" else times[0]
+
+
+def ratio(ms: float | None, by: float | None) -> str:
+    return "–" if ms is None or by is None else number(ms / by)
+
+
+def number(x: float | None) -> str:
+    """Two digits or three, or the whole part."""
+    if x is None:
+        return "–"
+    if x < 0.1:
+        return f"{x:.2g}"
+    return f"{x:,.0f}" if x >= 99.95 else f"{x:.1f}" if x >= 9.995 else f"{x:.2f}"
+
+
+def title(contest: dict[str, Any]) -> str:
+    half = {"numpy": "NumPy", "torch": "torch"}[contest["half"]]
+    passes = ", forward + backward" if contest["backward"] else ""
+    return f"{ROWS[contest['row']].title}, {half}{passes}"
+
+
+def about(result: dict[str, Any]) -> str:
+    machine, settings = result["machine"], result["settings"]
+    card = f"{machine['card']}, " if "card" in machine else ""
+    versions = ", ".join(f"{name} {v}" for name, v in result["versions"].items())
+    return (
+        f"{card}{machine['processor']}, {machine['cores']} cores, {machine['system']}. "
+        f"{settings['dtype']} on {settings['device']}, {settings['threads']} threads. {versions}."
+    )
+
+
+def text(result: dict[str, Any]) -> str:
+    """The table for a terminal."""
+    lines = [about(result), ""]
+    for contest in result["results"]:
+        ours, limit = median(contest, "ours"), median(contest, "limit")
+        shape = ROWS[contest["row"]].shape
+        lines += [f"{title(contest)}, n = {contest['n']} ({shape})"]
+        lines += [f"  {'':<38}{COLUMNS}"]
+        for entry in contest["contestants"]:
+            name = f"{entry['role']}: {entry['name']}"
+            if "ms" not in entry:
+                lines += [f"  {name:<38} left out: {entry['left out']}"]
+                continue
+            q1, q2, q3 = entry["ms"]
+            spread = f"{number(q1)} – {number(q3)}" + " ~" * (not entry["steady"])
+            lines += [
+                f"  {name:<38}{ratio(q2, ours):>9}{ratio(q2, limit):>9}"
+                f"{number(q2):>10}  {spread:<19}{number(entry.get('MiB')):>7}"
+            ]
+        lines += [""]
+    if unsteady(result):
+        lines += ["~ the quartiles lie more than 15 % apart, after three tries", ""]
+    lines += [
+        f"not compared: {name} ({why})" for name, why in result["missing"].items()
+    ]
+    return "\n".join(lines).rstrip()
+
+
+def unsteady(result: dict[str, Any]) -> bool:
+    return any(
+        not entry.get("steady", True)
+        for contest in result["results"]
+        for entry in contest["contestants"]
+    )
+
+
+def draw(result: dict[str, Any], path: Path, half: str | None = None) -> None:
+    """Time ÷ limit against n, a panel a row; of one half, or of both."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    panels: dict[str, list[dict[str, Any]]] = {}
+    for contest in result["results"]:
+        if half in (None, contest["half"]) and median(contest, "limit"):
+            panels.setdefault(title(contest), []).append(contest)
+    rows = max(1, -(-len(panels) // 2))
+    with mpl.rc_context(STYLE):
+        figure = Figure((7.2, 0.5 + 2.2 * rows), layout="constrained")
+        axes = figure.subplots(rows, 2, squeeze=False).ravel()
+        for ax, (name, contests) in zip(axes, panels.items(), strict=False):
+            panel(ax, name, contests)
+        for ax in axes[len(panels) :]:
+            ax.set_axis_off()
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(
+            handles, labels, loc="outside upper center", ncols=4, frameon=False
+        )
+        metadata = {"Date": None} if path.suffix == ".svg" else None
+        figure.savefig(path, metadata=metadata)
+
+
+def panel(ax: Any, name: str, contests: list[dict[str, Any]]) -> None:
+    from matplotlib.ticker import NullLocator
+
+    for label, look in LOOKS.items():
+        points = [
+            (c["n"], ms / limit)
+            for c in contests
+            if (ms := median(c, label.removeprefix("best ")))
+            and (limit := median(c, "limit"))
+        ]
+        ax.loglog(
+            *zip(*points, strict=True) if points else ([], []),
+            label=label,
+            lw=2,
+            ms=5,
+            **look,
+        )
+    ax.axhline(1, color="black", lw=1, label="limit")
+    sizes = [c["n"] for c in contests]
+    ax.set_xticks(sizes, [str(n) for n in sizes])
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_ylim(0.8, max(12, ax.get_ylim()[1]))  # so that 1 and 10 are always there
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_formatter("")
+    first, _, rest = name.partition(", ")
+    ax.set_title(f"{first}\n{rest}", fontsize=9, loc="left")
+    ax.set(xlabel="n", ylabel="time ÷ limit")
+    ax.grid(alpha=0.3)

@@ -1,0 +1,285 @@
+"""`python -m attn_tutor.bench`: its arguments, what it writes, its table; how memory grows. No test asks a clock."""
+
+import json
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+import torch
+
+import benchmarks
+from attn_tutor.bench import command, contestants, measure, report
+from attn_tutor.bench.case import Case
+from attn_tutor.bench.contestants import Contestant
+from attn_tutor.bench.rows import ROWS
+
+
+@pytest.fixture(autouse=True)
+def restored_threads():
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--device", "tpu"], "invalid choice: 'tpu'"),
+        (["--dtype", "int8"], "invalid choice: 'int8'"),
+        (["--sizes"], "expected at least one argument"),
+        (["--sizes", "0"], "'0' is not a whole number above 0"),
+        (["--sizes", "1.5"], "'1.5' is not a whole number above 0"),
+        (["--rows", "atention"], "invalid choice: 'atention'"),
+        (["--json", "no/such/folder/x.json"], "is no place for a file"),
+        (["--plot", "picture.txt"], "ends in .svg, .png or .pdf"),
+    ],
+)
+def test_bad_arguments_get_a_usage_line(arguments, complaint, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        command.parse(arguments)
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("usage: python -m attn_tutor.bench")
+    assert complaint in said
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="here is a CUDA device")
+def test_no_cuda_device_is_said_at_once(capsys):
+    with pytest.raises(SystemExit):
+        command.parse(["--device", "cuda"])
+    assert "torch sees no CUDA device" in capsys.readouterr().err
+
+
+def plan(*arguments):
+    return command.cases(command.parse(arguments))
+
+
+def test_the_plan_has_both_halves_and_gradients_where_torch_has_them():
+    cases = plan("--rows", "attention", "--sizes", "13", "17")
+    assert [(c.half, c.backward, c.n) for c in cases] == [
+        ("numpy", False, 13), ("numpy", False, 17), ("torch", False, 13),
+        ("torch", False, 17), ("torch", True, 13), ("torch", True, 17),
+    ]  # fmt: skip
+    assert all(c.compiled for c in cases)
+
+
+def test_quick_takes_two_sizes_and_compiles_nothing():
+    cases = plan("--quick")
+    assert {c.row for c in cases} == set(ROWS)
+    assert not any(c.compiled for c in cases)
+    for name, row in ROWS.items():
+        assert {c.n for c in cases if c.row == name} == set(row.sizes[:2])
+
+
+def test_numpy_has_no_bfloat16():
+    assert {c.half for c in plan("--dtype", "bfloat16")} == {"torch"}
+
+
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("half", ["numpy", "torch"])
+def test_contestants_compute_one_thing(row, half, close):
+    """Whoever is given the same numbers gives the same result; peers draw numbers of their own."""
+    torch.manual_seed(0)
+    found = {
+        c.role: c.call for c in ROWS[row].compete(Case(row, half, 37, dtype="float64"))
+    }
+    if not found:
+        assert row == "decoding"
+        return
+    assert set(found) >= {"ours", "textbook", "limit"}
+    ours, textbook = found["ours"](), found["textbook"]()
+    found["limit"]()
+    if row != "decoding":  # its calls give nothing back
+        close(ours, textbook, "float32" if row == "table" else None)
+
+
+@pytest.mark.parametrize("row", [name for name, row in ROWS.items() if row.trained])
+def test_every_trained_row_has_gradients(row):
+    case = Case(row, "torch", 37, backward=True)
+    for contestant in ROWS[row].compete(case):
+        measure.prepared(case, contestant)()
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """One run of the command, as a user starts it."""
+    folder = tmp_path_factory.mktemp("bench")
+    arguments = (
+        "--quick --sizes 13 37 --rows causal softmax --json result.json --plot plot.svg"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "attn_tutor.bench", *arguments.split()],
+        cwd=folder, capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    return done, result, (folder / "plot.svg").read_text(encoding="utf-8")
+
+
+def test_a_run_says_all_that_is_needed_to_repeat_it(written):
+    done, result, _ = written
+    assert done.stderr == ""  # a progress bar is for terminals
+    assert result["command"].startswith("python -m attn_tutor.bench --quick --sizes 13")
+    assert set(result["versions"]) >= {"attn_tutor", "Python", "NumPy", "torch"}
+    assert result["machine"]["processor"]
+    assert result["machine"]["cores"] == result["settings"]["threads"]
+    assert result["settings"]["dtype"] == "float32"
+
+
+def test_a_run_measures_every_contestant(written):
+    done, result, plot = written
+    contests = result["results"]
+    assert len(contests) == 2 * 5  # causal in three ways, softmax in two
+    for contest in contests:
+        assert {e["role"] for e in contest["contestants"]} >= {
+            "ours",
+            "textbook",
+            "limit",
+        }
+        assert 1 <= contest["tries"] <= measure.TRIES
+        for entry in contest["contestants"]:
+            q1, q2, q3 = entry["ms"]
+            assert 0 < q1 <= q2 <= q3
+            assert (
+                entry["steady"] == (q3 - q1 <= measure.UNSTEADY * q2) or q3 / q2 < 1.2
+            )
+            assert ("MiB" in entry) == (entry["role"] != "limit")
+    assert done.stdout.rstrip() == report.text(result)
+    assert plot.count("<svg") == 1
+
+
+def test_missing_peers_are_listed(written):
+    done, result, _ = written
+    for name in ("d2l", "x-transformers", "keras"):
+        reason = contestants.why_missing(name)
+        assert result["missing"].get(name) == reason
+        assert reason is None or f"not compared: {name} ({reason})" in done.stdout
+    assert "--quick leaves it out" in result["missing"]["FlexAttention"]
+
+
+def test_an_installed_peer_takes_part(monkeypatch):
+    def old(num_hiddens, dropout):
+        return lambda q, k, v, lens: q
+
+    monkeypatch.setattr(contestants, "why_missing", lambda name: None)
+    monkeypatch.setitem(sys.modules, "d2l", types.ModuleType("d2l"))
+    fake = types.ModuleType("d2l.torch")
+    fake.AdditiveAttention = old
+    monkeypatch.setitem(sys.modules, "d2l.torch", fake)
+    found = ROWS["additive"].compete(Case("additive", "torch", 13))
+    assert "d2l" in [c.name for c in found if c.role == "peer"]
+
+
+def test_a_peer_that_fails_is_left_out_and_says_why():
+    def fails():
+        raise NotImplementedError("no such device\nand much more")
+
+    entries, _ = measure.compete(
+        Case("attention", "torch", 13),
+        [Contestant("ours", "well", lambda: None), Contestant("peer", "ill", fails)],
+        rounds=3,
+        budget=0,
+    )
+    assert "ms" in entries[0]
+    assert entries[1]["left out"] == "NotImplementedError: no such device"
+
+
+def test_what_would_not_fit_is_not_tried():
+    giant = Contestant("textbook", "giant", lambda: pytest.fail("called"), stores=2**50)
+    entries, _ = measure.compete(Case("attention", "torch", 13), [giant], 3, 0)
+    assert entries[0]["left out"] == f"would build {2**22:,} GiB".replace(",", "")
+
+
+def test_unsteady_times_are_measured_again_and_marked(monkeypatch):
+    spreads = iter([[1.0, 2.0, 3.0], [1.0, 2.0, 2.5], [1.0, 2.0, 4.0]])
+    monkeypatch.setattr(measure, "in_turns", lambda *_: {0: next(spreads)})
+    call = Contestant("ours", "wild", lambda: None)
+    entries, tries = measure.compete(Case("attention", "torch", 13), [call], 3, 0)
+    assert tries == 3
+    assert entries[0]["ms"] == [1000, 2000, 2500]  # the steadiest of them
+    assert entries[0]["steady"] is False
+
+
+FIXED = {
+    "command": "python -m attn_tutor.bench --quick",
+    "date": "2026-01-02",
+    "machine": {"processor": "Abacus", "cores": 2, "system": "Linux x86_64"},
+    "versions": {"NumPy": "2.0"},
+    "settings": {"device": "cpu", "dtype": "float32", "threads": 2, "rounds": 5},
+    "missing": {"d2l": "not installed"},
+    "results": [
+        {
+            "row": "attention", "half": "numpy", "n": 2048, "backward": False, "tries": 3,
+            "contestants": [
+                {"role": "ours", "name": "attention", "ms": [38, 40, 42], "steady": True, "MiB": 6.25},
+                {"role": "textbook", "name": "attend", "ms": [110, 120, 140], "steady": False, "MiB": 388},
+                {"role": "peer", "name": "slow", "ms": [60, 60, 60], "steady": True, "MiB": 5},
+                {"role": "peer", "name": "SDPA", "ms": [43, 44, 45], "steady": True, "MiB": 5},
+                {"role": "peer", "name": "ill", "left out": "would build 9 GiB"},
+                {"role": "limit", "name": "products", "ms": [32, 32, 32], "steady": True},
+                {"role": "limit", "name": "bytes", "ms": [8, 8, 8], "steady": True},
+            ],
+        }
+    ],
+}  # fmt: skip
+
+TABLE = """\
+Abacus, 2 cores, Linux x86_64. float32 on cpu, 2 threads. NumPy 2.0.
+
+Dot-product attention, NumPy, n = 2048 (8 heads of width 64)
+                                           ÷ ours  ÷ limit        ms  quartiles              MiB
+  ours: attention                            1.00     1.25      40.0  38.0 – 42.0           6.25
+  textbook: attend                           3.00     3.75       120  110 – 140 ~            388
+  peer: slow                                 1.50     1.88      60.0  60.0 – 60.0           5.00
+  peer: SDPA                                 1.10     1.38      44.0  43.0 – 45.0           5.00
+  peer: ill                              left out: would build 9 GiB
+  limit: products                            0.80     1.00      32.0  32.0 – 32.0              –
+  limit: bytes                               0.20     0.25      8.00  8.00 – 8.00              –
+
+~ the quartiles lie more than 15 % apart, after three tries
+
+not compared: d2l (not installed)"""
+
+
+def test_the_table_of_a_fixed_result():
+    assert report.text(FIXED) == TABLE
+
+
+def test_the_books_table_names_the_fastest_peer():
+    line = benchmarks.table(FIXED["results"]).splitlines()[-1]
+    assert line == "| 2048 | 40.0 | 1.25 | 3.00 | 1.10 | SDPA | 6.25 | 388 |"
+    said = benchmarks.alt_text(FIXED, "numpy")
+    assert "n = 2048: ours 1.25 times the limit, the textbook 3.75" in said
+
+
+# The guard on complexity: four times the tokens may take about four times the memory, and not sixteen.
+needs_proc = pytest.mark.skipif(
+    not measure.RESET.exists(), reason="peak memory is read from Linux's /proc"
+)
+
+
+@needs_proc
+@pytest.mark.parametrize("half", ["numpy", "torch"])
+def test_memory_of_attention_grows_with_n_and_not_with_its_square(half):
+    small, large = (
+        measure.peak_memory(Case("attention", half, n), "attention")
+        for n in (1009, 4036)
+    )
+    output = 4036 * 512 * 4 / 2**20
+    assert output <= large + 0.5  # it is counted at all
+    assert large < 6 * max(small, output / 4)
+
+
+@needs_proc
+def test_memory_of_the_textbook_grows_with_the_square():
+    """What the guard above would see, were the engine to store its scores."""
+    small, large = (
+        measure.peak_memory(
+            Case("attention", "torch", n), "attend(scaled_dot_score(…))"
+        )
+        for n in (499, 1996)
+    )
+    assert large > 12 * small
