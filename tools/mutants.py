@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Those that compute, cheapest first; the others look at sources, pages and wheels.
 SUBJECTS = (
     "golden textbook parity tiled framework half_precision gradients properties errors"
-    " fast_paths bench"
+    " fast_paths additive bench"
 )
 TESTS = [f"tests/test_{subject}.py" for subject in SUBJECTS.split()]
 
@@ -105,7 +105,8 @@ LISTED = [
     ("scale used twice", "torch/attention.py", "fused_attention(Q, K, V, mask, causal, scale, dropout_p)", "fused_attention(Q * (1 if scale is None else scale), K, V, mask, causal, scale, dropout_p)"),
     ("bilinear attention scaled by 1/√d", "*/attention.py", "causal=causal, scale=1.0", "causal=causal, scale=None"),
     ("bilinear without its causal flag", "*/attention.py", "Q @ M, K, V, mask, causal=causal", "Q @ M, K, V, mask, causal=False"),
-    ("additive attention forgets causality", "numpy/attention.py", "shield(mask, causal, Q, K, V)\n    if causal:", "shield(mask, causal, Q, K, V)\n    if False:"),
+    ("additive attention forgets causality", "numpy/attention.py", "w_v, V, mask, causal)", "w_v, V, mask, False)"),
+    ("additive attention forgets causality", "torch/attention.py", "w_v, V, mask, causal, dropout_p)", "w_v, V, mask, False, dropout_p)"),
     ("Gaussian attention without centring", "numpy/attention.py", "(Q - centre) / float(bandwidth), (K - centre) * seen", "Q / float(bandwidth), K * seen"),
     ("Gaussian attention without centring", "torch/attention.py", "(Q - centre) / bandwidth, (K - centre) * seen", "Q / bandwidth, K * seen"),
     ("centred on the mean, which the future moves", "numpy/attention.py", "(K * (seen & (seen.cumsum(-2) == 1))).sum(-2, keepdims=True)", "K.mean(-2, keepdims=True)"),
@@ -115,7 +116,7 @@ LISTED = [
     ("Gaussian attention in single precision", "numpy/attention.py", "wide = np.result_type(Q, K, np.float64)", "wide = np.result_type(Q, K, np.float32)"),
     ("Gaussian attention in half precision", "torch/attention.py", "wide = torch.promote_types(K.dtype, torch.float32)", "wide = K.dtype"),
     ("autocast rounds Gaussian scores", "torch/attention.py", "torch.autocast(Q.device.type, enabled=False)", "torch.autocast(Q.device.type, enabled=torch.is_autocast_enabled(Q.device.type))"),
-    ("additive attention does not drop", "torch/attention.py", "w_v), mask), dropout_p", "w_v), mask), 0.0"),
+    ("additive attention does not drop", "torch/attention.py", "w_v, V, mask, causal, dropout_p)", "w_v, V, mask, causal)"),
     # engines
     ("tile edge off by one", "numpy/tiled.py", "min(j + KEYS, m, last + n)", "min(j + KEYS - 1, m, last + n)"),
     ("tiles of keys overlap", "numpy/tiled.py", "min(j + KEYS, m, last + n)", "min(j + KEYS + 1, m, last + n)"),
@@ -134,6 +135,26 @@ LISTED = [
     ("empty row in a small problem", "numpy/tiled.py", "return weights @ V / np.where(total == 0, 1, total)", "return weights @ V / total"),
     ("BLAS left with one thread", "numpy/_parallel.py", "_limit.restore_original_limits()", "pass"),
     ("an error in a thread is lost", "numpy/_parallel.py", "other.result()", "other.done()"),
+    ("exp(a) in place of exp(2a)", "*/additive.py", "return np.exp(2 * x), np.exp(2 * y), True", "return np.exp(x), np.exp(y), True"),
+    ("keys keep what queries were shifted by", "*/additive.py", "(b - shift)", "b"),
+    ("exponentials not cut", "numpy/additive.py", "(a + shift).clip(-reach, reach)", "(a + shift)"),
+    ("exponentials not cut", "torch/additive.py", "(a + shift).clamp(-reach, reach)", "(a + shift)"),
+    ("cut though wide on both sides", "*/additive.py", "if not (a_fits | b_fits).all():", "if False:"),
+    ("cut where tanh is not flat", "*/additive.py", "window(X, reach - flat)", "window(X, reach)"),
+    ("shift of the queries with the sign of the keys'", "numpy/additive.py", "np.where(b_fits, shift_b, -shift_a)", "np.where(b_fits, shift_b, shift_a)"),
+    ("shift of the queries with the sign of the keys'", "torch/additive.py", "torch.where(b_fits, shift_b, -shift_a)", "torch.where(b_fits, shift_b, shift_a)"),
+    ("causal keys aligned upper left", "*/additive.py", "rows.stop + m - n", "rows.stop"),
+    ("first tile of keys alone", "numpy/additive.py", "range(0, m, step)", "range(0, min(m, step), step)"),
+    ("first tile of keys alone", "torch/additive.py", "range(0, m, KEYS)", "range(0, min(m, KEYS), KEYS)"),
+    ("last visible key left out", "numpy/additive.py", "some[-1] + 1", "some[-1]"),
+    ("last visible key left out", "torch/additive.py", "int(some[-1]) + 1", "int(some[-1])"),
+    ("derivative of 1/(1 + e^2x) as r", "torch/additive.py", "r.addcmul_(r, r, value=-1)", "pass"),
+    ("derivative of tanh as 1 − T²/2", "torch/additive.py", "r.square_().neg_().add_(0.25)", "r.square_().neg_().add_(0.5)"),
+    ("gradient of w_v with the wrong sign", "torch/additive.py", "-2 * dw, dV", "2 * dw, dV"),
+    ("gradient of softmax without its row sum", "torch/additive.py", "dA.sub_(along[group, rows]).mul_(A)", "dA.mul_(A)"),
+    ("gradient of the keys of the last block alone", "torch/additive.py", "dV[group, keys] += dropped.mT @ gr", "dV[group, keys] = dropped.mT @ gr"),
+    ("gradient of dropped weights", "torch/additive.py", "dropped, dA = A * grown, dA * grown", "dropped, dA = A * grown, dA"),
+    ("a second derivative of zero", "torch/additive.py", "        raise NotImplementedError(", "        return NotImplementedError("),
     ("sums in float16", "numpy/tiled.py", "np.result_type(dtype, np.float32)", "dtype"),
     ("upper-left flag of the kernel", "torch/fused.py", "if causal and n != m:", "if False:"),
     ("empty rows attend to everything", "torch/fused.py", "output if empty is None else output.masked_fill(empty, 0)", "output"),

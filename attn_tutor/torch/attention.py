@@ -3,14 +3,14 @@
 from collections.abc import Callable
 
 import torch
-from torch.nn.functional import dropout
 
 from attn_tutor._shapes import require_chance, require_positive
 from attn_tutor.torch._arrays import shapes
+from attn_tutor.torch.additive import tiled_additive
 from attn_tutor.torch.fused import fused_attention
 from attn_tutor.torch.kernels import gaussian_kernel
 from attn_tutor.torch.masks import causal_mask, permitted, shield, spoil
-from attn_tutor.torch.scoring import OTHER_WIDTHS, additive_score, scaled_dot_score
+from attn_tutor.torch.scoring import OTHER_WIDTHS, scaled_dot_score
 from attn_tutor.torch.softmax import masked_softmax, normalize
 
 __all__ = [
@@ -264,6 +264,17 @@ def additive_attention(
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}(S)\, V, \qquad S_{ij} = w_v \cdot \tanh(q_i W_q + k_j W_k)
 
+    No (n, m, h) tensor is built, and no tanh is taken of each query with each key:
+
+    .. math:: \tanh(a + b) = 1 - \frac{2}{1 + e^{2a} e^{2b}}
+
+    needs one exponential a query and one a key, and its 1 adds Σw_v to every score, which softmax drops. That is exact
+    algebra, and rounds about as the textbook line does: with 1024 standard normal queries and keys and h = 64, the
+    largest error of the output in float32 is 9·10⁻⁸, and 8·10⁻⁸ in the textbook. Exponentials that would overflow are
+    shifted or cut where tanh is flat. Only if a feature is spread by more than 66 in float32 (660 in float64) among
+    the queries and among the keys too, tanh itself is computed, tile by tile. In the torch half, a caller under
+    ``torch.compile`` gets compiled loops where a C++ compiler is at hand, and derivatives are of first order.
+
     Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our :math:`W_q, W_k, w_v` are
     :math:`W_a, U_a, v_a`.
 
@@ -294,12 +305,12 @@ def additive_attention(
     require_chance("additive_attention", "dropout_p", dropout_p)
     mask, causal = permitted("additive_attention", mask, causal, Q, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
-    if causal:
-        mask = causal_mask(Q.shape[-2], K.shape[-2], device=Q.device)
-    weights = dropout(
-        masked_softmax(additive_score(Q, K, W_q, W_k, w_v), mask), dropout_p
-    )
-    return spoil(weights @ V, spoiled)
+    dtype = V.dtype
+    wide = torch.promote_types(dtype, torch.float32)
+    Q, K, V, W_q, W_k, w_v = (X.to(wide) for X in (Q, K, V, W_q, W_k, w_v))
+    with torch.autocast(Q.device.type, enabled=False):
+        output = tiled_additive(Q @ W_q, K @ W_k, w_v, V, mask, causal, dropout_p)
+    return spoil(output.to(dtype), spoiled)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)

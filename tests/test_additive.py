@@ -1,0 +1,267 @@
+"""Additive attention without its (n, m, h) tensor: equal to the textbook across tiles, far out, and in its gradient."""
+
+import subprocess
+import sys
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+import attn_tutor.numpy as an
+import attn_tutor.torch as at
+from attn_tutor.numpy import additive as numpy_engine
+from attn_tutor.torch import additive as torch_engine
+
+
+@pytest.fixture
+def small_tiles(monkeypatch):
+    """Tiles of 3 queries × 5 keys of 7 features, so that a few tokens make many, whole and cut."""
+    monkeypatch.setattr(numpy_engine, "QUERIES", 3)
+    monkeypatch.setattr(numpy_engine, "SPACE", 3 * 5 * 7)
+    monkeypatch.setattr(torch_engine, "QUERIES", {"cpu": 3, "cuda": 3})
+    monkeypatch.setattr(torch_engine, "KEYS", 5)
+    monkeypatch.setattr(torch_engine, "SCORES", 3 * 17)
+
+
+def textbook(Q, K, V, W_q, W_k, w_v, mask=None):
+    half = an if isinstance(Q, np.ndarray) else at
+    return half.attend(half.additive_score(Q, K, W_q, W_k, w_v), V, mask)
+
+
+def leaves(args, dtype=torch.float64):
+    return [torch.from_numpy(x).to(dtype).requires_grad_() for x in args.values()]
+
+
+def gradients(fn, args, **options):
+    output = fn(*args, **options)
+    g = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view(output.shape)
+    return [output, *torch.autograd.grad(output, args, g)]
+
+
+MASKS = {
+    "none": None,
+    "pairs": (13, 17),
+    "padding": (2, 1, 17),
+    "queries": (13, 1),
+    "batch": (2, 13, 17),
+}
+
+
+@pytest.mark.parametrize("kind", MASKS)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "batch", [{}, {"Q": (3, 1), "K": (2,)}, {"w_v": (2,), "V": (3, 1)}], ids=str
+)
+@pytest.mark.usefixtures("small_tiles")
+def test_tiles_join_without_a_seam(half, close, inputs, mask_of, batch, causal, kind):
+    args = inputs("additive_attention", batch, n=13, m=17, h=7)
+    mask = None if MASKS[kind] is None else mask_of(*MASKS[kind])
+    if mask is not None:
+        mask[..., 4:5, :] = False  # an empty row
+        mask[..., :6] &= mask.shape[-1] == 1  # nothing is seen in a tile of keys
+    may = np.tri(13, 17, 4, dtype=bool) if causal else np.ones((13, 17), bool)
+    expected = textbook(**args, mask=may if mask is None else may & mask)
+    close(half.additive_attention(**args, mask=mask, causal=causal), expected)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradients_are_those_of_the_textbook(inputs, close, mask_of, masked, causal):
+    """In tiles of their usual size, of which there are several."""
+    args = leaves(inputs("additive_attention", n=300, m=610, h=3))
+    mask = torch.from_numpy(mask_of(300, 610)) if masked else None
+    if masked:
+        mask[7] = False
+    may = at.causal_mask(300, 610) if causal else torch.ones(300, 610, dtype=torch.bool)
+    expected = gradients(textbook, args, mask=may & mask if masked else may)
+    found = gradients(at.additive_attention, args, mask=mask, causal=causal)
+    for ours, theirs in zip(found, expected, strict=True):
+        close(ours / theirs.abs().max(), theirs / theirs.abs().max())
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("far", [0.0, 600.0])
+def test_gradcheck_across_tiles(inputs, far):
+    """Also where features are too far apart for products of exponentials."""
+    args = inputs("additive_attention", n=4, m=7, h=2, d_v=1, q=2, k=2)
+    args["Q"][0], args["K"][1] = far, -far
+    args["W_q"], args["W_k"] = np.eye(2), np.eye(2)
+    mask = torch.ones(4, 7, dtype=torch.bool)
+    mask[2], mask[:, 3] = False, False
+    assert gradcheck(lambda *xs: at.additive_attention(*xs, mask), leaves(args))
+
+
+# Far out
+
+FAR = {  # queries and keys, before what is drawn is added; and how widely that is spread
+    "one window": (0, 0, 1),
+    "a window beside the origin": (1e4, -1e4, 1),
+    "wide queries, narrow keys": (np.linspace(-1e4, 1e4, 23)[:, None], 0, 1),
+    "narrow queries, wide keys": (0, np.linspace(-1e4, 1e4, 29)[:, None], 1),
+    "both wide": (0, 0, 5e3),
+    "every sum flat": (200, 200, 1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("place", FAR)
+def test_sums_of_any_size(half, draw, close, place, dtype):
+    """exp(2 · 10⁴) is too much for any float; tanh is not. Inputs are rounded first, so that sums agree."""
+    q, k, spread = FAR[place]
+    args = (q + spread * draw(23, 3), k + spread * draw(29, 3), draw(29, 2))
+    args = [x.astype(dtype) for x in (*args, np.eye(3), np.eye(3), draw(3))]
+    exact = [x.astype(float) for x in args]
+    close(half.additive_attention(*args), textbook(*exact))
+    expected = gradients(textbook, [torch.from_numpy(x).requires_grad_() for x in exact])  # fmt: skip
+    found = gradients(at.additive_attention, [torch.from_numpy(x).requires_grad_() for x in args])  # fmt: skip
+    for ours, theirs in zip(found, expected, strict=True):
+        top = theirs.abs().max().clip(1)
+        close(ours / top, theirs / top)
+
+
+def test_products_are_used_unless_both_sides_are_wide(draw):
+    """Otherwise the tests above could all pass with tanh."""
+    for place, (q, k, spread) in FAR.items():
+        a, b = q + spread * draw(23, 3), k + spread * draw(29, 3)
+        product = place != "both wide"
+        assert numpy_engine.factors(a, b)[2] == product
+        pair = (torch.from_numpy(x)[None] for x in (a, b))
+        assert torch_engine.factors(*pair)[2] == product
+
+
+# What it costs
+
+
+def test_memory_of_the_numpy_half_does_not_hold_the_hidden_layer(draw):
+    n, h = 1009, 31
+    args = draw(n, h), draw(n, h), draw(n, 2), np.eye(h), np.eye(h), draw(h)
+    args = [x.astype(np.float32) for x in args]
+    tracemalloc.start()
+    an.additive_attention(*args)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # Each thread has a tile and a block of scores; the tensor would take 126 MB.
+    tile = 4 * numpy_engine.SPACE + 8 * numpy_engine.QUERIES * n
+    assert peak < 1.5 * numpy_engine.in_parallel.__globals__["cores"]() * tile + 2**22
+
+
+PEAK = """
+import resource, sys, torch, attn_tutor.torch as at
+def run(n):
+    args = [torch.randn(*s, requires_grad=True) for s in [(n, 64)] * 3 + [(64, 64)] * 2 + [(64,)]]
+    at.additive_attention(*args).sum().backward()
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 2**20)
+run(16)
+before = peak()
+run(2048)
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="resource is not in Windows")
+def test_memory_of_the_torch_half_does_not_hold_the_hidden_layer():
+    """Forward and backward together, in MiB; the tensor would take 1024."""
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK], capture_output=True, text=True, check=True
+    )
+    assert float(done.stdout) < 100
+
+
+# Compiled, transformed
+
+
+def test_compiles_as_one_graph(monkeypatch, inputs, close):
+    monkeypatch.setattr(torch_engine, "compiled_pieces", lambda: None)
+    args = leaves(inputs("additive_attention"))
+    compiled = torch.compile(at.additive_attention, fullgraph=True, backend="aot_eager")
+    for options in ({}, {"causal": True}, {"mask": torch.ones(7, 11, dtype=torch.bool)}):  # fmt: skip
+        for ours, plain in zip(
+            gradients(compiled, args, **options),
+            gradients(at.additive_attention, args, **options),
+            strict=True,
+        ):
+            close(ours, plain)
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("causal", [False, True])
+def test_compiled_pieces(inputs, close, mask_of, causal):
+    """The pieces that a compiled caller gets, without the compiler around them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if not torch_engine.compiled_pieces():
+            pytest.skip("no compiler works here")
+    args = leaves(inputs("additive_attention", n=13, m=17, h=7))
+    mask = torch.from_numpy(mask_of(13, 17))
+    plain = gradients(at.additive_attention, args, mask=mask, causal=causal)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.compiler, "is_compiling", lambda: True)
+        found = gradients(at.additive_attention, args, mask=mask, causal=causal)
+    for ours, theirs in zip(found, plain, strict=True):
+        close(ours, theirs)
+
+
+def test_without_a_compiler_it_says_so_and_computes(monkeypatch, inputs, close):
+    def broken(fn, **_):
+        def call(*args):
+            raise RuntimeError("no C++ compiler\nand a long report")
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", broken)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    args = inputs("additive_attention")
+    torch_engine.compiled_pieces.cache_clear()
+    try:
+        with pytest.warns(UserWarning, match=r"without a compiler.*no C\+\+ compiler$"):
+            output = at.additive_attention(*leaves(args))
+        close(at.additive_attention(*leaves(args)), output)  # once is enough
+    finally:
+        torch_engine.compiled_pieces.cache_clear()
+    close(output, textbook(**args))
+
+
+def test_transforms_of_torch_func(inputs, close):
+    args = [x.detach() for x in leaves(inputs("additive_attention"))]
+    batched = [torch.stack([x, x / 2, x / 3], 1) for x in args[:3]]
+    dims = (1, 1, 1, None, None, None)
+
+    def loss(fn):
+        return lambda *xs: fn(*xs).square().sum()
+
+    def every(fn):
+        return [
+            torch.func.grad(loss(fn), argnums=(0, 1, 5))(*args),
+            torch.func.jacrev(fn, argnums=1)(*args),
+            torch.vmap(fn, dims)(*batched, *args[3:]),
+            torch.vmap(torch.func.grad(loss(fn)), dims)(*batched, *args[3:]),
+        ]
+
+    ours, theirs = (torch.utils._pytree.tree_leaves(every(fn)) for fn in (at.additive_attention, textbook))  # fmt: skip
+    for x, y in zip(ours, theirs, strict=True):
+        close(x, y)
+
+
+def test_second_derivatives_are_refused_in_words(inputs):
+    args = leaves(inputs("additive_attention"))
+    output = at.additive_attention(*args).square().sum()
+    (first,) = torch.autograd.grad(output, args[:1], create_graph=True)
+    with pytest.raises(NotImplementedError, match="no second derivatives; attend"):
+        first.sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_and_autocast(inputs, close, dtype):
+    args = inputs("additive_attention")
+    exact = gradients(textbook, leaves(args))
+    found = gradients(at.additive_attention, leaves(args, dtype))
+    mixed = torch.autocast("cpu", dtype)(at.additive_attention)
+    single = gradients(mixed, leaves(args, torch.float32))
+    for x, y, z in zip(exact, found, single, strict=True):
+        assert y.dtype == dtype and z.dtype == torch.float32
+        close(y, x)
+        close(z, x)
