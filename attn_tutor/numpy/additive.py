@@ -97,7 +97,7 @@ def factors(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]
 
 def window(X: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
     """What to take from each feature so that it lies within ±radius, 0 where it does already, and where that works."""
-    rows = X.reshape(-1, X.shape[-1])
+    rows = X.reshape(math.prod(X.shape[:-1]), X.shape[-1])
     low, high = rows.min(0, initial=np.inf), rows.max(0, initial=-np.inf)
     shift = np.zeros_like(low).clip(high - radius, low + radius)
     return shift, high - low <= 2 * radius
@@ -129,12 +129,13 @@ def scores(
     step = max(1, SPACE // max(1, g * h * R))
     for j in range(0, m, step):
         k = y[..., j : j + step]
-        tile = space[: g * h * R * k.shape[-1]].reshape(g, h, -1)
-        np.matmul(x, k, out=tile.reshape(g, h, R, -1))
+        width = k.shape[-1]
+        tile = space[: g * h * R * width].reshape(g, h, R * width)
+        np.matmul(x, k, out=tile.reshape(g, h, R, width))
         if product:
             np.divide(1, tile, out=tile)
         else:
             np.tanh(tile, out=tile)
             tile *= -0.5
-        S[..., j : j + step] = (weights @ tile).reshape(g, R, -1)
+        S[..., j : j + step] = (weights @ tile).reshape(g, R, width)
     return S
