@@ -38,7 +38,7 @@ STYLE: dict[Any, Any] = {
     "figure.facecolor": "white", "axes.facecolor": "white", "savefig.facecolor": "white", "axes.grid": False,
     "text.color": "black", "axes.labelcolor": "black", "axes.titlecolor": "black", "axes.edgecolor": "black",
     "xtick.color": "black", "ytick.color": "black", "legend.labelcolor": "black",
-}  # fmt: skip
+}  # fmt: skip  # what belongs together on one line
 WIDTH = 5.5  # inches; 390 px, a phone, then still give 9 px to 9 pt
 PERMITTED, FORBIDDEN = "#9fd0f5", "#4a4a4a"
 
@@ -125,10 +125,15 @@ def plot_mask(
     (crosses,) = ax.plot(x, y, "x", color="white")
     cross = Line2D([], [], marker="x", color="white", linestyle="none")
     ax.legend(
-        [Patch(color=PERMITTED), (Patch(color=FORBIDDEN), cross)], ["may attend", "may not"],
-        loc="upper left", bbox_to_anchor=(0, 0), borderpad=0, frameon=False,
-        handlelength=1.2, handleheight=1.2,
-    )  # fmt: skip
+        [Patch(color=PERMITTED), (Patch(color=FORBIDDEN), cross)],
+        ["may attend", "may not"],
+        loc="upper left",
+        bbox_to_anchor=(0, 0),
+        borderpad=0,
+        frameon=False,
+        handlelength=1.2,
+        handleheight=1.2,
+    )
     _settle([ax], columns)
     size = min(6, 0.5 * _cell_points(ax).min())
     crosses.set(markersize=size, markeredgewidth=size / 6)
@@ -324,9 +329,11 @@ def _scale(image: AxesImage, label: str, array: np.ndarray) -> dict[str, Any]:
     """How a colour bar is marked; an arrow says that values lie beyond its top."""
     low, high = image.get_clim()
     return {
-        "label": label, "ticks": [low, (low + high) / 2, high], "format": "%.3g",
+        "label": label,
+        "ticks": [low, (low + high) / 2, high],
+        "format": "%.3g",
         "extend": "max" if array.max() > high else "neither",
-    }  # fmt: skip
+    }
 
 
 def _colour_bar(image: AxesImage, label: str, array: np.ndarray) -> None:

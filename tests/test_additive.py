@@ -94,13 +94,23 @@ def test_gradcheck_across_tiles(inputs, far):
     assert gradcheck(lambda *xs: at.additive_attention(*xs, mask), leaves(args))
 
 
+@pytest.mark.usefixtures("small_tiles")
+def test_gradcheck_of_dropped_weights(inputs):
+    def drop(*args):
+        torch.manual_seed(0)  # the same weights each time
+        return at.additive_attention(*args, dropout_p=0.4)
+
+    args = inputs("additive_attention", n=4, m=7, h=2, d_v=1, q=2, k=2)
+    assert gradcheck(drop, leaves(args))
+
+
 # Far out
 
 FAR = {  # queries and keys, before what is drawn is added; and how widely that is spread
     "one window": (0, 0, 1),
     "a window beside the origin": (1e4, -1e4, 1),
-    "wide queries, narrow keys": (np.linspace(-1e4, 1e4, 23)[:, None], 0, 1),
-    "narrow queries, wide keys": (0, np.linspace(-1e4, 1e4, 29)[:, None], 1),
+    "wide queries, narrow keys": (np.linspace(-2e4, 0, 23)[:, None], 1e4, 1),
+    "narrow queries, wide keys": (1e4, np.linspace(-2e4, 0, 29)[:, None], 1),
     "both wide": (0, 0, 5e3),
     "every sum flat": (200, 200, 1),
 }
@@ -115,8 +125,10 @@ def test_sums_of_any_size(half, draw, close, place, dtype):
     args = [x.astype(dtype) for x in (*args, np.eye(3), np.eye(3), draw(3))]
     exact = [x.astype(float) for x in args]
     close(half.additive_attention(*args), textbook(*exact))
-    expected = gradients(textbook, [torch.from_numpy(x).requires_grad_() for x in exact])  # fmt: skip
-    found = gradients(at.additive_attention, [torch.from_numpy(x).requires_grad_() for x in args])  # fmt: skip
+    expected, found = (
+        gradients(fn, [torch.from_numpy(x).requires_grad_() for x in given])
+        for fn, given in ((textbook, exact), (at.additive_attention, args))
+    )
     for ours, theirs in zip(found, expected, strict=True):
         top = theirs.abs().max().clip(1)
         close(ours / top, theirs / top)
@@ -178,7 +190,8 @@ def test_compiles_as_one_graph(monkeypatch, inputs, close):
     monkeypatch.setattr(torch_engine, "compiled_pieces", lambda: None)
     args = leaves(inputs("additive_attention"))
     compiled = torch.compile(at.additive_attention, fullgraph=True, backend="aot_eager")
-    for options in ({}, {"causal": True}, {"mask": torch.ones(7, 11, dtype=torch.bool)}):  # fmt: skip
+    everything = torch.ones(7, 11, dtype=torch.bool)
+    for options in ({}, {"causal": True}, {"mask": everything}):
         for ours, plain in zip(
             gradients(compiled, args, **options),
             gradients(at.additive_attention, args, **options),
@@ -241,7 +254,8 @@ def test_transforms_of_torch_func(inputs, close):
             torch.vmap(torch.func.grad(loss(fn)), dims)(*batched, *args[3:]),
         ]
 
-    ours, theirs = (torch.utils._pytree.tree_leaves(every(fn)) for fn in (at.additive_attention, textbook))  # fmt: skip
+    leaves_of = torch.utils._pytree.tree_leaves
+    ours, theirs = leaves_of(every(at.additive_attention)), leaves_of(every(textbook))
     for x, y in zip(ours, theirs, strict=True):
         close(x, y)
 

@@ -61,7 +61,7 @@ def test_the_plan_has_both_halves_and_gradients_where_torch_has_them():
     assert [(c.half, c.backward, c.n) for c in cases] == [
         ("numpy", False, 13), ("numpy", False, 17), ("torch", False, 13),
         ("torch", False, 17), ("torch", True, 13), ("torch", True, 17),
-    ]  # fmt: skip
+    ]  # fmt: skip  # cases in columns
     assert all(c.compiled for c in cases)
 
 
@@ -111,9 +111,12 @@ def written(tmp_path_factory):
     )
     done = subprocess.run(
         [sys.executable, "-m", "attn_tutor.bench", *arguments.split()],
-        cwd=folder, capture_output=True, text=True, check=False,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     return done, result, (folder / "plot.svg").read_text(encoding="utf-8")
@@ -224,7 +227,7 @@ FIXED = {
             ],
         }
     ],
-}  # fmt: skip
+}  # fmt: skip  # one contestant a line
 
 TABLE = """\
 Abacus, 2 cores, Linux x86_64. float32 on cpu, 2 threads. NumPy 2.0.

@@ -146,8 +146,12 @@ def test_other_widths_are_pointed_to_the_right_function(lib, ones):
 
 
 def scores_of(name):
-    return {"masked_softmax": "(11,)", "self_attention": "(7,7)", "multi_head_attention": "(2,7,11)",
-            "multi_head_weights": "(2,7,11)"}.get(name, "(7,11)")  # fmt: skip
+    return {
+        "masked_softmax": "(11,)",
+        "self_attention": "(7,7)",
+        "multi_head_attention": "(2,7,11)",
+        "multi_head_weights": "(2,7,11)",
+    }.get(name, "(7,11)")
 
 
 def test_masks_of_numbers(lib, inputs, masked):
@@ -212,9 +216,16 @@ def test_a_mask_for_each_sequence_needs_an_axis_for_the_heads(lib, ones):
 @pytest.mark.parametrize("bandwidth", [0, -1.0, float("nan"), float("inf")])
 @pytest.mark.parametrize(
     "name",
-    ["gaussian_score", "gaussian_kernel", "boxcar_kernel", "triangular_kernel", "epanechnikov_kernel",
-     "gaussian_attention", "nadaraya_watson"],
-)  # fmt: skip
+    [
+        "gaussian_score",
+        "gaussian_kernel",
+        "boxcar_kernel",
+        "triangular_kernel",
+        "epanechnikov_kernel",
+        "gaussian_attention",
+        "nadaraya_watson",
+    ],
+)
 def test_bandwidths(lib, inputs, name, bandwidth):
     with refused(
         ValueError, f"{name}: bandwidth must be above 0 and finite, got {bandwidth}"
@@ -243,9 +254,12 @@ def test_bases(lib, ones, base):
 
 @pytest.mark.parametrize(
     ("name", "sizes", "least"),
-    [("causal_mask", ("n", "m"), (0, 0)), ("sinusoidal_encoding", ("n", "d"), (0, 0)),
-     ("alibi_bias", ("n_heads", "n", "m"), (1, 0, 0))],
-)  # fmt: skip
+    [
+        ("causal_mask", ("n", "m"), (0, 0)),
+        ("sinusoidal_encoding", ("n", "d"), (0, 0)),
+        ("alibi_bias", ("n_heads", "n", "m"), (1, 0, 0)),
+    ],
+)
 def test_sizes(lib, name, sizes, least):
     fn, good = getattr(lib, name), dict.fromkeys(sizes, 2)
     for size, minimum in zip(sizes, least, strict=True):

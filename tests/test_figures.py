@@ -81,7 +81,7 @@ def test_weights_stand_in_their_cells_with_row_0_on_top():
     assert cell_texts(ax) == {
         (0, 0): "0.75", (1, 0): "0.25", (2, 0): "0",
         (0, 1): "0.10", (1, 1): "0.20", (2, 1): "0.70",
-    }  # fmt: skip
+    }  # fmt: skip  # rows as they are drawn
     bottom, top = ax.get_ylim()
     assert bottom > top
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("key", "query")
@@ -428,7 +428,7 @@ REFUSED = {
     "encoding 1-D": (plot_encoding, [1.0], {}, ValueError, r"plot_encoding: encoding has shape \(1,\); needs \(n, d\)"),
     "encoding NaN": (plot_encoding, NAN_IN_ROW_1, {}, ValueError, "plot_encoding: encoding has nan in row 1, column 2"),
     "encoding complex": (plot_encoding, [[1j]], {}, TypeError, "plot_encoding: encoding must be real numbers"),
-}  # fmt: skip
+}  # fmt: skip  # one refusal a line
 
 
 @pytest.mark.parametrize(

@@ -168,8 +168,17 @@ def test_what_a_mask_hides_reaches_no_gradient(inputs, draw, close, name, bad):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-@pytest.mark.parametrize("name", ["attention", "gaussian_attention", "additive_attention", "bilinear_attention",
-                                  "self_attention", "multi_head_attention"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "attention",
+        "gaussian_attention",
+        "additive_attention",
+        "bilinear_attention",
+        "self_attention",
+        "multi_head_attention",
+    ],
+)
 def test_gradient_of_a_query_with_nothing_to_attend_to(inputs, draw, close, name, bad):
     """Row 2 sees nothing: whatever it holds, its output is constant and its gradient 0."""
     n = m = 7
@@ -189,8 +198,17 @@ def test_gradient_of_a_query_with_nothing_to_attend_to(inputs, draw, close, name
         close(gradient, expected[arg])
 
 
-@pytest.mark.parametrize("name", ["attention", "gaussian_attention", "additive_attention", "self_attention",
-                                  "bilinear_attention", "multi_head_attention"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "attention",
+        "gaussian_attention",
+        "additive_attention",
+        "self_attention",
+        "bilinear_attention",
+        "multi_head_attention",
+    ],
+)
 def test_the_future_reaches_no_gradient_of_the_past(inputs, draw, close, name):
     """The last token is not finite; the loss is of the earlier ones."""
     args = inputs(name, n=7, m=7)

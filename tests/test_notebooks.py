@@ -53,6 +53,12 @@ def test_every_cell_ran_and_none_failed_or_warned(path: Path) -> None:
 
 
 @each
+def test_the_notebook_is_light(path: Path) -> None:
+    """Pictures without a palette would make it three times as heavy."""
+    assert path.stat().st_size < 400_000
+
+
+@each
 def test_every_figure_has_alt_text_and_a_caption(path: Path) -> None:
     for cell in code_cells(path):
         if any(PICTURES & set(output.get("data", {})) for output in cell.outputs):

@@ -222,7 +222,7 @@ def test_glossary_leads_to_the_chapters_that_use_a_word() -> None:
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+]  # fmt: skip  # a list of words reads as lines
 AXE = {
     "runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"],
     "resultTypes": ["violations"],

@@ -259,8 +259,17 @@ def test_who_may_see_what_is_not_finite_gets_nan(half, problem_of, masked, garba
 
 
 @pytest.mark.parametrize("garbage", [np.nan, np.inf])
-@pytest.mark.parametrize("name", ["attention", "gaussian_attention", "additive_attention", "cross_attention",
-                                  "attention_weights", "multi_head_attention"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "attention",
+        "gaussian_attention",
+        "additive_attention",
+        "cross_attention",
+        "attention_weights",
+        "multi_head_attention",
+    ],
+)
 def test_a_query_that_sees_nothing_gives_zero_whatever_it_holds(
     half, inputs, name, garbage
 ):

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import attn_tutor.numpy as an
-from attn_tutor.numpy import _parallel, tiled
+from attn_tutor import _parallel
+from attn_tutor.numpy import tiled
 from attn_tutor.numpy.tiled import KEYS, QUERIES, tiled_attention
 
 Close = Callable[..., None]

@@ -19,19 +19,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+from torch.profiler import ProfilerActivity, profile
+
+import attn_tutor.numpy as an
+import attn_tutor.torch as at
+
 THREADS = 1
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[name] = str(THREADS)  # read when NumPy and torch load
-
-import matplotlib as mpl  # noqa: E402
-import matplotlib.pyplot as plt  # noqa: E402
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
-from torch.profiler import ProfilerActivity, profile  # noqa: E402
-
-import attn_tutor.numpy as an  # noqa: E402
-import attn_tutor.torch as at  # noqa: E402
-
 BOOK = Path(__file__).resolve().parents[1] / "book"
 TABLE = BOOK / "_tables" / "attention_cost.markdown"  # Sphinx takes .md for a page
 PICTURE = BOOK / "_static" / "attention_cost.svg"
@@ -178,6 +176,7 @@ def main() -> None:
         "--draw", action="store_true", help="measure nothing; draw the table again"
     )
     options = parser.parse_args()
+    threadpool_limits(THREADS)  # of BLAS, until the end
     torch.set_num_threads(THREADS)
     torch.set_grad_enabled(False)
     if not options.draw:

@@ -35,8 +35,8 @@ class Mutant(NamedTuple):
     new: str
 
 
-# One a line, however long. A star in the file makes one mutant in each half.
-# ruff: noqa: E501
+# A star in the file makes one mutant in each half.
+# ruff: noqa: E501 — a mutant is easier to read on one line
 LISTED = [
     # scores
     ("no √d", "*/scoring.py", "return d**-0.5 if d else 1.0", "return 1.0"),
@@ -133,12 +133,11 @@ LISTED = [
     ("hidden scores not hidden from the maximum", "numpy/tiled.py", "np.where(seen, some, -np.inf)", "some"),
     ("hidden scores not hidden from the sum", "numpy/tiled.py", "weights[..., : seen.shape[-2], :] *= seen", "pass"),
     ("empty row in a small problem", "numpy/tiled.py", "return weights @ V / np.where(total == 0, 1, total)", "return weights @ V / total"),
-    ("BLAS left with one thread", "numpy/_parallel.py", "_limit.restore_original_limits()", "pass"),
-    ("an error in a thread is lost", "numpy/_parallel.py", "other.result()", "other.done()"),
+    ("BLAS left with one thread", "_parallel.py", "_limit.restore_original_limits()", "pass"),
+    ("an error in a thread is lost", "_parallel.py", "other.result()", "other.done()"),
     ("exp(a) in place of exp(2a)", "*/additive.py", "return np.exp(2 * x), np.exp(2 * y), True", "return np.exp(x), np.exp(y), True"),
     ("keys keep what queries were shifted by", "*/additive.py", "(b - shift)", "b"),
     ("exponentials not cut", "numpy/additive.py", "(a + shift).clip(-reach, reach)", "(a + shift)"),
-    ("exponentials not cut", "torch/additive.py", "(a + shift).clamp(-reach, reach)", "(a + shift)"),
     ("cut though wide on both sides", "*/additive.py", "if not (a_fits | b_fits).all():", "if False:"),
     ("cut where tanh is not flat", "*/additive.py", "window(X, reach - flat)", "window(X, reach)"),
     ("shift of the queries with the sign of the keys'", "numpy/additive.py", "np.where(b_fits, shift_b, -shift_a)", "np.where(b_fits, shift_b, shift_a)"),
@@ -251,7 +250,7 @@ LISTED = [
     ("memory of the whole process", "bench/measure.py", '(kibibytes("VmHWM") - before)', 'kibibytes("VmHWM")'),
     ("last try in place of the steadiest", "bench/measure.py", "min(tries, key=itemgetter(0))[1]", "tries[-1][1]"),
     ("missing peers unsaid", "bench/command.py", "for name in PEERS if (reason", "for name in () if (reason"),
-]  # fmt: skip
+]  # fmt: skip  # one mutant a line
 
 
 def mutants(package: Path) -> list[Mutant]:

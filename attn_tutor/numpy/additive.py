@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attn_tutor.numpy._parallel import in_parallel
+from attn_tutor._parallel import in_parallel
 
 # A tile of h × queries × keys takes 4 MiB in float32: less would make the interpreter
 # most of the work, and more would leave the processor's cache.

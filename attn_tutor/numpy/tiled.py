@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_tutor.numpy._parallel import in_parallel, threads
+from attn_tutor._parallel import in_parallel, threads
 from attn_tutor.numpy.scoring import default_scale
 
 # A tile of scores fits a processor's cache. Tall ones keep the interpreter out of the way and narrow ones waste little

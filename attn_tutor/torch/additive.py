@@ -59,7 +59,7 @@ def tiled_additive(
 # brings its gradient to the compiler; the classes Pool and PoolGradient bring it to autograd and to torch.func.
 
 
-@torch.library.custom_op("attn_tutor::additive_pool", mutates_args=())
+@torch.library.custom_op("attn_tutor::tiled_additive", mutates_args=())
 def pool(
     a: torch.Tensor,
     b: torch.Tensor,
@@ -83,7 +83,7 @@ def pool(
     return output
 
 
-@torch.library.custom_op("attn_tutor::additive_pool_gradient", mutates_args=())
+@torch.library.custom_op("attn_tutor::tiled_additive_gradient", mutates_args=())
 def pool_gradient(
     g: torch.Tensor,
     output: torch.Tensor,
@@ -112,10 +112,10 @@ def pool_gradient(
             dropped, dA = A * grown, dA * grown
         dV[group, keys] += dropped.mT @ gr
         dS = dA.sub_(along[group, rows]).mul_(A)
-        for total, part in zip(
-            (da[group, rows], db[group, keys], dw[group]), gradient(q, k, dS), strict=True
-        ):  # fmt: skip
-            total += part
+        parts = gradient(q, k, dS)
+        da[group, rows] += parts[0]
+        db[group, keys] += parts[1]
+        dw[group] += parts[2]
     return 4 * w * da, 4 * w * db, -2 * dw, dV
 
 
@@ -167,7 +167,7 @@ pool.register_autograd(_backward, setup_context=Pool.setup_context)
 
 
 @pool.register_fake
-def _(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor, V: torch.Tensor, *_: Any) -> Any:  # fmt: skip
+def _(a: torch.Tensor, b: Any, w: Any, V: torch.Tensor, *_: Any) -> torch.Tensor:
     return a.new_empty(*a.shape[:-1], V.shape[-1])
 
 
@@ -248,12 +248,12 @@ def blocks(
             keys, seen = slice(m), None
             if causal:
                 keys = slice(max(0, rows.stop + m - n))
-                seen = torch.ones(rows.stop - r, keys.stop, dtype=torch.bool, device=a.device)  # fmt: skip
+                seen = a.new_ones(rows.stop - r, keys.stop, dtype=torch.bool)
                 seen = seen.tril(r + m - n)
             elif mask is not None:
                 seen = mask[group, rows] if mask.shape[1] > 1 else mask[group]
-                some = seen.any(1).any(0).nonzero()
-                keys = slice(int(some[0]), int(some[-1]) + 1) if len(some) else slice(0)  # fmt: skip
+                some = seen.any(1).any(0).nonzero()[:, 0].tolist() or [-1]
+                keys = slice(max(0, some[0]), some[-1] + 1)
                 seen = seen[..., keys]
             yield group, rows, keys, seen
 

@@ -308,7 +308,7 @@ def additive_attention(
     dtype = V.dtype
     wide = torch.promote_types(dtype, torch.float32)
     Q, K, V, W_q, W_k, w_v = (X.to(wide) for X in (Q, K, V, W_q, W_k, w_v))
-    with torch.autocast(Q.device.type, enabled=False):
+    with torch.autocast(V.device.type, enabled=False):
         output = tiled_additive(Q @ W_q, K @ W_k, w_v, V, mask, causal, dropout_p)
     return spoil(output.to(dtype), spoiled)
 

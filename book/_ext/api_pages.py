@@ -20,7 +20,7 @@ FIELD = re.compile(r":[a-z]+( [^:]*)?:( |$)")  # ":param x: …", and not ":func
 ORDER = [
     "scoring", "kernels", "masks", "softmax", "attention", "self_attention", "multi_head", "positional", "cache",
     "gradients", "modules",
-]  # fmt: skip
+]  # fmt: skip  # a list of words reads as lines
 
 
 def write_pages(app: Sphinx, docname: str, source: list[str]) -> None:

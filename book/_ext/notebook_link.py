@@ -16,9 +16,14 @@ def add_link(app: Sphinx, doctree: nodes.document) -> None:
         "", nodes.Text("Download this chapter as a notebook"), reftarget=notebook.name
     )
     how = addnodes.pending_xref(
-        "", nodes.inline("", "how to run it"),
-        refdomain="std", reftype="ref", reftarget="how-to-run", refexplicit=True, refwarn=True,
-    )  # fmt: skip
+        "",
+        nodes.inline("", "how to run it"),
+        refdomain="std",
+        reftype="ref",
+        reftarget="how-to-run",
+        refexplicit=True,
+        refwarn=True,
+    )
     line = nodes.paragraph("", "", download, nodes.Text(" · "), how)
     line["classes"].append("notebook-link")
     title.parent.insert(title.parent.index(title) + 1, line)
