@@ -16,6 +16,12 @@ from attn_tutor.numpy import additive as numpy_engine
 from attn_tutor.torch import additive as torch_engine
 
 
+@pytest.fixture(autouse=True)
+def tiles(monkeypatch):
+    """Also for few tokens."""
+    monkeypatch.setattr(numpy_engine, "FEW", 0)
+
+
 @pytest.fixture
 def small_tiles(monkeypatch):
     """Tiles of 3 queries × 5 keys of 7 features, so that a few tokens make many, whole and cut."""
@@ -65,6 +71,17 @@ def test_tiles_join_without_a_seam(half, close, inputs, mask_of, batch, causal, 
     may = np.tri(13, 17, 4, dtype=bool) if causal else np.ones((13, 17), bool)
     expected = textbook(**args, mask=may if mask is None else may & mask)
     close(half.additive_attention(**args, mask=mask, causal=causal), expected)
+
+
+@pytest.mark.parametrize("kind", MASKS)
+@pytest.mark.parametrize("causal", [False, True])
+def test_few_tokens_need_no_tiles(monkeypatch, close, inputs, mask_of, causal, kind):
+    args = inputs("additive_attention", {"w_v": (2,), "V": (3, 1)}, n=13, m=17, h=7)
+    args["mask"] = None if MASKS[kind] is None else mask_of(*MASKS[kind])
+    tiled = an.additive_attention(**args, causal=causal)
+    monkeypatch.setattr(numpy_engine, "FEW", 3 * 2 * 13 * 17 * 7)
+    monkeypatch.setattr(numpy_engine, "factors", None)
+    close(an.additive_attention(**args, causal=causal), tiled)
 
 
 @pytest.mark.parametrize("causal", [False, True])

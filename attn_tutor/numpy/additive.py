@@ -11,10 +11,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from attn_tutor._parallel import in_parallel
+from attn_tutor.numpy.softmax import masked_softmax
 
 # A tile of h × queries × keys takes 4 MiB in float32: less would make the interpreter
 # most of the work, and more would leave the processor's cache.
 SPACE, QUERIES = 2**20, 64
+# Up to so many entries of the (n, m, h) tensor, building it is quicker than what tiles need.
+FEW = 2**18
 # exp(2 · REACH) is finite and exp(−2 · REACH) not yet subnormal; tanh beyond ±FLAT is ±1 in this precision.
 REACH = {"float32": 43.0, "float64": 350.0}
 FLAT = {"float32": 10.0, "float64": 20.0}
@@ -34,12 +37,20 @@ def tiled_additive(
     be finite. mask: (…, n or 1, m or 1), and not together with causal.
     """
     n, m, h, d_v = *a.shape[-2:-1], *b.shape[-2:], V.shape[-1]
-    x, y, product = factors(a, b)
-    arrays = [x, y, -2 * w[..., None, :], V]
+    w = w[..., None, :]
+    arrays = [a, b, w, V]
     if mask is not None:
         arrays.append(np.broadcast_to(mask, (*mask.shape[:-1], m)))
     batch = np.broadcast_shapes(*(X.shape[:-2] for X in arrays))
     size = math.prod(batch)
+    if size * n * m * h <= FEW:
+        if causal:
+            mask = np.tri(n, m, m - n, dtype=bool)
+        S = np.tanh(a[..., None, :] + b[..., None, :, :]) @ w[..., None]
+        return masked_softmax(S[..., 0], mask) @ V
+
+    x, y, product = factors(a, b)
+    arrays[:3] = x, y, -2 * w
     x, y, *arrays = (
         np.broadcast_to(X, (*batch, *X.shape[-2:])).reshape(size, *X.shape[-2:])
         for X in arrays

@@ -110,23 +110,33 @@ def shield(
     """
     if mask is None and not causal:
         return Q, *keyed, None
-    n = Q.shape[-2]
-    asks = np.isfinite(Q).all(-1, keepdims=True)  # (…, n, 1)
-    # (…, m)
-    kept = functools.reduce(np.logical_and, (np.isfinite(X).all(-1) for X in keyed))
-    spoiled = _sees(~kept, n, mask) | ~asks & _sees(np.ones_like(kept), n, mask)
-    if mask is not None:
-        kept = kept & mask.any(-2)
-    return (
-        np.where(asks, Q, 0),
-        *(np.where(kept[..., None], X, 0) for X in keyed),
-        spoiled,
-    )
+    # The keys that some query may see, (…, m).
+    kept = np.ones(1, bool) if mask is None else mask.any(-2)
+    spoiled = None
+    if not all(_looks_finite(X) for X in (Q, *keyed)):
+        n = Q.shape[-2]
+        asks = np.isfinite(Q).all(-1, keepdims=True)  # (…, n, 1)
+        # (…, m)
+        finite = functools.reduce(
+            np.logical_and, (np.isfinite(X).all(-1) for X in keyed)
+        )
+        spoiled = _sees(~finite, n, mask)
+        spoiled = spoiled | ~asks & _sees(np.ones_like(finite), n, mask)
+        Q, kept = np.where(asks, Q, 0), kept & finite
+    if not kept.all():
+        keyed = tuple(np.where(kept[..., None], X, 0) for X in keyed)
+    return Q, *keyed, spoiled
 
 
 def spoil(output: np.ndarray, spoiled: np.ndarray | None) -> np.ndarray:
     """Give NaN to the queries that were permitted to see one."""
     return output if spoiled is None else np.where(spoiled, np.nan, output)
+
+
+def _looks_finite(X: np.ndarray) -> bool:
+    """False if there is NaN or infinity, and also if a sum overflows: it is quick, and a second look may follow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(X.sum(dtype=np.result_type(X, np.float32))))
 
 
 def _sees(keys: np.ndarray, n: int, mask: np.ndarray | None) -> np.ndarray:
