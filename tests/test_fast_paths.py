@@ -93,3 +93,36 @@ def test_a_cache_keeps_no_gradient(draw):
         at.KVCache().append(row.detach(), row)
     with torch.no_grad():
         assert not at.KVCache().append(row, row)[0].requires_grad
+
+
+# The table of positions
+
+
+@pytest.mark.parametrize(("d", "base"), [(6, 10000.0), (7, 10000.0), (5, 3.0)])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_table_far_out(d, base, dtype, draw):
+    """Against sines of angles, to what a double leaves of an angle of 10⁵: 10⁻¹¹."""
+    n = 100_003
+    angles = np.arange(n)[:, None] * base ** (-np.arange(0, d, 2) / d)
+    pairs = np.stack([np.sin(angles), np.cos(angles)], -1)  # (n, ⌈d/2⌉, 2)
+    expected = pairs.reshape(n, -1)[:, :d]
+    there = at.sinusoidal_encoding(n, d, base, dtype=getattr(torch, dtype)).numpy()
+    assert there.dtype == dtype
+    assert abs(there - expected).max() < (5e-11 if dtype == "float64" else 3e-7)
+    assert abs(an.sinusoidal_encoding(n, d, base) - expected).max() < 5e-11
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 8, 9, 15, 16, 17])
+def test_table_of_every_length(n, close):
+    """Squares and their neighbours, where the last block of rows is full, begun or missing."""
+    for half in HALVES:
+        table, longer = half.sinusoidal_encoding(n, 5), half.sinusoidal_encoding(101, 5)
+        assert table.shape == (n, 5)
+        close(table, longer[:n], "float32" if half is at else None)
+
+
+def test_few_rows_of_the_table_are_sines(monkeypatch):
+    counted, exp = [], np.exp
+    monkeypatch.setattr(np, "exp", lambda x: counted.append(x.size) or exp(x))
+    an.sinusoidal_encoding(10_007, 6)
+    assert 0 < sum(counted) <= 3 * 2 * 101

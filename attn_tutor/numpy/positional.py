@@ -1,5 +1,7 @@
 """Where a token stands: encodings added to tokens, rotations of queries and keys, biases on scores."""
 
+import math
+
 import numpy as np
 
 from attn_tutor._shapes import broadcast, require_positive, require_size
@@ -34,12 +36,14 @@ def sinusoidal_encoding(n: int, d: int, base: float = 10000.0) -> np.ndarray:
     """
     require_size("sinusoidal_encoding", "n", n)
     require_size("sinusoidal_encoding", "d", d)
-    # (n, ⌈d/2⌉)
-    angles = np.arange(n)[:, None] * _rates("sinusoidal_encoding", d, base)
-    encoding = np.empty((n, d))
-    encoding[:, 0::2] = np.sin(angles)
-    encoding[:, 1::2] = np.cos(angles[:, : d // 2])
-    return encoding
+    rates = _rates("sinusoidal_encoding", d, base)
+    # As a complex number a pair is sin θ + i cos θ = i·exp(−iθ), and a shift is
+    # a rotation: row p = a + b is row a, turned by b. So 2√n rows of sines are enough.
+    step = math.isqrt(n) + 1
+    rows = 1j * np.exp(-1j * np.arange(0, n, step)[:, None] * rates)
+    turns = np.exp(-1j * np.arange(step)[:, None] * rates)  # (step, ⌈d/2⌉)
+    pairs = (rows[:, None] * turns).reshape(len(rows) * step, len(rates))
+    return pairs[:n].view(np.float64)[:, :d]
 
 
 @shapes("(n,d)->(n,d)")

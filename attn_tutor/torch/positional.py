@@ -1,5 +1,7 @@
 """Where a token stands: encodings added to tokens, rotations of queries and keys, biases on scores."""
 
+import math
+
 import torch
 
 from attn_tutor._shapes import broadcast, require_positive, require_size
@@ -45,14 +47,18 @@ def sinusoidal_encoding(
     require_size("sinusoidal_encoding", "n", n)
     require_size("sinusoidal_encoding", "d", d)
     exact = _exact(device)
-    # (n, ⌈d/2⌉)
-    angles = torch.arange(n, device=exact)[:, None] * _rates(
-        "sinusoidal_encoding", d, base, exact
-    )
-    encoding = torch.empty(n, d, dtype=torch.float64, device=exact)
-    encoding[:, 0::2] = torch.sin(angles)
-    encoding[:, 1::2] = torch.cos(angles[:, : d // 2])
-    return encoding.to(device, dtype or torch.get_default_dtype())
+    rates = _rates("sinusoidal_encoding", d, base, exact)
+    # As a complex number a pair is sin θ + i cos θ = i·exp(−iθ), and a shift is
+    # a rotation: row p = a + b is row a, turned by b. So 2√n rows of sines are enough.
+    step = math.isqrt(n) + 1
+    rows = 1j * torch.exp(-1j * torch.arange(0, n, step, device=exact)[:, None] * rates)
+    turns = torch.exp(-1j * torch.arange(step, device=exact)[:, None] * rates)
+    # Products in the precision of the result: they are most of the work.
+    dtype = dtype or torch.get_default_dtype()
+    precise = torch.promote_types(dtype, torch.complex64)
+    pairs = rows[:, None].to(precise) * turns.to(precise)  # (⌈n/step⌉, step, ⌈d/2⌉)
+    encoding = torch.view_as_real(pairs).reshape(len(rows) * step, 2 * len(rates))
+    return encoding[:n, :d].to(device, dtype)
 
 
 @shapes("(n,d)->(n,d)")
