@@ -3,6 +3,8 @@
 How fast is for ``attn_tutor.bench`` to say; here work is counted, never time.
 """
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -126,3 +128,16 @@ def test_few_rows_of_the_table_are_sines(monkeypatch):
     monkeypatch.setattr(np, "exp", lambda x: counted.append(x.size) or exp(x))
     an.sinusoidal_encoding(10_007, 6)
     assert 0 < sum(counted) <= 3 * 2 * 101
+
+
+# Masked softmax in place
+
+
+def test_masked_softmax_makes_one_array_of_the_size_of_its_scores(draw, mask_of):
+    """The mask of a batch, shared by 16 heads: neither it nor anything else of size counts."""
+    scores, mask = draw(16, 101, 103), mask_of(101, 103)
+    tracemalloc.start()
+    weights = an.masked_softmax(scores, mask)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert weights.nbytes < peak < 1.4 * weights.nbytes

@@ -67,10 +67,18 @@ def masked_softmax(scores: np.ndarray, mask: np.ndarray | None = None) -> np.nda
         return softmax(scores)
     require_mask("masked_softmax", mask, scores.shape)
     empty = ~mask.any(-1, keepdims=True)
-    # An empty row needs something finite to exponentiate;
-    # the last line takes it away again.
-    hidden = np.where(empty, 0, np.where(mask, scores, -np.inf))
-    return np.where(mask, softmax(hidden), 0)
+    # fmin takes the number where the other is NaN: a forbidden score becomes −∞.
+    limit = (mask - scores.dtype.type(0.5)) * np.inf  # +∞ permits, −∞ forbids
+    weights = np.fmin(scores, limit)
+    # From here on in place. An empty row needs something finite to subtract,
+    # and something other than 0 to divide by.
+    with np.errstate(invalid="ignore"):  # ∞ − ∞ where NaN or ∞ is permitted
+        weights -= np.where(empty, 0, weights.max(-1, keepdims=True, initial=-np.inf))
+    np.exp(weights, out=weights)
+    # In half precision a sum of many keys would overflow.
+    wide = np.result_type(weights, np.float32)
+    weights /= weights.sum(-1, keepdims=True, dtype=wide) + empty
+    return weights
 
 
 @shapes("(m)->(m)")
