@@ -48,17 +48,8 @@ def sinusoidal_encoding(
     require_size("sinusoidal_encoding", "d", d)
     exact = _exact(device)
     rates = _rates("sinusoidal_encoding", d, base, exact)
-    # As a complex number a pair is sin θ + i cos θ = i·exp(−iθ), and a shift is
-    # a rotation: row p = a + b is row a, turned by b. So 2√n rows of sines are enough.
-    step = math.isqrt(n) + 1
-    rows = 1j * torch.exp(-1j * torch.arange(0, n, step, device=exact)[:, None] * rates)
-    turns = torch.exp(-1j * torch.arange(step, device=exact)[:, None] * rates)
-    # Products in the precision of the result: they are most of the work.
     dtype = dtype or torch.get_default_dtype()
-    precise = torch.promote_types(dtype, torch.complex64)
-    pairs = rows[:, None].to(precise) * turns.to(precise)  # (⌈n/step⌉, step, ⌈d/2⌉)
-    encoding = torch.view_as_real(pairs).reshape(len(rows) * step, 2 * len(rates))
-    return encoding[:n, :d].to(device, dtype)
+    return _pairs(n, rates, dtype)[:, :d].to(device, dtype).contiguous()
 
 
 @shapes("(n,d)->(n,d)")
@@ -161,6 +152,94 @@ def alibi_slopes(n_heads: int) -> list[float]:
     if power == n_heads:
         return slopes
     return slopes + alibi_slopes(2 * power)[0::2][: n_heads - power]
+
+
+def _pairs(n: int, rates: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Sine and cosine side by side, at n positions and all rates."""
+    # A shift is a rotation: row a + b is row a, turned by b. So 2√n rows of sines
+    # are enough. A pair is the complex number sin θ + i cos θ, and to turn it by φ
+    # is to multiply it by cos φ − i sin φ.
+    step, device = math.isqrt(n) + 1, rates.device
+    a = torch.arange(0, n, step, device=device)[:, None] * rates
+    b = torch.arange(step, device=device)[:, None] * rates
+    rows, turns = torch.complex(a.sin(), a.cos()), torch.complex(b.cos(), -b.sin())
+    # The products are most of the work: no more precise than the result.
+    precise = torch.promote_types(dtype, torch.complex64)
+    pairs = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
+    return pairs.reshape(*pairs.shape[:-3], n, d)
+
+
+def alibi_bias(
+    n_heads: int,
+    n: int,
+    m: int | None = None,
+    *,
+    device: Device = None,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    r"""A penalty on the score that grows with the distance between query and key, at a different rate in each head.
+
+    .. math:: B_{hij} = -\lambda_h\, \lvert i + m - n - j \rvert, \qquad \lambda_h = 2^{-8 (h+1) / \text{n\_heads}}
+
+    Heads h, queries i and keys j count from 0, and the last query stands at the last key. If ``n_heads`` is no power
+    of 2, the slopes are those of the next lower power, then every second one of twice that power.
+    Source: Press et al. (2022), section 3; they use it with a causal mask, where the distance is never negative.
+
+    Args:
+        n_heads: number of heads.
+        n: number of queries.
+        m: number of keys; None means n.
+        device: where the result lives; None is torch's default.
+        dtype: of the result; None is torch's default.
+
+    Returns:
+        Bias, (h, n, m), 0 or less, to be added to the scores.
+
+    Raises:
+        TypeError: an argument is not a whole number.
+        ValueError: ``n_heads`` is below 1, or n or m is negative.
+
+    Example:
+        >>> alibi_bias(2, 2).tolist()
+        [[[0.0, -0.0625], [-0.0625, 0.0]], [[0.0, -0.00390625], [-0.00390625, 0.0]]]
+    """
+    m = n if m is None else m
+    require_size("alibi_bias", "n_heads", n_heads, least=1)
+    require_size("alibi_bias", "n", n)
+    require_size("alibi_bias", "m", m)
+    exact = _exact(device)  # half precision cannot count beyond 2048
+    distance = (
+        torch.arange(m - n, m, device=exact)[:, None] - torch.arange(m, device=exact)
+    ).abs()  # (n, m)
+    slopes = torch.tensor(alibi_slopes(int(n_heads)), dtype=torch.float64, device=exact)
+    return (slopes[:, None, None] * -distance).to(
+        device, dtype or torch.get_default_dtype()
+    )
+
+
+def alibi_slopes(n_heads: int) -> list[float]:
+    """A geometric sequence from 2^(−8/h) to 2^(−8), filled up where h is no power of 2."""
+    # The largest power of 2 that is not above n_heads.
+    power = 1 << n_heads.bit_length() - 1
+    slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)]
+    if power == n_heads:
+        return slopes
+    return slopes + alibi_slopes(2 * power)[0::2][: n_heads - power]
+
+
+def _pairs(n: int, rates: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Sine and cosine side by side, at n positions and all rates."""
+    # A shift is a rotation: row a + b is row a, turned by b. So 2√n rows of sines
+    # are enough. A pair is the complex number sin θ + i cos θ = i·exp(−iθ); to turn
+    # it by φ is to multiply it by exp(−iφ).
+    step, device = math.isqrt(n) + 1, rates.device
+    rows = torch.arange(0, n, step, device=device)
+    rows = 1j * torch.exp(-1j * rows[:, None] * rates)
+    turns = torch.exp(-1j * torch.arange(step, device=device)[:, None] * rates)
+    # The products are most of the work: no more precise than the result.
+    precise = torch.promote_types(dtype, torch.complex64)
+    pairs = rows[:, None].to(precise) * turns.to(precise)  # (⌈n/step⌉, step, ⌈d/2⌉)
+    return torch.view_as_real(pairs).reshape(len(rows) * step, 2 * len(rates))[:n]
 
 
 def _rates(where: str, d: int, base: float, device: Device) -> torch.Tensor:
