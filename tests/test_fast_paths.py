@@ -3,8 +3,6 @@
 How fast is for ``attn_tutor.bench`` to say; here work is counted, never time.
 """
 
-import tracemalloc
-
 import numpy as np
 import pytest
 import torch
@@ -95,49 +93,3 @@ def test_a_cache_keeps_no_gradient(draw):
         at.KVCache().append(row.detach(), row)
     with torch.no_grad():
         assert not at.KVCache().append(row, row)[0].requires_grad
-
-
-# The table of positions
-
-
-@pytest.mark.parametrize(("d", "base"), [(6, 10000.0), (7, 10000.0), (5, 3.0)])
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_table_far_out(d, base, dtype, draw):
-    """Against sines of angles, to what a double leaves of an angle of 10⁵: 10⁻¹¹."""
-    n = 100_003
-    angles = np.arange(n)[:, None] * base ** (-np.arange(0, d, 2) / d)
-    pairs = np.stack([np.sin(angles), np.cos(angles)], -1)  # (n, ⌈d/2⌉, 2)
-    expected = pairs.reshape(n, -1)[:, :d]
-    there = at.sinusoidal_encoding(n, d, base, dtype=getattr(torch, dtype)).numpy()
-    assert there.dtype == dtype
-    assert abs(there - expected).max() < (5e-11 if dtype == "float64" else 3e-7)
-    assert abs(an.sinusoidal_encoding(n, d, base) - expected).max() < 5e-11
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 8, 9, 15, 16, 17])
-def test_table_of_every_length(n, close):
-    """Squares and their neighbours, where the last block of rows is full, begun or missing."""
-    for half in HALVES:
-        table, longer = half.sinusoidal_encoding(n, 5), half.sinusoidal_encoding(101, 5)
-        assert table.shape == (n, 5)
-        close(table, longer[:n], "float32" if half is at else None)
-
-
-def test_few_rows_of_the_table_are_sines(monkeypatch):
-    counted, exp = [], np.exp
-    monkeypatch.setattr(np, "exp", lambda x: counted.append(x.size) or exp(x))
-    an.sinusoidal_encoding(10_007, 6)
-    assert 0 < sum(counted) <= 3 * 2 * 101
-
-
-# Masked softmax in place
-
-
-def test_masked_softmax_makes_one_array_of_the_size_of_its_scores(draw, mask_of):
-    """The mask of a batch, shared by 16 heads: neither it nor anything else of size counts."""
-    scores, mask = draw(16, 101, 103), mask_of(101, 103)
-    tracemalloc.start()
-    weights = an.masked_softmax(scores, mask)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert weights.nbytes < peak < 1.4 * weights.nbytes

@@ -136,61 +136,6 @@ def _pairs(n: int, rates: np.ndarray) -> np.ndarray:
     a = np.arange(0, n, step)[:, None] * rates  # angles at every step-th position
     b = np.arange(step)[:, None] * rates
     rows, turns = np.sin(a) + 1j * np.cos(a), np.cos(b) - 1j * np.sin(b)
-    pairs = np.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
-    return pairs.reshape(*pairs.shape[:-3], n, d)
-
-
-def alibi_bias(n_heads: int, n: int, m: int | None = None) -> np.ndarray:
-    r"""A penalty on the score that grows with the distance between query and key, at a different rate in each head.
-
-    .. math:: B_{hij} = -\lambda_h\, \lvert i + m - n - j \rvert, \qquad \lambda_h = 2^{-8 (h+1) / \text{n\_heads}}
-
-    Heads h, queries i and keys j count from 0, and the last query stands at the last key. If ``n_heads`` is no power
-    of 2, the slopes are those of the next lower power, then every second one of twice that power.
-    Source: Press et al. (2022), section 3; they use it with a causal mask, where the distance is never negative.
-
-    Args:
-        n_heads: number of heads.
-        n: number of queries.
-        m: number of keys; None means n.
-
-    Returns:
-        Bias, (h, n, m), 0 or less, to be added to the scores.
-
-    Raises:
-        TypeError: an argument is not a whole number.
-        ValueError: ``n_heads`` is below 1, or n or m is negative.
-
-    Example:
-        >>> alibi_bias(2, 2).tolist()
-        [[[0.0, -0.0625], [-0.0625, 0.0]], [[0.0, -0.00390625], [-0.00390625, 0.0]]]
-    """
-    m = n if m is None else m
-    require_size("alibi_bias", "n_heads", n_heads, least=1)
-    require_size("alibi_bias", "n", n)
-    require_size("alibi_bias", "m", m)
-    distance = np.abs(np.arange(m - n, m)[:, None] - np.arange(m))  # (n, m)
-    return np.array(alibi_slopes(int(n_heads)))[:, None, None] * -distance
-
-
-def alibi_slopes(n_heads: int) -> list[float]:
-    """A geometric sequence from 2^(−8/h) to 2^(−8), filled up where h is no power of 2."""
-    # The largest power of 2 that is not above n_heads.
-    power = 1 << n_heads.bit_length() - 1
-    slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)]
-    if power == n_heads:
-        return slopes
-    return slopes + alibi_slopes(2 * power)[0::2][: n_heads - power]
-
-
-def _pairs(n: int, rates: np.ndarray) -> np.ndarray:
-    """Sine and cosine side by side, at n positions and all rates."""
-    # A shift is a rotation: row a + b is row a, turned by b. So 2√n rows of sines
-    # are enough. A pair is the complex number sin θ + i cos θ = i·exp(−iθ); to turn
-    # it by φ is to multiply it by exp(−iφ).
-    step = math.isqrt(n) + 1
-    rows = 1j * np.exp(-1j * np.arange(0, n, step)[:, None] * rates)
-    turns = np.exp(-1j * np.arange(step)[:, None] * rates)
     pairs = np.empty((len(rows), step, len(rates)), complex)
     by_rows(np.multiply, rows[:, None], turns, out=pairs)
     return pairs.reshape(len(rows) * step, len(rates)).view(np.float64)[:n]
