@@ -129,11 +129,11 @@ def alibi_slopes(n_heads: int) -> list[float]:
 
 def _pairs(n: int, rates: np.ndarray) -> np.ndarray:
     """Sine and cosine side by side, at n positions and all rates."""
-    # A shift is a rotation: row a + b is row a, turned by b. So 2√n rows of sines
-    # are enough. A pair is the complex number sin θ + i cos θ, and to turn it by φ
-    # is to multiply it by cos φ − i sin φ.
+    # A shift is a rotation: row r + k is row r, turned by k steps. So 2√n rows of
+    # sines are enough. A pair is the complex number sin a + i cos a, and to turn it
+    # by the angle b is to multiply it by cos b − i sin b.
     step = math.isqrt(n) + 1
-    a = np.arange(0, n, step)[:, None] * rates  # angles at every step-th position
+    a = np.arange(0, n, step)[:, None] * rates
     b = np.arange(step)[:, None] * rates
     rows, turns = np.sin(a) + 1j * np.cos(a), np.cos(b) - 1j * np.sin(b)
     pairs = np.empty((len(rows), step, len(rates)), complex)

@@ -156,9 +156,9 @@ def alibi_slopes(n_heads: int) -> list[float]:
 
 def _pairs(n: int, rates: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Sine and cosine side by side, at n positions and all rates."""
-    # A shift is a rotation: row a + b is row a, turned by b. So 2√n rows of sines
-    # are enough. A pair is the complex number sin θ + i cos θ, and to turn it by φ
-    # is to multiply it by cos φ − i sin φ.
+    # A shift is a rotation: row r + k is row r, turned by k steps. So 2√n rows of
+    # sines are enough. A pair is the complex number sin a + i cos a, and to turn it
+    # by the angle b is to multiply it by cos b − i sin b.
     step, device = math.isqrt(n) + 1, rates.device
     a = torch.arange(0, n, step, device=device)[:, None] * rates
     b = torch.arange(step, device=device)[:, None] * rates
