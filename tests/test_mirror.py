@@ -23,7 +23,7 @@ TORCH_ONLY = {
     "PositionalEncoding",
 }
 FILES_OF_ONE_HALF = {
-    "numpy": {"tiled.py", "gradients.py"},
+    "numpy": {"_rows.py", "tiled.py", "gradients.py"},
     "torch": {"fused.py", "modules.py"},
 }
 TORCH_EXTRAS = {  # keyword-only, after all others, with these defaults

@@ -80,18 +80,16 @@ def _weigh(scores: np.ndarray, mask: np.ndarray, weights: np.ndarray) -> None:
     weights *= np.inf  # ∞ where permitted, −∞ where forbidden
     # fmin takes the number where the other is NaN: a forbidden score becomes −∞.
     np.fmin(scores, weights, out=weights)
-    # An empty row needs something finite to subtract,
-    # and something other than 0 to divide by.
-    empty = ~mask.any(-1, keepdims=True)
-    top = weights.max(-1, keepdims=True, initial=-np.inf)
-    with np.errstate(invalid="ignore"):  # ∞ − ∞ where NaN or ∞ is permitted
-        weights -= np.where(empty, 0, top)
+    with np.errstate(invalid="ignore"):  # ∞ − ∞, see below
+        weights -= weights.max(-1, keepdims=True, initial=-np.inf)
     np.exp(weights, out=weights)
     # In half precision a sum of many keys would overflow.
     wide = np.result_type(weights, np.float32)
     total = weights.sum(-1, keepdims=True, dtype=wide)
-    weights /= total + empty
-    if np.isnan(total).any():  # what is forbidden is 0 there too
+    weights /= total
+    # An empty row is NaN by now, as is a row with a permitted NaN or ∞:
+    # there too, what is forbidden gets 0.
+    if np.isnan(total).any():
         weights[...] = np.where(mask, weights, 0)
 
 
