@@ -3,6 +3,7 @@
 import numpy as np
 
 from attn_tutor.numpy._arrays import require_mask, shapes
+from attn_tutor.numpy._rows import by_rows
 
 __all__ = ["masked_softmax", "normalize", "softmax"]
 
@@ -31,10 +32,11 @@ def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
         >>> softmax(np.array([1000.0, 1000.0])).tolist()
         [0.5, 0.5]
     """
-    e = np.exp(x - x.max(axis, keepdims=True, initial=-np.inf))
+    e = x - x.max(axis, keepdims=True, initial=-np.inf)
+    np.exp(e, out=e)  # in place, as the division
     # In half precision a sum of many keys would overflow.
-    total = e.sum(axis, keepdims=True, dtype=np.result_type(e, np.float32))
-    return (e / total).astype(x.dtype, copy=False)
+    e /= e.sum(axis, keepdims=True, dtype=np.result_type(e, np.float32))
+    return e
 
 
 @shapes("(m)->(m)")
@@ -66,11 +68,29 @@ def masked_softmax(scores: np.ndarray, mask: np.ndarray | None = None) -> np.nda
     if mask is None:
         return softmax(scores)
     require_mask("masked_softmax", mask, scores.shape)
-    empty = ~mask.any(-1, keepdims=True)
-    # An empty row needs something finite to exponentiate;
-    # the last line takes it away again.
-    hidden = np.where(empty, 0, np.where(mask, scores, -np.inf))
-    return np.where(mask, softmax(hidden), 0)
+    shape = np.broadcast_shapes(scores.shape, mask.shape)
+    # A few rows at a time, which stay in the processor's cache.
+    return by_rows(_weigh, scores, mask, out=np.empty(shape, scores.dtype))
+
+
+def _weigh(scores: np.ndarray, mask: np.ndarray, weights: np.ndarray) -> None:
+    """Write the weights of some rows, every step in place."""
+    weights[...] = mask
+    weights -= 0.5
+    weights *= np.inf  # ∞ where permitted, −∞ where forbidden
+    # fmin takes the number where the other is NaN: a forbidden score becomes −∞.
+    np.fmin(scores, weights, out=weights)
+    with np.errstate(invalid="ignore"):  # ∞ − ∞, see below
+        weights -= weights.max(-1, keepdims=True, initial=-np.inf)
+    np.exp(weights, out=weights)
+    # In half precision a sum of many keys would overflow.
+    wide = np.result_type(weights, np.float32)
+    total = weights.sum(-1, keepdims=True, dtype=wide)
+    weights /= total
+    # An empty row is NaN by now, as is a row with a permitted NaN or ∞:
+    # there too, what is forbidden gets 0.
+    if np.isnan(total).any():
+        weights[...] = np.where(mask, weights, 0)
 
 
 @shapes("(m)->(m)")

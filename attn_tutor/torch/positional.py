@@ -1,5 +1,7 @@
 """Where a token stands: encodings added to tokens, rotations of queries and keys, biases on scores."""
 
+import math
+
 import torch
 
 from attn_tutor._shapes import broadcast, require_positive, require_size
@@ -45,14 +47,9 @@ def sinusoidal_encoding(
     require_size("sinusoidal_encoding", "n", n)
     require_size("sinusoidal_encoding", "d", d)
     exact = _exact(device)
-    # (n, ⌈d/2⌉)
-    angles = torch.arange(n, device=exact)[:, None] * _rates(
-        "sinusoidal_encoding", d, base, exact
-    )
-    encoding = torch.empty(n, d, dtype=torch.float64, device=exact)
-    encoding[:, 0::2] = torch.sin(angles)
-    encoding[:, 1::2] = torch.cos(angles[:, : d // 2])
-    return encoding.to(device, dtype or torch.get_default_dtype())
+    rates = _rates("sinusoidal_encoding", d, base, exact)
+    dtype = dtype or torch.get_default_dtype()
+    return _pairs(n, rates, dtype)[:, :d].to(device, dtype).contiguous()
 
 
 @shapes("(n,d)->(n,d)")
@@ -155,6 +152,21 @@ def alibi_slopes(n_heads: int) -> list[float]:
     if power == n_heads:
         return slopes
     return slopes + alibi_slopes(2 * power)[0::2][: n_heads - power]
+
+
+def _pairs(n: int, rates: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Sine and cosine side by side, at n positions and all rates."""
+    # A shift is a rotation: row r + k is row r, turned by k steps. So 2√n rows of
+    # sines are enough. A pair is the complex number sin a + i cos a, and to turn it
+    # by the angle b is to multiply it by cos b − i sin b.
+    step, device = math.isqrt(n) + 1, rates.device
+    a = torch.arange(0, n, step, device=device)[:, None] * rates
+    b = torch.arange(step, device=device)[:, None] * rates
+    rows, turns = torch.complex(a.sin(), a.cos()), torch.complex(b.cos(), -b.sin())
+    # The products are most of the work: no more precise than the result.
+    precise = torch.promote_types(dtype, torch.complex64)
+    pairs = rows[:, None].to(precise) * turns.to(precise)  # (⌈n/step⌉, step, ⌈d/2⌉)
+    return torch.view_as_real(pairs).reshape(len(rows) * step, 2 * len(rates))[:n]
 
 
 def _rates(where: str, d: int, base: float, device: Device) -> torch.Tensor:

@@ -1,0 +1,176 @@
+"""Rows from few sines, and rows in blocks: the table of positions and masked softmax equal what they save."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import attn_tutor.numpy as an
+import attn_tutor.torch as at
+from attn_tutor.numpy import _rows
+
+HALVES = [an, at]
+
+
+def as_half(half, x):
+    return torch.from_numpy(x) if half is at else x
+
+
+def direct(n, d, base=10000.0):
+    """Every sine and cosine on its own."""
+    angles = np.arange(n)[:, None] * base ** (-np.arange(0, d, 2) / max(d, 1))
+    pairs = np.stack([np.sin(angles), np.cos(angles)], -1)  # (n, ⌈d/2⌉, 2)
+    return pairs.reshape(n, 2 * angles.shape[1])[:, :d]
+
+
+# The table of positions
+
+
+@pytest.mark.parametrize(("d", "base"), [(6, 10000.0), (7, 10000.0), (5, 3.0)])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_table_far_out(d, base, dtype):
+    """To what a double leaves of an angle of 10⁵, some 10⁻¹¹: more is not in the direct sines either."""
+    n = 100_003
+    expected = direct(n, d, base)
+    there = at.sinusoidal_encoding(n, d, base, dtype=getattr(torch, dtype)).numpy()
+    assert there.dtype == dtype
+    assert abs(there - expected).max() < (3e-11 if dtype == "float64" else 3e-7)
+    assert abs(an.sinusoidal_encoding(n, d, base) - expected).max() < 3e-11
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_rounds_once(dtype):
+    table = at.sinusoidal_encoding(5003, 6, dtype=dtype).double().numpy()
+    half_a_step = (
+        torch.finfo(dtype).eps / 4
+    )  # below 1, where numbers lie twice as close
+    assert abs(table - direct(5003, 6)).max() < half_a_step + 3e-7
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 8, 9, 15, 16, 17])
+@pytest.mark.parametrize("d", [0, 1, 5, 6])
+@pytest.mark.parametrize("half", HALVES)
+def test_table_of_every_length(half, n, d, close):
+    """Squares and their neighbours, where the last block of rows is full, begun or missing."""
+    table = half.sinusoidal_encoding(n, d)
+    close(table, direct(n, d), "float32" if half is at else None)
+    layout = table.is_contiguous() if half is at else table.flags.c_contiguous
+    assert layout  # of an odd width, too
+
+
+class CountSines(TorchDispatchMode):
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if func.overloadpacket in (torch.ops.aten.sin, torch.ops.aten.cos):
+            self.count += result.numel()
+        return result
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_few_rows_of_the_table_are_sines(half, monkeypatch):
+    """Of 10,007 rows some 101 + 101, with a sine and a cosine for each of three hands."""
+    counted = []
+    for name in ("sin", "cos"):
+        real = getattr(np, name)
+        monkeypatch.setattr(
+            np, name, lambda x, real=real: counted.append(x.size) or real(x)
+        )
+    with CountSines() as mode:
+        half.sinusoidal_encoding(10_007, 6)
+    assert 3 * 2 * 200 <= sum(counted) + mode.count <= 3 * 2 * 202
+
+
+# Masked softmax in blocks
+
+
+def textbook(scores, mask):
+    """In one piece, in double precision."""
+    e = np.where(mask, np.exp(np.where(mask, scores, 0).astype(float)), 0)
+    total = e.sum(-1, keepdims=True)
+    return e / np.where(total == 0, 1, total)
+
+
+SHAPES = [  # of the scores and of the mask
+    ((101,), (101,)),
+    ((7, 101), (7, 1)),
+    ((3, 7, 101), (7, 101)),
+    ((3, 1, 7, 101), (5, 1, 101)),
+    ((7, 101), (3, 5, 7, 101)),
+    ((3, 7, 0), (3, 7, 0)),
+    ((0, 7, 101), (7, 101)),
+]
+
+
+@pytest.mark.parametrize("rows", [0.5, 1, 2, 3, 7, 11, 1000])
+@pytest.mark.parametrize(("shape", "masked"), SHAPES)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_blocks_are_the_whole(rows, shape, masked, dtype, draw, close, monkeypatch):
+    """Blocks of fewer bytes than a row, of a few rows, of several batches, of all."""
+    monkeypatch.setattr(_rows, "BLOCK", int(rows * 101 * np.dtype(dtype).itemsize))
+    scores = draw(*shape).astype(dtype)
+    mask = np.random.default_rng(0).random(masked) < 0.6
+    weights = an.masked_softmax(scores, mask)
+    assert weights.dtype == dtype
+    close(weights, textbook(scores, mask))
+
+
+@pytest.mark.parametrize("shape", [(7,), (5, 7), (3, 5, 7), (2, 3, 5, 7), (3, 0, 7)])
+@pytest.mark.parametrize("rows", [0.5, 1, 2, 5, 6, 15, 1000])
+def test_each_row_once_and_whole(shape, rows, monkeypatch):
+    monkeypatch.setattr(_rows, "BLOCK", int(rows * 7 * 8))
+    sizes = []
+
+    def add(x, out):
+        sizes.append(out.size)
+        out += x
+        assert out.shape[-1] == 7
+
+    found = _rows.by_rows(add, np.arange(7.0), out=np.zeros(shape))
+    np.testing.assert_array_equal(found, np.zeros(shape) + np.arange(7.0))
+    assert all(size <= max(7, rows * 7) for size in sizes)
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_permitted_nan_spoils_its_row_alone(half, bad, draw, close):
+    """And no forbidden key of that row: a weight of 0 there keeps the NaN out of gradients of values."""
+    scores, mask = draw(5, 7), np.tri(5, 7, 2, dtype=bool)
+    expected = textbook(scores, mask)
+    scores[1, 2] = scores[2, 6] = bad  # permitted; forbidden
+    expected[1, mask[1]] = np.nan
+    found = half.masked_softmax(as_half(half, scores), as_half(half, mask))
+    if bad == np.inf and half is at:
+        found = found.where(~found.isnan() | torch.from_numpy(mask), torch.nan)
+    close(found, expected)
+
+
+def test_wide_sums_behind_a_mask(close):
+    """70,000 keys of weight 1: their sum is more than float16 holds."""
+    weights = an.masked_softmax(
+        np.zeros((2, 70_001), np.float16), np.arange(70_001) < 70_000
+    )
+    close(70_000 * weights[:, :-1].astype(np.float32), np.ones((2, 70_000)), "float16")
+
+
+@pytest.mark.parametrize("masked", [(101, 103), (16, 101, 103)])
+def test_masked_softmax_makes_one_array_of_the_size_of_its_scores(masked, draw):
+    scores, mask = draw(16, 101, 103), np.ones(masked, bool)
+    an.masked_softmax(scores[:1], mask[..., :1, :][:1])  # what is imported late
+    tracemalloc.start()
+    weights = an.masked_softmax(scores, mask)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert weights.nbytes < peak < 1.2 * weights.nbytes
+
+
+def test_softmax_makes_one_array_of_the_size_of_its_scores(draw):
+    x = draw(16, 101, 103)
+    tracemalloc.start()
+    weights = an.softmax(x)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert weights.nbytes < peak < 1.2 * weights.nbytes
