@@ -17,9 +17,9 @@ from attn_tutor.torch.scoring import default_scale
 
 Place = tuple[int | slice, ...]  # an index for each axis
 
-# A tile of 2²⁰ scores keeps torch's threads busy and stays in a processor's last cache: 512 queries and 256 keys of
-# eight heads, or more queries of fewer heads. Narrow ones waste little on the diagonal of a causal mask.
-SCORES, QUERIES, KEYS = 2**20, 512, 256
+# A tile of 2¹⁹ scores keeps torch's threads busy and stays in a processor's cache: 512 queries and 128 keys of eight
+# heads, or more queries of fewer heads. Narrow ones waste little on the diagonal of a causal mask.
+SCORES, QUERIES, KEYS = 2**19, 512, 128
 # Scores of at most this size need no maximum: 2^score keeps all its digits, and no sum of it overflows.
 HARMLESS = {torch.float32: 60.0, torch.float64: 500.0}
 
@@ -76,15 +76,15 @@ class Tiled(torch.autograd.Function):
             lowest = 0 if harmless else torch.finfo(Q.dtype).min
             top = torch.full_like(level[whole], lowest)
             total, pooled = torch.zeros_like(top), torch.zeros_like(output[whole])
-            for rows, keys, hidden in tiles(Q, K, heads, block, mask, causal):
+            for rows, keys, seen in tiles(Q, K, heads, block, mask, causal):
                 q, k, v = Q[rows], K[keys], V[keys]
                 # Some of the last queries, as those before see none of these keys.
                 t, s, p = (X[:, -q.shape[1] :] for X in (top, total, pooled))
                 shape = (*q.shape[:2], k.shape[1])
                 scores = space[: math.prod(shape)].view(shape)
                 torch.bmm(q, k.mT, out=scores)
-                if hidden is not None:
-                    scores.masked_fill_(hidden, -torch.inf)
+                if seen is not None:
+                    scores += seen.log()  # 0 or −∞; filling takes ten times as long
                 if not harmless:
                     highest = torch.maximum(t, scores.amax(-1, keepdim=True))
                     # What was summed under the old top, seen from the new one.
@@ -118,12 +118,13 @@ class Tiled(torch.autograd.Function):
         dQ, dK, dV = (X.new_zeros(X.shape) for X in (Q, K, V))
         along = (dO * output).sum(-1, keepdim=True)
         for heads, block in blocks(Q, K.shape[-2]):
-            for rows, keys, hidden in tiles(Q, K, heads, block, mask, ctx.causal):
+            for rows, keys, seen in tiles(Q, K, heads, block, mask, ctx.causal):
                 q, k, v, do = Q[rows], K[keys], V[keys], dO[rows]
                 # One call for the product and what is taken from it.
-                A = torch.baddbmm(-level[rows], q, k.mT).exp2_()
-                if hidden is not None:
-                    A.masked_fill_(hidden, 0)
+                A = torch.baddbmm(-level[rows], q, k.mT)
+                if seen is not None:
+                    A += seen.log()
+                A.exp2_()
                 dV[keys] += A.mT @ do
                 dS = torch.baddbmm(-along[rows], do, v.mT).mul_(A)
                 dQ[rows] += dS @ k
@@ -158,19 +159,20 @@ def tiles(
     mask: torch.Tensor | None,
     causal: bool,
 ) -> Iterator[tuple[Place, Place, torch.Tensor | None]]:
-    """Queries and keys of each tile in which something is seen, and what is hidden in it, if anything is."""
+    """Queries and keys of each tile in which something is seen, and what is seen, if not all."""
     n, m = Q.shape[-2], K.shape[-2]
     ahead = m - n if causal else m  # query i sees no key after i + ahead
     end = min(m, block.stop + ahead)
     for j in range(0, end, KEYS):
         start, stop = max(block.start, j - ahead), min(j + KEYS, end)
         rows, keys = (*heads, slice(start, block.stop)), (*heads, slice(j, stop))
-        hidden = None
+        seen = None
         if mask is not None:
-            hidden = ~mask[(*rows, keys[-1])]
+            seen = mask[(*rows, keys[-1])]
+            if not seen.any():
+                continue
         if stop > start + ahead + 1:  # the diagonal crosses the tile
-            future = Q.new_ones(block.stop - start, stop - j, dtype=torch.bool)
-            future = future.triu_(start + ahead + 1 - j)
-            hidden = future if hidden is None else hidden | future
-        if hidden is None or not hidden.all():
-            yield rows, keys, hidden
+            past = Q.new_ones(block.stop - start, stop - j, dtype=torch.bool)
+            past = past.tril_(start + ahead - j)
+            seen = past if seen is None else seen & past
+        yield rows, keys, seen
