@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
-from attn_tutor.numpy import _rows
+from attn_tutor import _parallel
 
 HALVES = [an, at]
 
@@ -110,7 +110,7 @@ SHAPES = [  # of the scores and of the mask
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 def test_blocks_are_the_whole(rows, shape, masked, dtype, draw, close, monkeypatch):
     """Blocks of fewer bytes than a row, of a few rows, of several batches, of all."""
-    monkeypatch.setattr(_rows, "BLOCK", int(rows * 101 * np.dtype(dtype).itemsize))
+    monkeypatch.setattr(_parallel, "BLOCK", int(rows * 101 * np.dtype(dtype).itemsize))
     scores = draw(*shape).astype(dtype)
     mask = np.random.default_rng(0).random(masked) < 0.6
     weights = an.masked_softmax(scores, mask)
@@ -121,7 +121,7 @@ def test_blocks_are_the_whole(rows, shape, masked, dtype, draw, close, monkeypat
 @pytest.mark.parametrize("shape", [(7,), (5, 7), (3, 5, 7), (2, 3, 5, 7), (3, 0, 7)])
 @pytest.mark.parametrize("rows", [0.5, 1, 2, 5, 6, 15, 1000])
 def test_each_row_once_and_whole(shape, rows, monkeypatch):
-    monkeypatch.setattr(_rows, "BLOCK", int(rows * 7 * 8))
+    monkeypatch.setattr(_parallel, "BLOCK", int(rows * 7 * 8))
     sizes = []
 
     def add(x, out):
@@ -129,7 +129,7 @@ def test_each_row_once_and_whole(shape, rows, monkeypatch):
         out += x
         assert out.shape[-1] == 7
 
-    found = _rows.by_rows(add, np.arange(7.0), out=np.zeros(shape))
+    found = _parallel.by_rows(add, np.arange(7.0), out=np.zeros(shape))
     np.testing.assert_array_equal(found, np.zeros(shape) + np.arange(7.0))
     assert all(size <= max(7, rows * 7) for size in sizes)
 

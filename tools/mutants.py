@@ -22,8 +22,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 # Those that compute, cheapest first; the others look at sources, pages and wheels.
 SUBJECTS = (
-    "golden textbook parity tiled framework half_precision gradients properties errors"
-    " fast_paths rows additive bench"
+    "golden textbook parity tiled tiled_torch framework half_precision gradients properties errors"
+    " fast_paths rows additive complexity bench"
 )
 TESTS = [f"tests/test_{subject}.py" for subject in SUBJECTS.split()]
 
@@ -108,11 +108,11 @@ LISTED = [
     ("NaN for an empty row, and for what is forbidden in a spoilt one", "numpy/softmax.py", "if np.isnan(total).any():", "if False:"),
     ("0 for NaN", "numpy/softmax.py", "np.where(mask, weights, 0)", "np.nan_to_num(weights)"),
     ("sum in half precision behind a mask", "numpy/softmax.py", "keepdims=True, dtype=wide)\n    weights", "keepdims=True)\n    weights"),
-    ("rows in one piece", "numpy/_rows.py", "step = max(1, BLOCK // max(1, each))", "step = max(1, n)"),
-    ("a row missed between blocks", "numpy/_rows.py", "slice(i, i + step)", "slice(i, i + max(1, step - 1))"),
-    ("rows done twice", "numpy/_rows.py", "slice(i, i + step)", "slice(i, i + step + 1)"),
-    ("blocks in numbers, not bytes", "numpy/_rows.py", "out.itemsize * math", "math"),
-    ("a row cut", "numpy/_rows.py", "enumerate(shape[:-1])", "enumerate(shape)"),
+    ("rows in one piece", "_parallel.py", "step = max(1, BLOCK // max(1, each))", "step = max(1, n)"),
+    ("a row missed between blocks", "_parallel.py", "slice(i, i + step)", "slice(i, i + max(1, step - 1))"),
+    ("rows done twice", "_parallel.py", "slice(i, i + step)", "slice(i, i + step + 1)"),
+    ("blocks in numbers, not bytes", "_parallel.py", "out.itemsize * math", "math"),
+    ("a row cut", "_parallel.py", "enumerate(shape[:-1])", "enumerate(shape)"),
     ("scores overwritten", "numpy/softmax.py", "return by_rows(_weigh, scores, mask, out=np.empty(shape, scores.dtype))", "return by_rows(_weigh, scores, mask, out=scores if scores.shape == shape else np.empty(shape, scores.dtype))"),
     ("NaN for an empty row", "torch/softmax.py", "where(empty, 0, ", "where(False & empty, 0, "),
     ("0/0 in an empty window", "*/softmax.py", "np.where(total == 0, 1, total)", "total"),
@@ -151,6 +151,29 @@ LISTED = [
     ("hidden scores not hidden from the maximum", "numpy/tiled.py", "np.where(seen, some, -np.inf)", "some"),
     ("hidden scores not hidden from the sum", "numpy/tiled.py", "weights[..., : seen.shape[-2], :] *= seen", "pass"),
     ("empty row in a small problem", "numpy/tiled.py", "return weights @ V / np.where(total == 0, 1, total)", "return weights @ V / total"),
+    ("tile edge off by one", "torch/tiled.py", "min(j + KEYS, end)", "min(j + KEYS - 1, end)"),
+    ("tiles of keys overlap", "torch/tiled.py", "min(j + KEYS, end)", "min(j + KEYS + 1, end)"),
+    ("tile of queries off by one", "torch/tiled.py", "min(r + height, n)", "min(r + height - 1, n)"),
+    ("running maximum not applied to the pooled sum", "torch/tiled.py", "p *= shrink", "pass"),
+    ("running maximum not applied to the total", "torch/tiled.py", "s *= shrink", "pass"),
+    ("maximum of the tile alone", "torch/tiled.py", "torch.maximum(t, scores.amax(-1, keepdim=True))", "scores.amax(-1, keepdim=True)"),
+    ("diagonal of a tile off by one", "torch/tiled.py", "tril_(start + ahead - j)", "tril_(start + ahead - j + 1)"),
+    ("a query too few sees a tile", "torch/tiled.py", "max(block.start, j - ahead)", "max(block.start, j - ahead + 1)"),
+    ("the mask lost on the diagonal", "torch/tiled.py", "past if seen is None else seen & past", "past"),
+    ("upper-left causal tiles", "torch/tiled.py", "ahead = m - n if causal", "ahead = 0 if causal"),
+    ("tiles of the future computed", "torch/tiled.py", "end = min(m, block.stop + ahead)", "end = m"),
+    ("tiles that are padding computed", "torch/tiled.py", "if not seen.any():", "if False:"),
+    ("large scores taken for harmless", "torch/tiled.py", "torch.float64: 500.0", "torch.float64: 1e4"),
+    ("large queries taken for harmless", "torch/tiled.py", "longest(Q) * longest(K)", "longest(K)"),
+    ("hidden scores not hidden", "torch/tiled.py", "scores += seen.log()", "pass"),
+    ("hidden scores not hidden from the gradient", "torch/tiled.py", "A += seen.log()", "pass"),
+    ("NaN for an empty row", "torch/tiled.py", "total.masked_fill_(empty, 1)", "total"),
+    ("weights of a query without its maximum", "torch/tiled.py", "(top + total.log2())", "(0 * top + total.log2())"),
+    ("no row sum in the gradient of softmax", "torch/tiled.py", "torch.baddbmm(-along[rows], do, v.mT)", "(do @ v.mT)"),
+    ("powers of 2 in place of those of e", "torch/tiled.py", " * math.log2(math.e)", ""),
+    ("derivative of powers of 2 as of those of e", "torch/tiled.py", "dQ * math.log(2), dK * math.log(2)", "dQ, dK"),
+    ("a scale that is given is ignored", "torch/tiled.py", "if scale is None else scale", "if True else scale"),
+    ("matrix of scores stored", "numpy/attention.py", "tiled_attention(Q, K, V, mask, causal, scale)", "attend(scaled_dot_score(Q, K, scale), V, causal_mask(Q.shape[-2], K.shape[-2]) if causal else mask)"),
     ("BLAS left with one thread", "_parallel.py", "_limit.restore_original_limits()", "pass"),
     ("an error in a thread is lost", "_parallel.py", "other.result()", "other.done()"),
     ("exp(a) in place of exp(2a)", "*/additive.py", "return np.exp(2 * x), np.exp(2 * y), True", "return np.exp(x), np.exp(y), True"),

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from attn_tutor._parallel import by_rows
 from attn_tutor.numpy._arrays import require_mask, shapes
-from attn_tutor.numpy._rows import by_rows
 
 __all__ = ["masked_softmax", "normalize", "softmax"]
 

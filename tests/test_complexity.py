@@ -1,0 +1,177 @@
+"""Guards on complexity: memory grows with the tokens and not with their square, and what nobody sees is not computed.
+
+Both are counted, never timed: bytes that NumPy and torch take and give back, and numbers that are exponentiated.
+"""
+
+import itertools
+import tracemalloc
+from functools import partial
+
+import attention_cost
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode, bmm_flop
+
+import attn_tutor.numpy as an
+import attn_tutor.torch as at
+from attn_tutor.torch.tiled import KEYS, tiled_attention
+
+HEADS, WIDTH = 2, 16
+HALVES = pytest.mark.parametrize("half", [an, at], ids=["numpy", "torch"])
+
+
+def draw(half, *shape):
+    x = np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)
+    return torch.from_numpy(x).requires_grad_() if half is at else x
+
+
+def tokens(half, n):
+    return [draw(half, HEADS, n, WIDTH) for _ in range(3)]
+
+
+def projections(half):
+    return [draw(half, *shape) / 4 for shape in [(WIDTH, WIDTH)] * 2 + [(WIDTH,)]]
+
+
+def peak(call):
+    """The most bytes that a call holds at any time, the gradient included where there is one."""
+    if isinstance(call(), torch.Tensor):  # this one also loads code
+        taken = attention_cost.allocations(lambda: call().sum().backward())
+        return max(itertools.accumulate(taken))
+    tracemalloc.start()
+    call()
+    found = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return found
+
+
+def padding(half, n):
+    lengths = np.array([n // 2, n // 3])
+    return half.padding_mask(torch.from_numpy(lengths) if half is at else lengths, n)
+
+
+CALLS = {
+    "attention": lambda half, *Q: half.attention(*Q),
+    "causal": lambda half, *Q: half.attention(*Q, causal=True),
+    "padded": lambda half, *Q: half.attention(*Q, padding(half, Q[0].shape[1])),
+    "Gaussian": lambda half, *Q: half.gaussian_attention(*Q, bandwidth=4.0),
+    "additive": lambda half, *Q: half.additive_attention(*Q, *projections(half)),
+}
+
+
+@HALVES
+@pytest.mark.parametrize("name", CALLS)
+def test_memory_grows_with_n_and_not_with_its_square(half, name):
+    needs_linear_memory(lambda *Q: CALLS[name](half, *Q), half)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_memory_of_the_tiled_attention_to_read(causal):
+    needs_linear_memory(lambda *Q: tiled_attention(*Q, causal=causal), at)
+
+
+def needs_linear_memory(call, half):
+    small, large = (peak(partial(call, *tokens(half, n))) for n in (512, 2048))
+    # Of four times the tokens, whose scores would take 32 MiB.
+    output, scores = HEADS * 2048 * WIDTH * 4, HEADS * 2048**2 * 4
+    assert output <= large < scores / 2  # counted at all, and no matrix of scores
+    assert large < 6 * max(small, output)
+
+
+@HALVES
+def test_memory_of_the_textbook_grows_with_the_square(half):
+    """What the guard above would see, were the engines to store their scores."""
+
+    def textbook(Q, K, V):
+        return half.attend(half.scaled_dot_score(Q, K), V)
+
+    small, large = (peak(partial(textbook, *tokens(half, n))) for n in (256, 1024))
+    assert large > 12 * small
+
+
+@HALVES
+def test_a_step_of_decoding_copies_no_keys(half):
+    """Its memory is that of the scores of one query, far less than that of the keys which it reads."""
+    n = 4096
+    cache = half.KVCache(max_len=n + 2)
+    K, Q = draw(half, HEADS, n, WIDTH), draw(half, HEADS, 1, WIDTH)
+    with torch.no_grad():
+        cache.append(K, K)
+
+        def step():
+            keys, values = cache.append(Q, Q)
+            return half.attention(Q, keys, values)
+
+        if half is at:
+            step()
+            taken = max(itertools.accumulate(attention_cost.allocations(step)))
+        else:
+            taken = peak(step)
+    assert 0 < taken < K.nbytes / 3
+
+
+# Work. Every score is exponentiated once, whatever the engine does with it.
+
+
+@pytest.fixture
+def exponentials(monkeypatch):
+    """A call that counts how many numbers np.exp takes in another call."""
+    sizes, exp = [], np.exp
+
+    def counted(x, *args, **kwargs):
+        sizes.append(np.size(x))  # from any thread
+        return exp(x, *args, **kwargs)
+
+    monkeypatch.setattr(np, "exp", counted)
+
+    def count(call):
+        sizes.clear()
+        call()
+        return sum(sizes)
+
+    return count
+
+
+def test_scores_that_nobody_sees_are_not_computed_in_numpy(exponentials):
+    n = 4096
+    Q, K, V = (draw(an, n, WIDTH) for _ in range(3))
+    everything = exponentials(lambda: an.attention(Q, K, V))
+    assert n * n <= everything < 1.1 * n * n
+    assert exponentials(lambda: an.attention(Q, K, V, causal=True)) < 0.6 * n * n
+    short = an.padding_mask(np.array([n // 8]), n)[0]
+    assert exponentials(lambda: an.attention(Q, K, V, short)) < 0.2 * n * n
+
+
+def test_one_exponential_a_query_and_one_a_key_in_numpy(exponentials):
+    """Besides that of the softmax: none for each feature of each pair."""
+    n = 512
+    Q, K, V = (draw(an, n, WIDTH) for _ in range(3))
+    W = projections(an)
+    taken = exponentials(lambda: an.additive_attention(Q, K, V, *W))
+    assert n * n <= taken <= 1.1 * n * n + 2 * n * WIDTH
+    taken = exponentials(lambda: an.additive_attention(Q, K, V, *W, causal=True))
+    assert taken < 0.6 * n * n + 2 * n * WIDTH
+
+
+# What torch's counter forgets.
+IN_PLACE = {torch.ops.aten.baddbmm_: lambda into, A, B, **_: bmm_flop(A, B)}
+
+
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "both"])
+def test_products_of_the_tiled_attention_to_read(backward):
+    """Two products forward and five backward, of half the keys if causal."""
+    n = 1024
+    Q, K, V = tokens(at, n)
+
+    def operations(causal):
+        with FlopCounterMode(display=False, custom_mapping=IN_PLACE) as counter:
+            output = tiled_attention(Q, K, V, causal=causal)
+            if backward:
+                output.sum().backward()
+        return counter.get_total_flops()
+
+    products = 7 if backward else 2
+    everything = products * 2 * HEADS * n * n * WIDTH
+    assert operations(False) == everything
+    assert operations(True) <= everything * (n + KEYS) / (2 * n)
