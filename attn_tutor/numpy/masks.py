@@ -111,7 +111,7 @@ def shield(
     if mask is None and not causal:
         return Q, *keyed, None
     # The keys that some query may see, (…, m).
-    kept: np.ndarray = np.ones(1, bool) if mask is None else mask.any(-2)
+    kept: Any = np.ones(1, bool) if mask is None else mask.any(-2)
     spoiled = None
     if not all(_looks_finite(X) for X in (Q, *keyed)):
         n = Q.shape[-2]
