@@ -5,6 +5,7 @@ import math
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
+from attn_tutor._shapes import broadcast
 from attn_tutor.torch.masks import causal_mask
 from attn_tutor.torch.scoring import default_scale
 
@@ -25,18 +26,18 @@ def fused_attention(
     n, m, d, d_v = Q.shape[-2], K.shape[-2], Q.shape[-1], V.shape[-1]
     if scale is None:
         scale = default_scale(d)
-    else:  # some kernels hide a score as scale · (−inf), so that their own must be above 0
+    elif isinstance(scale, torch.Tensor) or scale <= 0:
+        # Some kernels hide a score as scale · (−inf), so that their own must be above 0.
         Q, scale = Q * scale, 1.0
     if causal and n != m:  # the kernel's own flag is aligned upper left
         mask, causal = causal_mask(n, m, device=Q.device), False
-    batch = torch.broadcast_shapes(
-        Q.shape[:-2],
-        K.shape[:-2],
-        V.shape[:-2],
-        () if mask is None else mask.shape[:-2],
-    )
+    arrays = (Q, K, V) if mask is None else (Q, K, V, mask)
+    batch = broadcast(*(X.shape[:-2] for X in arrays))
+    assert batch is not None  # the callers have checked
 
     def four_axes(X: torch.Tensor) -> torch.Tensor:
+        if X.shape[:-2] == batch and len(batch) == 2:
+            return X
         *outer, inner = batch or (1,)
         return X.expand(*batch, *X.shape[-2:]).reshape(
             math.prod(outer), inner, *X.shape[-2:]

@@ -1,6 +1,7 @@
 """Which query may attend to which key: boolean masks, True = may attend."""
 
 import functools
+import math
 from typing import Any
 
 import torch
@@ -106,9 +107,9 @@ def permitted(
     *keyed: torch.Tensor,
 ) -> tuple[torch.Tensor | None, bool]:
     """Check the mask of a public function and join it with causality: (mask, causal), never both."""
-    if mask is None:
-        return None, causal
     n, m = Q.shape[-2], keyed[0].shape[-2]
+    if mask is None:
+        return None, causal and not (n == 1 <= m)  # the newest query sees every key
     batch = torch.broadcast_shapes(*(X.shape[:-2] for X in (Q, *keyed)))
     require_mask(where, mask, (*batch, n, m), Q.device)
     mask = torch.atleast_2d(mask)
@@ -127,6 +128,12 @@ def shield(
     if mask is None and not causal:
         return Q, *keyed, None
     n = Q.shape[-2]
+    if _finite(Q, *keyed):
+        # Then only keys that nobody sees are cleared: they may be large enough to overflow.
+        seen = None if mask is None else mask.any(-2)[..., None]  # (…, m, 1)
+        if seen is None or seen.all():
+            return Q, *keyed, None
+        return Q, *(torch.where(seen, X, 0) for X in keyed), None
     asks = torch.isfinite(Q).all(-1, keepdim=True)  # (…, n, 1)
     # (…, m)
     kept = functools.reduce(
@@ -140,6 +147,16 @@ def shield(
         *(torch.where(kept[..., None], X, 0) for X in keyed),
         spoiled,
     )
+
+
+def _finite(*arrays: torch.Tensor) -> bool:
+    """Whether a quick look at their sums finds no NaN and no infinity; False where nobody can look, or has to wait."""
+    if arrays[0].device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    try:
+        return all(math.isfinite(X.detach().sum().item()) for X in arrays)
+    except RuntimeError:  # torch.vmap has no single number to show
+        return False
 
 
 def spoil(output: torch.Tensor, spoiled: torch.Tensor | None) -> torch.Tensor:
