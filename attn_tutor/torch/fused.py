@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from attn_tutor._shapes import broadcast
-from attn_tutor.torch.masks import causal_mask
+from attn_tutor.torch.masks import causal_mask, some
 from attn_tutor.torch.scoring import default_scale
 
 
@@ -49,9 +49,14 @@ def fused_attention(
 
     empty = None
     if mask is not None:
-        empty = ~mask.any(-1, keepdim=True)
+        empty = ~some(mask, -1)
         # The kernel needs something to attend to; the last line takes it away again, gradient included.
-        mask = four_axes((mask | empty).expand(*mask.shape[:-1], m))
+        mask = (mask | empty).expand(*mask.shape[:-1], m)
+        # Its axes of length 1 stay: the kernel makes floats of all that it is given.
+        if len(batch) > 2 and mask.ndim > 3:
+            mask = mask.expand(*batch[:-1], *mask.shape[-3:])
+        heads = mask.shape[-3:-2] or (1,)
+        mask = mask.reshape(math.prod(mask.shape[:-3]), *heads, *mask.shape[-2:])
     output = scaled_dot_product_attention(
         four_axes(widened(Q)),
         four_axes(widened(K)),
