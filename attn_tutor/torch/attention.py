@@ -9,7 +9,7 @@ from attn_tutor.torch._arrays import shapes
 from attn_tutor.torch.additive import tiled_additive
 from attn_tutor.torch.fused import fused_attention
 from attn_tutor.torch.kernels import gaussian_kernel
-from attn_tutor.torch.masks import causal_mask, permitted, shield, spoil
+from attn_tutor.torch.masks import causal_mask, permitted, shield, some, spoil
 from attn_tutor.torch.scoring import OTHER_WIDTHS, scaled_dot_score
 from attn_tutor.torch.softmax import masked_softmax, normalize
 
@@ -358,15 +358,18 @@ def as_dot_product(
     # Half precision would round −‖k‖²/2 too coarsely.
     wide = torch.promote_types(K.dtype, torch.float32)
     Q, K = Q.to(wide), K.to(wide)
-    seen = torch.ones(K.shape[-2], dtype=torch.bool, device=K.device)
-    if mask is not None:
-        seen = seen & mask.any(-2)
-    seen = seen[..., None]  # (…, m, 1)
     # The first key that is seen: causally, whoever sees any key sees this one,
     # so that no later key can cost it accuracy.
     # The result does not depend on the centre, so neither does its gradient.
-    centre = (K * (seen & (seen.cumsum(-2) == 1))).sum(-2, keepdim=True).detach()
-    Q, K = (Q - centre) / bandwidth, (K - centre) * seen / bandwidth
+    if mask is None:
+        first = K[..., :1, :]
+    else:
+        seen = some(mask, -2).mT  # (…, m, 1)
+        first = K * (seen & (seen.cumsum(-2) == 1))
+    centre = first.sum(-2, keepdim=True).detach()
+    Q, K = (Q - centre) / bandwidth, (K - centre) / bandwidth
+    if mask is not None:
+        K = K * seen
     norms = (K**2).sum(-1, keepdim=True)
     wide_Q = torch.cat([Q, Q.new_ones(*Q.shape[:-1], 1)], -1)
     return wide_Q, torch.cat([K, -norms / 2], -1)

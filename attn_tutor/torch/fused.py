@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from attn_tutor._shapes import broadcast
-from attn_tutor.torch.masks import causal_mask, some
+from attn_tutor.torch.masks import causal_mask, some, surely
 from attn_tutor.torch.scoring import default_scale
 
 
@@ -50,8 +50,11 @@ def fused_attention(
     empty = None
     if mask is not None:
         empty = ~some(mask, -1)
-        # The kernel needs something to attend to; the last line takes it away again, gradient included.
-        mask = (mask | empty).expand(*mask.shape[:-1], m)
+        if surely(~empty.any()):
+            empty = None
+        else:  # The kernel needs something to attend to; the last line takes it away again, gradient included.
+            mask = mask | empty
+        mask = mask.expand(*mask.shape[:-1], m)
         # Its axes of length 1 stay: the kernel makes floats of all that it is given.
         if len(batch) > 2 and mask.ndim > 3:
             mask = mask.expand(*batch[:-1], *mask.shape[-3:])

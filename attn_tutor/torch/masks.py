@@ -1,7 +1,6 @@
 """Which query may attend to which key: boolean masks, True = may attend."""
 
 import functools
-import math
 from typing import Any
 
 import torch
@@ -128,7 +127,7 @@ def shield(
     if mask is None and not causal:
         return Q, *keyed, None
     n = Q.shape[-2]
-    if _finite(Q, *keyed):
+    if all(surely(torch.isfinite(X.detach().sum())) for X in (Q, *keyed)):
         # Then only keys that nobody sees are cleared: they may be large enough to overflow.
         seen = None if mask is None else some(mask, -2).mT  # (…, m, 1)
         if seen is None or seen.all():
@@ -149,12 +148,12 @@ def shield(
     )
 
 
-def _finite(*arrays: torch.Tensor) -> bool:
-    """Whether a quick look at their sums finds no NaN and no infinity; False where nobody can look, or has to wait."""
-    if arrays[0].device.type != "cpu" or torch.compiler.is_compiling():
+def surely(condition: torch.Tensor) -> bool:
+    """Whether it holds, as far as a quick look shows: False where nobody can look, or would have to wait."""
+    if condition.device.type != "cpu" or torch.compiler.is_compiling():
         return False
     try:
-        return all(math.isfinite(X.detach().sum().item()) for X in arrays)
+        return bool(condition)
     except RuntimeError:  # torch.vmap has no single number to show
         return False
 
