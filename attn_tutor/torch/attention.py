@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import torch
+from torch.nn.functional import pad
 
 from attn_tutor._shapes import require_chance, require_positive
 from attn_tutor.torch._arrays import shapes
@@ -367,9 +368,8 @@ def as_dot_product(
         seen = some(mask, -2).mT  # (…, m, 1)
         first = K * (seen & (seen.cumsum(-2) == 1))
     centre = first.sum(-2, keepdim=True).detach()
-    Q, K = (Q - centre) / bandwidth, (K - centre) / bandwidth
+    Q, K = (Q - centre).div_(bandwidth), (K - centre).div_(bandwidth)
     if mask is not None:
         K = K * seen
     norms = (K**2).sum(-1, keepdim=True)
-    wide_Q = torch.cat([Q, Q.new_ones(*Q.shape[:-1], 1)], -1)
-    return wide_Q, torch.cat([K, -norms / 2], -1)
+    return pad(Q, (0, 1), value=1.0), torch.cat([K, -norms / 2], -1)

@@ -36,8 +36,8 @@ def fused_attention(
     assert batch is not None  # the callers have checked
 
     def four_axes(X: torch.Tensor) -> torch.Tensor:
-        if X.shape[:-2] == batch and len(batch) == 2:
-            return X
+        if X.shape[:-2] == batch and 0 < len(batch) < 3:  # the usual case, and quick
+            return X if len(batch) == 2 else X[None]
         *outer, inner = batch or (1,)
         return X.expand(*batch, *X.shape[-2:]).reshape(
             math.prod(outer), inner, *X.shape[-2:]

@@ -108,7 +108,7 @@ def permitted(
     """Check the mask of a public function and join it with causality: (mask, causal), never both."""
     n, m = Q.shape[-2], keyed[0].shape[-2]
     if mask is None:
-        return None, causal and not (n == 1 <= m)  # the newest query sees every key
+        return None, causal and n > 1  # a lone query is the newest: it sees all
     batch = torch.broadcast_shapes(*(X.shape[:-2] for X in (Q, *keyed)))
     require_mask(where, mask, (*batch, n, m), Q.device)
     mask = torch.atleast_2d(mask)
