@@ -10,7 +10,7 @@ from attn_tutor.torch._arrays import shapes
 from attn_tutor.torch.additive import tiled_additive
 from attn_tutor.torch.fused import fused_attention
 from attn_tutor.torch.kernels import gaussian_kernel
-from attn_tutor.torch.masks import causal_mask, permitted, shield, some, spoil
+from attn_tutor.torch.masks import causal_mask, permitted, shield, some, spoil, trimmed
 from attn_tutor.torch.scoring import OTHER_WIDTHS, scaled_dot_score
 from attn_tutor.torch.softmax import masked_softmax, normalize
 
@@ -139,6 +139,7 @@ def attention(
     """
     require_chance("attention", "dropout_p", dropout_p)
     mask, causal = permitted("attention", mask, causal, Q, K, V)
+    mask, K, V = trimmed(mask, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
     return spoil(fused_attention(Q, K, V, mask, causal, scale, dropout_p), spoiled)
 
@@ -184,6 +185,7 @@ def bilinear_attention(
     """
     require_chance("bilinear_attention", "dropout_p", dropout_p)
     mask, causal = permitted("bilinear_attention", mask, causal, Q, K, V)
+    mask, K, V = trimmed(mask, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
     return spoil(
         attention(Q @ M, K, V, mask, causal=causal, scale=1.0, dropout_p=dropout_p),
@@ -239,6 +241,7 @@ def gaussian_attention(
     require_positive("gaussian_attention", "bandwidth", bandwidth)
     require_chance("gaussian_attention", "dropout_p", dropout_p)
     mask, causal = permitted("gaussian_attention", mask, causal, Q, K, V)
+    mask, K, V = trimmed(mask, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
     wide_Q, wide_K = as_dot_product(Q, K, bandwidth, mask)
     with torch.autocast(Q.device.type, enabled=False):
@@ -305,6 +308,7 @@ def additive_attention(
     """
     require_chance("additive_attention", "dropout_p", dropout_p)
     mask, causal = permitted("additive_attention", mask, causal, Q, K, V)
+    mask, K, V = trimmed(mask, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
     dtype = V.dtype
     wide = torch.promote_types(dtype, torch.float32)

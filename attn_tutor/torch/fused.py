@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from attn_tutor._shapes import broadcast
-from attn_tutor.torch.masks import causal_mask, some, surely
+from attn_tutor.torch.masks import causal_mask, glance, some
 from attn_tutor.torch.scoring import default_scale
 
 
@@ -34,37 +34,41 @@ def fused_attention(
     arrays = (Q, K, V) if mask is None else (Q, K, V, mask)
     batch = broadcast(*(X.shape[:-2] for X in arrays))
     assert batch is not None  # the callers have checked
+    *outer, inner = batch or (1,)
 
     def four_axes(X: torch.Tensor) -> torch.Tensor:
-        if X.shape[:-2] == batch and 0 < len(batch) < 3:  # the usual case, and quick
-            return X if len(batch) == 2 else X[None]
-        *outer, inner = batch or (1,)
-        return X.expand(*batch, *X.shape[-2:]).reshape(
-            math.prod(outer), inner, *X.shape[-2:]
-        )
+        if len(batch) == 2 and X.shape[:-2] == batch:  # the usual case, and quick
+            return X
+        *_, heads, rows, width = (1, *X.shape)
+        X = X.expand(*outer, heads, rows, width)
+        # Keys that several heads share are shown to each, not copied.
+        return X.reshape(math.prod(outer), heads, rows, width).expand(-1, inner, -1, -1)
 
     def widened(X: torch.Tensor) -> torch.Tensor:
         """Filled up with zeros, which change nothing: the fast kernels want one width."""
-        return pad(X, (0, max(d, d_v) - X.shape[-1])) if d != d_v else X
+        missing = max(d, d_v) - X.shape[-1]
+        return pad(X, (0, missing)) if missing else X
 
-    empty = None
+    empty = bias = None
     if mask is not None:
-        empty = ~some(mask, -1)
-        if surely(~empty.any()):
-            empty = None
-        else:  # The kernel needs something to attend to; the last line takes it away again, gradient included.
+        some_key = some(mask, -1)
+        if not glance(torch.all, some_key):
+            # The kernel needs something to attend to; the last line takes it away again, gradient included.
+            empty = ~some_key
             mask = mask | empty
-        mask = mask.expand(*mask.shape[:-1], m)
-        # Its axes of length 1 stay: the kernel makes floats of all that it is given.
-        if len(batch) > 2 and mask.ndim > 3:
-            mask = mask.expand(*batch[:-1], *mask.shape[-3:])
-        heads = mask.shape[-3:-2] or (1,)
-        mask = mask.reshape(math.prod(mask.shape[:-3]), *heads, *mask.shape[-2:])
+        # Faster than the kernel's own way to make numbers of a mask.
+        bias = torch.where(mask, Q.new_zeros(()), -torch.inf)
+        bias = bias.expand(*bias.shape[:-1], m)
+        # Axes of length 1 stay.
+        if len(batch) > 2 and math.prod(bias.shape[:-3]) > 1:
+            bias = bias.expand(*outer, *bias.shape[-3:])
+        *_, heads, rows, _ = (1, *bias.shape)
+        bias = bias.reshape(math.prod(bias.shape[:-3]), heads, rows, m)
     output = scaled_dot_product_attention(
         four_axes(widened(Q)),
         four_axes(widened(K)),
         four_axes(widened(V)),
-        mask,
+        bias,
         dropout_p,
         is_causal=causal,
         scale=scale,

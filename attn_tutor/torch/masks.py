@@ -1,6 +1,7 @@
 """Which query may attend to which key: boolean masks, True = may attend."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -115,6 +116,23 @@ def permitted(
     return mask & causal_mask(n, m, device=mask.device) if causal else mask, False
 
 
+def trimmed(mask: torch.Tensor | None, *keyed: torch.Tensor) -> tuple[Any, ...]:
+    """Without the last keys if a mask of one row, as lengths make it, hides them from all: padding costs nothing."""
+    m = keyed[0].shape[-2]
+    if mask is None or mask.shape[-2:] != (1, m):
+        return mask, *keyed
+    stop = glance(_length, mask)
+    if stop is None or stop == m:
+        return mask, *keyed
+    return mask[..., :stop], *(X[..., :stop, :] for X in keyed)
+
+
+def _length(mask: torch.Tensor) -> torch.Tensor:
+    """How many keys there are up to the last that some query sees."""
+    seen = some(mask.reshape(-1, mask.shape[-1]), 0)
+    return (seen * torch.arange(1, mask.shape[-1] + 1)).max()
+
+
 def shield(
     mask: torch.Tensor | None, causal: bool, Q: torch.Tensor, *keyed: torch.Tensor
 ) -> tuple[Any, ...]:
@@ -124,15 +142,9 @@ def shield(
     may see them. The last array returned, (…, n, 1), marks the queries that had a right to what was not finite,
     for :func:`spoil`; it is None where nothing is hidden.
     """
-    if mask is None and not causal:
+    if (mask is None and not causal) or _tame(Q, *keyed):
         return Q, *keyed, None
     n = Q.shape[-2]
-    if all(surely(torch.isfinite(X.detach().sum())) for X in (Q, *keyed)):
-        # Then only keys that nobody sees are cleared: they may be large enough to overflow.
-        seen = None if mask is None else some(mask, -2).mT  # (…, m, 1)
-        if seen is None or seen.all():
-            return Q, *keyed, None
-        return Q, *(torch.where(seen, X, 0) for X in keyed), None
     asks = torch.isfinite(Q).all(-1, keepdim=True)  # (…, n, 1)
     # (…, m)
     kept = functools.reduce(
@@ -148,14 +160,24 @@ def shield(
     )
 
 
-def surely(condition: torch.Tensor) -> bool:
-    """Whether it holds, as far as a quick look shows: False where nobody can look, or would have to wait."""
-    if condition.device.type != "cpu" or torch.compiler.is_compiling():
-        return False
+def _tame(*arrays: torch.Tensor) -> bool:
+    """Whether nothing hidden can do harm, as norms show faster than a look at each number.
+
+    What is finite gets a weight of exactly 0 unless a dot product overflows, and that is at most a product of norms.
+    """
+    # A set, because tokens that attend to themselves are one tensor given twice.
+    norms = (glance(torch.linalg.vector_norm, X.detach()) for X in {*arrays})
+    return all(norm is not None and norm < 1e15 for norm in norms)
+
+
+def glance(number: Callable[[torch.Tensor], torch.Tensor], X: torch.Tensor) -> Any:
+    """A number about X, or None where nobody can look at it, or would have to wait for it."""
+    if X.device.type != "cpu" or torch.compiler.is_compiling():
+        return None
     try:
-        return bool(condition)
+        return number(X).item()
     except RuntimeError:  # torch.vmap has no single number to show
-        return False
+        return None
 
 
 def some(mask: torch.Tensor, axis: int) -> torch.Tensor:
