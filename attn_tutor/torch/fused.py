@@ -37,8 +37,8 @@ def fused_attention(
     *outer, inner = batch or (1,)
 
     def four_axes(X: torch.Tensor) -> torch.Tensor:
-        if len(batch) == 2 and X.shape[:-2] == batch:  # the usual case, and quick
-            return X
+        if X.shape[:-2] == batch and 0 < len(batch) < 3:  # the usual case, and quick
+            return X if len(batch) == 2 else X[None]
         *_, heads, rows, width = (1, *X.shape)
         X = X.expand(*outer, heads, rows, width)
         # Keys that several heads share are shown to each, not copied.

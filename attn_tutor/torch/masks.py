@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from attn_tutor._shapes import require_size
+from attn_tutor._shapes import broadcast, require_size
 from attn_tutor.torch._arrays import require_array, require_mask
 
 Device = torch.device | str | int | None
@@ -110,7 +110,8 @@ def permitted(
     n, m = Q.shape[-2], keyed[0].shape[-2]
     if mask is None:
         return None, causal and n > 1  # a lone query is the newest: it sees all
-    batch = torch.broadcast_shapes(*(X.shape[:-2] for X in (Q, *keyed)))
+    batch = broadcast(*(X.shape[:-2] for X in (Q, *keyed)))
+    assert batch is not None  # the shapes are checked
     require_mask(where, mask, (*batch, n, m), Q.device)
     mask = torch.atleast_2d(mask)
     return mask & causal_mask(n, m, device=mask.device) if causal else mask, False
@@ -118,8 +119,7 @@ def permitted(
 
 def trimmed(mask: torch.Tensor | None, *keyed: torch.Tensor) -> tuple[Any, ...]:
     """Without the last keys if a mask of one row, as lengths make it, hides them from all: padding costs nothing."""
-    m = keyed[0].shape[-2]
-    if mask is None or mask.shape[-2:] != (1, m):
+    if mask is None or mask.shape[-2:] != (1, m := keyed[0].shape[-2]):
         return mask, *keyed
     stop = glance(_length, mask)
     if stop is None or stop == m:
