@@ -36,7 +36,7 @@ def tiled_attention(
     n, m, d_v = Q.shape[-2], K.shape[-2], V.shape[-1]
     dtype = np.result_type(Q, K, V)
     wide = np.promote_types(dtype, np.float32)  # sums in float16 are poor
-    if dtype != wide:
+    if not (Q.dtype == K.dtype == V.dtype == wide):
         Q, K, V = (X.astype(wide) for X in (Q, K, V))
     # A number of the same dtype: a wider one would widen, and slow, all that follows.
     factor = wide.type(default_scale(Q.shape[-1]) if scale is None else scale)

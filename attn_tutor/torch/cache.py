@@ -71,9 +71,9 @@ class KVCache:
                 f"KVCache: {stop} tokens are more than max_len={self.max_len}"
             )
         kinds = [_kind(X) for X in new]
-        for name, *pair in zip("KV", kinds, self._kinds or kinds, strict=True):
-            if pair[0] != pair[1]:
-                got, held = (" ".join(map(str, kind)) for kind in pair)
+        for name, new_kind, kind in zip("KV", kinds, self._kinds or kinds, strict=True):
+            if new_kind != kind:
+                got, held = (" ".join(map(str, x)) for x in (new_kind, kind))
                 raise ValueError(f"KVCache: {name} is {got} but the cache holds {held}")
         rooms = self._rooms or [X[..., :0, :] for X in new]
         if stop > rooms[0].shape[-2]:
