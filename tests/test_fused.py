@@ -58,29 +58,31 @@ def test_nothing_hidden_costs_nothing(draw):
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")  # of torch.vmap
 @pytest.mark.parametrize("hidden", [3e38, float("inf"), float("nan")])
-def test_garbage_behind_a_mask(hidden, draw, close):
+@pytest.mark.parametrize("keyed", [(1,), (2,), (1, 2)])
+def test_garbage_behind_a_mask(hidden, keyed, draw, close):
     """With NaN, and with what is finite but overflows; also mapped and compiled, where nobody can look first."""
-    Q, K, V = (torch.from_numpy(draw(2, 7, 5)).float() for _ in range(3))
-    mask = torch.arange(7) < 5
-    expected = at.attention(Q, K[:, :5], V[:, :5])
-    K[:, 5:], V[:, 5:] = hidden, hidden
+    arrays = Q, K, V = [torch.from_numpy(draw(2, 7, 5)).float() for _ in range(3)]
+    mask = torch.arange(7) >= 2  # at the end it would be cut off
+    expected = at.attention(Q, K[:, 2:], V[:, 2:])
+    for i in keyed:
+        arrays[i][:, :2] = hidden
     fn = partial(at.attention, mask=mask)
     ways = (fn, torch.vmap(fn), torch.compile(fn, backend="eager", fullgraph=True))
     for way in ways:
-        given = [X.clone().requires_grad_() for X in (Q, K, V)]
+        given = [X.clone().requires_grad_() for X in arrays]
         output = way(*given)
         close(output, expected)
         output.sum().backward()
         assert all(X.grad.isfinite().all() for X in given)
-        assert not given[1].grad[:, 5:].any() and not given[2].grad[:, 5:].any()
+        assert not given[1].grad[:, :2].any() and not given[2].grad[:, :2].any()
 
 
 def test_finite_garbage_whose_sum_is_finite(draw, close):
     """The quick look at sums does not see it, but its product with a query overflows."""
     signs = torch.from_numpy(np.sign(draw(7, 4))).float()
     Q, K, V = 30 * signs, torch.from_numpy(draw(2, 7, 4)).float() / 30, signs
-    mask, expected = torch.arange(7) < 5, at.attention(Q, K[:, :5], V[:5])
-    K[:, 5:] = 3e37 * signs[5:]
+    mask, expected = torch.arange(7) >= 2, at.attention(Q, K[:, 2:], V[2:])
+    K[:, :2] = 3e37 * signs[:2]
     assert K.sum().isfinite() and not (Q @ K.mT).isfinite().all()
     close(at.attention(Q, K, V, mask), expected)
 
