@@ -20,13 +20,16 @@ Shape = tuple[int, ...]
 
 
 def checker(
-    array_type: type, prepare: Callable[[str, dict[str, Any]], dict[str, Any]]
+    array_type: type,
+    prepare: Callable[[str, dict[str, Any]], dict[str, Any]],
+    as_is: Callable[[tuple[Any, ...]], bool],
 ) -> Callable[..., Any]:
     """The ``@shapes`` decorator of one half.
 
     Args:
         array_type: what arguments must be an instance of, ``numpy.ndarray`` or ``torch.Tensor``.
         prepare: takes the function's name and its arrays by name; returns them ready to compute with.
+        as_is: whether arguments are arrays that ``prepare`` would leave as they are.
     """
 
     def shapes(
@@ -35,12 +38,16 @@ def checker(
         """Hold a function to its shape signature; ``hints`` add advice to a mismatch of the axis they name."""
         inputs = re.findall(r"\((.*?)\)", signature.split("->")[0])
         cores = [tuple(core.split(",")) for core in inputs]
+        fit = _fit(cores)
 
         def decorate(fn: Callable[P, R]) -> Callable[P, R]:
             names = list(inspect.signature(fn).parameters)[: len(cores)]
 
             @functools.wraps(fn)
             def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+                first: Any = args[: len(names)]
+                if len(first) == len(names) and as_is(first) and fit(first):
+                    return fn(*args, **kwargs)  # the usual case, and quick
                 # Python itself reports what is missing or given twice, when fn is called.
                 positional = dict(zip(names, args, strict=False))
                 keyword = {name: kwargs[name] for name in names if name in kwargs}
@@ -67,6 +74,27 @@ def checker(
         return decorate
 
     return shapes
+
+
+def _fit(cores: list[tuple[str, ...]]) -> Callable[[tuple[Any, ...]], bool]:
+    """A quick test that passes arrays whose axes agree, if their batch axes are the same or missing."""
+    places: dict[str, tuple[int, int]] = {}  # axis: the argument that sets it, where
+    same = []
+    for i, core in enumerate(cores):
+        for at, axis in enumerate(core, start=-len(core)):
+            if places.setdefault(axis, (i, at)) != (i, at):
+                same.append((i, at, *places[axis]))
+    ranks = [len(core) for core in cores]
+
+    def fit(arrays: tuple[Any, ...]) -> bool:
+        shapes = [x.shape for x in arrays]
+        batches = (), shapes[0][: -ranks[0]]
+        for shape, rank in zip(shapes, ranks, strict=True):
+            if len(shape) < rank or shape[:-rank] not in batches:
+                return False
+        return all(shapes[i][at] == shapes[j][first] for i, at, j, first in same)
+
+    return fit
 
 
 def _match(

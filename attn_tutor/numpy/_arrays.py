@@ -20,6 +20,10 @@ def prepare(where: str, arrays: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-shapes = _shapes.checker(np.ndarray, prepare)
+def as_is(arrays: tuple[Any, ...]) -> bool:
+    return all(isinstance(x, np.ndarray) and x.dtype.kind == "f" for x in arrays)
+
+
+shapes = _shapes.checker(np.ndarray, prepare, as_is)
 require_array = partial(_shapes.require_array, np.ndarray)
 require_mask = partial(_shapes.require_mask, np.ndarray)

@@ -91,9 +91,9 @@ def permitted(
     where: str, mask: np.ndarray | None, causal: bool, Q: np.ndarray, *keyed: np.ndarray
 ) -> tuple[np.ndarray | None, bool]:
     """Check the mask of a public function and join it with causality: (mask, causal), never both."""
-    if mask is None:
-        return None, causal
     n, m = Q.shape[-2], keyed[0].shape[-2]
+    if mask is None:
+        return None, causal and n > 1  # a lone query is the newest: it sees all
     batch = np.broadcast_shapes(*(X.shape[:-2] for X in (Q, *keyed)))
     require_mask(where, mask, (*batch, n, m))
     return (mask & causal_mask(n, m), False) if causal else (np.atleast_2d(mask), False)

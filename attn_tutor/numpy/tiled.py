@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from attn_tutor._parallel import in_parallel, threads
+from attn_tutor._shapes import broadcast
 from attn_tutor.numpy.scoring import default_scale
 
 # A tile of scores fits a processor's cache. Tall ones keep the interpreter out of the way and narrow ones waste little
@@ -34,17 +35,20 @@ def tiled_attention(
     """
     n, m, d_v = Q.shape[-2], K.shape[-2], V.shape[-1]
     dtype = np.result_type(Q, K, V)
-    wide = np.result_type(dtype, np.float32)  # sums in float16 are poor
-    Q, K, V = (X.astype(wide, copy=False) for X in (Q, K, V))
+    wide = np.promote_types(dtype, np.float32)  # sums in float16 are poor
+    if not (Q.dtype == K.dtype == V.dtype == wide):
+        Q, K, V = (X.astype(wide) for X in (Q, K, V))
     # A number of the same dtype: a wider one would widen, and slow, all that follows.
     factor = wide.type(default_scale(Q.shape[-1]) if scale is None else scale)
 
     arrays = [X for X in (Q, K, V, mask) if X is not None]
-    batch = np.broadcast_shapes(*(X.shape[:-2] for X in arrays))
+    batch = broadcast(*(X.shape[:-2] for X in arrays))
+    assert batch is not None  # the callers have checked
     together = QUERIES * KEYS // max(1, n * m)  # heads that share a tile
     if math.prod(batch) <= together:  # all of them
         seen = np.tri(n, m, m - n, dtype=bool) if causal else mask
-        return _at_once(Q * factor, K, V, seen).astype(dtype, copy=False)
+        output = _at_once(Q * factor, K, V, seen)
+        return output if dtype == wide else output.astype(dtype)
 
     # |q · k| ≤ ‖q‖ ‖k‖ settles for most inputs that no score is large. NaN is not harmless.
     bound = _longest(Q) * _longest(K) * abs(factor)
@@ -89,10 +93,16 @@ def _at_once(
     scores = Q @ K.mT
     if seen is not None:
         scores = np.where(seen, scores, -np.inf)
-    scores -= scores.max(-1, keepdims=True, initial=-np.finfo(scores.dtype).max)
+    # ufuncs themselves, because decoding asks for little else: max() and sum() take a microsecond more.
+    lowest = np.finfo(scores.dtype).min  # of no keys, or of hidden ones
+    scores -= np.maximum.reduce(scores, -1, keepdims=True, initial=lowest)
     weights = np.exp(scores, out=scores)
-    total = weights.sum(-1, keepdims=True)
-    return weights @ V / np.where(total == 0, 1, total)
+    total = np.add.reduce(weights, -1, keepdims=True)
+    if seen is not None or not K.shape[-2]:
+        total[total == 0] = 1
+    output = weights @ V
+    output /= total
+    return output
 
 
 def _longest(X: np.ndarray) -> np.floating:

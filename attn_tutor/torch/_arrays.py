@@ -32,6 +32,16 @@ def prepare(where: str, arrays: dict[str, Any]) -> dict[str, Any]:
     return arrays
 
 
+def as_is(arrays: tuple[Any, ...]) -> bool:
+    head = arrays[0]
+    for x in arrays:
+        if not isinstance(x, torch.Tensor) or (
+            (x.dtype, x.device) != (head.dtype, head.device)
+        ):
+            return False
+    return bool(head.is_floating_point())
+
+
 def require_mask(
     where: str, mask: Any, scores: _shapes.Shape, device: torch.device, hint: str = ""
 ) -> None:
@@ -42,5 +52,5 @@ def require_mask(
         )
 
 
-shapes = _shapes.checker(torch.Tensor, prepare)
+shapes = _shapes.checker(torch.Tensor, prepare, as_is)
 require_array = partial(_shapes.require_array, torch.Tensor)

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 
 import torch
+from torch.nn.functional import pad
 
 from attn_tutor._shapes import require_chance, require_positive
 from attn_tutor.torch._arrays import shapes
 from attn_tutor.torch.additive import tiled_additive
 from attn_tutor.torch.fused import fused_attention
 from attn_tutor.torch.kernels import gaussian_kernel
-from attn_tutor.torch.masks import causal_mask, permitted, shield, spoil
+from attn_tutor.torch.masks import causal_mask, permitted, shield, some, spoil, trimmed
 from attn_tutor.torch.scoring import OTHER_WIDTHS, scaled_dot_score
 from attn_tutor.torch.softmax import masked_softmax, normalize
 
@@ -138,6 +139,7 @@ def attention(
     """
     require_chance("attention", "dropout_p", dropout_p)
     mask, causal = permitted("attention", mask, causal, Q, K, V)
+    mask, K, V = trimmed(mask, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
     return spoil(fused_attention(Q, K, V, mask, causal, scale, dropout_p), spoiled)
 
@@ -183,6 +185,7 @@ def bilinear_attention(
     """
     require_chance("bilinear_attention", "dropout_p", dropout_p)
     mask, causal = permitted("bilinear_attention", mask, causal, Q, K, V)
+    mask, K, V = trimmed(mask, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
     return spoil(
         attention(Q @ M, K, V, mask, causal=causal, scale=1.0, dropout_p=dropout_p),
@@ -238,6 +241,7 @@ def gaussian_attention(
     require_positive("gaussian_attention", "bandwidth", bandwidth)
     require_chance("gaussian_attention", "dropout_p", dropout_p)
     mask, causal = permitted("gaussian_attention", mask, causal, Q, K, V)
+    mask, K, V = trimmed(mask, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
     wide_Q, wide_K = as_dot_product(Q, K, bandwidth, mask)
     with torch.autocast(Q.device.type, enabled=False):
@@ -304,6 +308,7 @@ def additive_attention(
     """
     require_chance("additive_attention", "dropout_p", dropout_p)
     mask, causal = permitted("additive_attention", mask, causal, Q, K, V)
+    mask, K, V = trimmed(mask, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
     dtype = V.dtype
     wide = torch.promote_types(dtype, torch.float32)
@@ -358,15 +363,17 @@ def as_dot_product(
     # Half precision would round −‖k‖²/2 too coarsely.
     wide = torch.promote_types(K.dtype, torch.float32)
     Q, K = Q.to(wide), K.to(wide)
-    seen = torch.ones(K.shape[-2], dtype=torch.bool, device=K.device)
-    if mask is not None:
-        seen = seen & mask.any(-2)
-    seen = seen[..., None]  # (…, m, 1)
     # The first key that is seen: causally, whoever sees any key sees this one,
     # so that no later key can cost it accuracy.
     # The result does not depend on the centre, so neither does its gradient.
-    centre = (K * (seen & (seen.cumsum(-2) == 1))).sum(-2, keepdim=True).detach()
-    Q, K = (Q - centre) / bandwidth, (K - centre) * seen / bandwidth
+    if mask is None:
+        first = K[..., :1, :]
+    else:
+        seen = some(mask, -2).mT  # (…, m, 1)
+        first = K * (seen & (seen.cumsum(-2) == 1))
+    centre = first.sum(-2, keepdim=True).detach()
+    Q, K = (Q - centre).div_(bandwidth), (K - centre).div_(bandwidth)
+    if mask is not None:
+        K = K * seen
     norms = (K**2).sum(-1, keepdim=True)
-    wide_Q = torch.cat([Q, Q.new_ones(*Q.shape[:-1], 1)], -1)
-    return wide_Q, torch.cat([K, -norms / 2], -1)
+    return pad(Q, (0, 1), value=1.0), torch.cat([K, -norms / 2], -1)

@@ -5,7 +5,8 @@ import math
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from attn_tutor.torch.masks import causal_mask
+from attn_tutor._shapes import broadcast
+from attn_tutor.torch.masks import causal_mask, glance, some
 from attn_tutor.torch.scoring import default_scale
 
 
@@ -25,37 +26,49 @@ def fused_attention(
     n, m, d, d_v = Q.shape[-2], K.shape[-2], Q.shape[-1], V.shape[-1]
     if scale is None:
         scale = default_scale(d)
-    else:  # some kernels hide a score as scale · (−inf), so that their own must be above 0
+    elif isinstance(scale, torch.Tensor) or scale <= 0:
+        # Some kernels hide a score as scale · (−inf), so that their own must be above 0.
         Q, scale = Q * scale, 1.0
     if causal and n != m:  # the kernel's own flag is aligned upper left
         mask, causal = causal_mask(n, m, device=Q.device), False
-    batch = torch.broadcast_shapes(
-        Q.shape[:-2],
-        K.shape[:-2],
-        V.shape[:-2],
-        () if mask is None else mask.shape[:-2],
-    )
+    arrays = (Q, K, V) if mask is None else (Q, K, V, mask)
+    batch = broadcast(*(X.shape[:-2] for X in arrays))
+    assert batch is not None  # the callers have checked
+    *outer, inner = batch or (1,)
 
     def four_axes(X: torch.Tensor) -> torch.Tensor:
-        *outer, inner = batch or (1,)
-        return X.expand(*batch, *X.shape[-2:]).reshape(
-            math.prod(outer), inner, *X.shape[-2:]
-        )
+        if X.shape[:-2] == batch and 0 < len(batch) < 3:  # the usual case, and quick
+            return X if len(batch) == 2 else X[None]
+        *_, heads, rows, width = (1, *X.shape)
+        X = X.expand(*outer, heads, rows, width)
+        # Keys that several heads share are shown to each, not copied.
+        return X.reshape(math.prod(outer), heads, rows, width).expand(-1, inner, -1, -1)
 
     def widened(X: torch.Tensor) -> torch.Tensor:
         """Filled up with zeros, which change nothing: the fast kernels want one width."""
-        return pad(X, (0, max(d, d_v) - X.shape[-1])) if d != d_v else X
+        missing = max(d, d_v) - X.shape[-1]
+        return pad(X, (0, missing)) if missing else X
 
-    empty = None
+    empty = bias = None
     if mask is not None:
-        empty = ~mask.any(-1, keepdim=True)
-        # The kernel needs something to attend to; the last line takes it away again, gradient included.
-        mask = four_axes((mask | empty).expand(*mask.shape[:-1], m))
+        some_key = some(mask, -1)
+        if not glance(torch.all, some_key):
+            # The kernel needs something to attend to; the last line takes it away again, gradient included.
+            empty = ~some_key
+            mask = mask | empty
+        # Faster than the kernel's own way to make numbers of a mask.
+        bias = torch.where(mask, Q.new_zeros(()), -torch.inf)
+        bias = bias.expand(*bias.shape[:-1], m)
+        # Axes of length 1 stay.
+        if len(batch) > 2 and math.prod(bias.shape[:-3]) > 1:
+            bias = bias.expand(*outer, *bias.shape[-3:])
+        *_, heads, rows, _ = (1, *bias.shape)
+        bias = bias.reshape(math.prod(bias.shape[:-3]), heads, rows, m)
     output = scaled_dot_product_attention(
         four_axes(widened(Q)),
         four_axes(widened(K)),
         four_axes(widened(V)),
-        mask,
+        bias,
         dropout_p,
         is_causal=causal,
         scale=scale,

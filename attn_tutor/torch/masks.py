@@ -1,11 +1,12 @@
 """Which query may attend to which key: boolean masks, True = may attend."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from attn_tutor._shapes import require_size
+from attn_tutor._shapes import broadcast, require_size
 from attn_tutor.torch._arrays import require_array, require_mask
 
 Device = torch.device | str | int | None
@@ -106,13 +107,30 @@ def permitted(
     *keyed: torch.Tensor,
 ) -> tuple[torch.Tensor | None, bool]:
     """Check the mask of a public function and join it with causality: (mask, causal), never both."""
-    if mask is None:
-        return None, causal
     n, m = Q.shape[-2], keyed[0].shape[-2]
-    batch = torch.broadcast_shapes(*(X.shape[:-2] for X in (Q, *keyed)))
+    if mask is None:
+        return None, causal and n > 1  # a lone query is the newest: it sees all
+    batch = broadcast(*(X.shape[:-2] for X in (Q, *keyed)))
+    assert batch is not None  # the shapes are checked
     require_mask(where, mask, (*batch, n, m), Q.device)
     mask = torch.atleast_2d(mask)
     return mask & causal_mask(n, m, device=mask.device) if causal else mask, False
+
+
+def trimmed(mask: torch.Tensor | None, *keyed: torch.Tensor) -> tuple[Any, ...]:
+    """Without the last keys if a mask of one row, as lengths make it, hides them from all: padding costs nothing."""
+    if mask is None or mask.shape[-2:] != (1, m := keyed[0].shape[-2]):
+        return mask, *keyed
+    stop = glance(_length, mask)
+    if stop is None or stop == m:
+        return mask, *keyed
+    return mask[..., :stop], *(X[..., :stop, :] for X in keyed)
+
+
+def _length(mask: torch.Tensor) -> torch.Tensor:
+    """How many keys there are up to the last that some query sees."""
+    seen = some(mask.reshape(-1, mask.shape[-1]), 0)
+    return (seen * torch.arange(1, mask.shape[-1] + 1)).max()
 
 
 def shield(
@@ -124,7 +142,7 @@ def shield(
     may see them. The last array returned, (…, n, 1), marks the queries that had a right to what was not finite,
     for :func:`spoil`; it is None where nothing is hidden.
     """
-    if mask is None and not causal:
+    if (mask is None and not causal) or _tame(Q, *keyed):
         return Q, *keyed, None
     n = Q.shape[-2]
     asks = torch.isfinite(Q).all(-1, keepdim=True)  # (…, n, 1)
@@ -134,12 +152,39 @@ def shield(
     )
     spoiled = _sees(~kept, n, mask) | ~asks & _sees(torch.ones_like(kept), n, mask)
     if mask is not None:
-        kept = kept & mask.any(-2)
+        kept = kept & some(mask, -2)[..., 0, :]
     return (
         torch.where(asks, Q, 0),
         *(torch.where(kept[..., None], X, 0) for X in keyed),
         spoiled,
     )
+
+
+def _tame(*arrays: torch.Tensor) -> bool:
+    """Whether nothing hidden can do harm, as norms show faster than a look at each number.
+
+    What is finite gets a weight of exactly 0 unless a dot product overflows, and that is at most a product of norms.
+    """
+    # A set, because tokens that attend to themselves are one tensor given twice.
+    norms = (glance(torch.linalg.vector_norm, X.detach()) for X in {*arrays})
+    return all(norm is not None and norm < 1e15 for norm in norms)
+
+
+def glance(number: Callable[[torch.Tensor], torch.Tensor], X: torch.Tensor) -> Any:
+    """A number about X, or None where nobody can look at it, or would have to wait for it."""
+    if X.device.type != "cpu" or torch.compiler.is_compiling():
+        return None
+    try:
+        return number(X).item()
+    except RuntimeError:  # torch.vmap has no single number to show
+        return None
+
+
+def some(mask: torch.Tensor, axis: int) -> torch.Tensor:
+    """``mask.any(axis, keepdim=True)``, which takes up to fifty times as long on a CPU."""
+    if not mask.shape[axis]:
+        return mask.any(axis, keepdim=True)
+    return mask.view(torch.uint8).amax(axis, keepdim=True).view(torch.bool)
 
 
 def spoil(output: torch.Tensor, spoiled: torch.Tensor | None) -> torch.Tensor:

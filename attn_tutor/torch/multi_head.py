@@ -1,11 +1,14 @@
 """Several small attentions side by side, each with projections of its own."""
 
+from typing import Any
+
 import torch
+from torch.nn.functional import linear
 
 from attn_tutor._shapes import require_chance, require_divisible, require_size
 from attn_tutor.torch._arrays import prepare, require_array, require_mask, shapes
 from attn_tutor.torch.attention import attention, attention_weights
-from attn_tutor.torch.masks import causal_mask, shield, spoil
+from attn_tutor.torch.masks import causal_mask, shield, some, spoil, trimmed
 
 __all__ = ["merge_heads", "multi_head_attention", "multi_head_weights", "split_heads"]
 
@@ -137,16 +140,17 @@ def multi_head_attention(
         )
     b_q, b_k, b_v, b_o = _biases(where, biases, W_q, W_k, W_v, W_o)
     mask, over_heads, causal = _permitted(where, mask, causal, n_heads, Q, K, V)
+    over_heads, K, V = trimmed(over_heads, K, V)
+    mask = None if mask is None else mask[..., : K.shape[-2]]
     Q, K, V, spoiled = shield(over_heads, causal, Q, K, V)
-    heads = attention(
-        split_heads(Q @ W_q + b_q, n_heads),  # (…, h, n, d_h)
-        _share(split_heads(K @ W_k + b_k, n_kv_heads), n_heads),  # (…, h, m, d_h)
-        _share(split_heads(V @ W_v + b_v, n_kv_heads), n_heads),  # (…, h, m, d_hv)
-        mask,
-        causal=causal,
-        dropout_p=dropout_p,
-    )
-    return spoil(merge_heads(heads) @ W_o + b_o, spoiled)
+    queries = split_heads(_project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
+    keys = split_heads(_project(K, W_k, b_k), n_kv_heads)  # (…, h_kv, m, d_h)
+    values = split_heads(_project(V, W_v, b_v), n_kv_heads)  # (…, h_kv, m, d_hv)
+    mask, queries, keys, values = _grouped(mask, queries, keys, values)
+    heads = attention(queries, keys, values, mask, causal=causal, dropout_p=dropout_p)
+    if n_kv_heads != n_heads:
+        heads = heads.flatten(-4, -3)  # (…, h, n, d_hv)
+    return spoil(_project(merge_heads(heads), W_o, b_o), spoiled)
 
 
 @shapes("(n,d_q),(m,d_k),(d_q,a),(d_k,b)->(h,n,m)")
@@ -200,9 +204,13 @@ def multi_head_weights(
     # Head by head, (…, h, n, 1).
     *_, spoiled = shield(mask, causal, Q[..., None, :, :], K[..., None, :, :])
     Q, K, _ = shield(over_heads, causal, Q, K)
-    queries = split_heads(Q @ W_q + b_q, n_heads)  # (…, h, n, d_h)
-    keys = _share(split_heads(K @ W_k + b_k, n_kv_heads), n_heads)  # (…, h, m, d_h)
-    return spoil(attention_weights(queries, keys, mask, causal=causal), spoiled)
+    queries = split_heads(_project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
+    keys = split_heads(_project(K, W_k, b_k), n_kv_heads)  # (…, h_kv, m, d_h)
+    mask, queries, keys = _grouped(mask, queries, keys)
+    weights = attention_weights(queries, keys, mask, causal=causal)
+    if n_kv_heads != n_heads:
+        weights = weights.flatten(-4, -3)  # (…, h, n, m)
+    return spoil(weights, spoiled)
 
 
 def _kv_heads(
@@ -226,20 +234,31 @@ def _kv_heads(
     return n_kv_heads
 
 
-def _share(X: torch.Tensor, n_heads: int) -> torch.Tensor:
-    """Repeat heads of keys or values, one for each head that uses them, (…, h_kv, m, d_h) -> (…, h, m, d_h)."""
-    return (
-        X
-        if X.shape[-3] == n_heads
-        else torch.repeat_interleave(X, n_heads // X.shape[-3], dim=-3)
-    )
+def _project(X: torch.Tensor, W: torch.Tensor, b: torch.Tensor | None) -> torch.Tensor:
+    if W.ndim == 2:
+        return linear(X, W.mT, b)  # in one pass, where @ and + take two
+    return X @ W if b is None else X @ W + b
+
+
+def _grouped(
+    mask: torch.Tensor | None, queries: torch.Tensor, *keyed: torch.Tensor
+) -> tuple[Any, ...]:
+    """An axis for the heads that share a head of keys, (…, h_kv, h/h_kv, n, d_h) to (…, h_kv, 1, m, d_h): no copies."""
+    h, h_kv = queries.shape[-3], keyed[0].shape[-3]
+    if h == h_kv:
+        return mask, queries, *keyed
+    if mask is not None and mask.ndim > 2:
+        one_for_all = mask.shape[-3] == 1
+        mask = mask.unflatten(-3, (1, 1) if one_for_all else (h_kv, h // h_kv))
+    queries = queries.unflatten(-3, (h_kv, h // h_kv))
+    return mask, queries, *(X[..., None, :, :] for X in keyed)
 
 
 def _biases(
     where: str, biases: Biases | None, *weights: torch.Tensor
-) -> tuple[torch.Tensor | float, ...]:
+) -> tuple[torch.Tensor | None, ...]:
     if biases is None:
-        return (0.0,) * len(weights)
+        return (None,) * len(weights)
     names = ("b_q", "b_k", "b_v", "b_o")[: len(weights)]
     if len(biases) != len(names):
         raise ValueError(
@@ -277,5 +296,5 @@ def _permitted(
     mask = torch.atleast_2d(mask)
     if causal:
         mask = mask & causal_mask(n, m, device=mask.device)
-    over_heads = mask.any(-3) if mask.ndim > 2 else mask
+    over_heads = some(mask, -3).squeeze(-3) if mask.ndim > 2 else mask
     return mask, over_heads, False

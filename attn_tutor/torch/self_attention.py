@@ -5,7 +5,7 @@ import torch
 from attn_tutor._shapes import require_chance
 from attn_tutor.torch._arrays import shapes
 from attn_tutor.torch.attention import attention
-from attn_tutor.torch.masks import permitted, shield, spoil
+from attn_tutor.torch.masks import permitted, shield, spoil, trimmed
 
 __all__ = ["cross_attention", "self_attention"]
 
@@ -54,7 +54,8 @@ def self_attention(
     """
     require_chance("self_attention", "dropout_p", dropout_p)
     mask, causal = permitted("self_attention", mask, causal, X, X)
-    queries, keys, spoiled = shield(mask, causal, X, X)
+    mask, keys = trimmed(mask, X)
+    queries, keys, spoiled = shield(mask, causal, X, keys)
     return spoil(
         attention(
             queries @ W_q,
@@ -110,6 +111,7 @@ def cross_attention(
     """
     require_chance("cross_attention", "dropout_p", dropout_p)
     mask, _ = permitted("cross_attention", mask, False, X, Y)
+    mask, Y = trimmed(mask, Y)
     queries, keys, spoiled = shield(mask, False, X, Y)
     return spoil(
         attention(queries @ W_q, keys @ W_k, keys @ W_v, mask, dropout_p=dropout_p),

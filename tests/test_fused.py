@@ -1,0 +1,228 @@
+"""The ways to torch's fused kernel: equal to the textbook, and no more work than the kernel itself.
+
+How fast is for ``attn_tutor.bench`` to say; here work is counted, never time.
+"""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+import attn_tutor.numpy as an
+import attn_tutor.torch as at
+from attn_tutor import _shapes
+from attn_tutor.torch import fused, masks
+
+
+@pytest.mark.parametrize("axes", [(11,), (3, 1, 11), (2, 1, 1, 7, 11), (5, 3, 7, 11)])
+def test_masks_of_some_batch_axes(axes, draw, mask_of, close):
+    Q, K, V = draw(2, 5, 3, 7, 13), draw(2, 5, 3, 11, 13), draw(2, 5, 3, 11, 17)
+    mask = mask_of(*axes)
+    expected = an.attend(an.scaled_dot_score(Q, K), V, mask)
+    given = (torch.from_numpy(x) for x in (Q, K, V, mask))
+    close(at.attention(*given), expected)
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """What the kernel was given last, by position."""
+    last, kernel = [], fused.scaled_dot_product_attention
+
+    def spy(*args, **kwargs):
+        last[:] = args
+        return kernel(*args, **kwargs)
+
+    monkeypatch.setattr(fused, "scaled_dot_product_attention", spy)
+    return last
+
+
+@pytest.mark.parametrize("axes", [(11,), (7, 11), (3, 1, 11)])
+def test_masks_are_not_copied_for_each_head(axes, draw, mask_of, given):
+    """The kernel adds numbers: it is given those of as many heads and sequences as the mask has."""
+    Q, K = torch.from_numpy(draw(5, 3, 7, 13)), torch.from_numpy(draw(5, 3, 11, 13))
+    mask = torch.from_numpy(mask_of(*axes))
+    mask[..., -1] = True  # so that nothing is cut off
+    at.attention(Q, K, K, mask)
+    heads, n, m = (1, 1, 1, *axes)[-3:]
+    assert given[3].shape == (1, heads, n, m) and given[3].dtype == Q.dtype
+
+
+def test_nothing_hidden_costs_nothing(draw):
+    """Without NaN behind the mask, queries, keys and values come through as they are."""
+    Q, K = torch.from_numpy(draw(7, 5)), torch.from_numpy(draw(7, 5))
+    for mask, causal in ((None, True), (torch.eye(7, dtype=torch.bool), False)):
+        queries, keys, spoiled = masks.shield(mask, causal, Q, K)
+        assert queries is Q and keys is K and spoiled is None
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # of torch.vmap
+@pytest.mark.parametrize("hidden", [3e38, float("inf"), float("nan")])
+@pytest.mark.parametrize("keyed", [(1,), (2,), (1, 2)])
+def test_garbage_behind_a_mask(hidden, keyed, draw, close):
+    """With NaN, and with what is finite but overflows; also mapped and compiled, where nobody can look first."""
+    arrays = Q, K, V = [torch.from_numpy(draw(2, 7, 5)).float() for _ in range(3)]
+    mask = torch.arange(7) >= 2  # at the end it would be cut off
+    expected = at.attention(Q, K[:, 2:], V[:, 2:])
+    for i in keyed:
+        arrays[i][:, :2] = hidden
+    fn = partial(at.attention, mask=mask)
+    ways = (fn, torch.vmap(fn), torch.compile(fn, backend="eager", fullgraph=True))
+    for way in ways:
+        given = [X.clone().requires_grad_() for X in arrays]
+        output = way(*given)
+        close(output, expected)
+        output.sum().backward()
+        assert all(X.grad.isfinite().all() for X in given)
+        assert not given[1].grad[:, :2].any() and not given[2].grad[:, :2].any()
+
+
+def test_finite_garbage_whose_sum_is_finite(draw, close):
+    """The quick look at sums does not see it, but its product with a query overflows."""
+    signs = torch.from_numpy(np.sign(draw(7, 4))).float()
+    Q, K, V = 30 * signs, torch.from_numpy(draw(2, 7, 4)).float() / 30, signs
+    mask, expected = torch.arange(7) >= 2, at.attention(Q, K[:, 2:], V[2:])
+    K[:, :2] = 3e37 * signs[:2]
+    assert K.sum().isfinite() and not (Q @ K.mT).isfinite().all()
+    close(at.attention(Q, K, V, mask), expected)
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_nan_in_one_of_the_three(which, draw, close):
+    """In the last row, which causal queries before it do not see."""
+    given = [torch.from_numpy(draw(7, 5)) for _ in range(3)]
+    expected = at.attention(*given, causal=True)[:-1]
+    given[which][-1, 2] = torch.nan
+    output = at.attention(*given, causal=True)
+    close(output[:-1], expected)
+    assert output[-1].isnan().all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_no_graph_break(causal, draw, mask_of, close):
+    X, mask = torch.from_numpy(draw(2, 7, 6)), torch.from_numpy(mask_of(7, 7))
+    layer = at.MultiHeadAttention(6, 2, causal=causal).double()
+    gaussian = partial(at.gaussian_attention, X, X, causal=causal)
+    whole = partial(at.attention, X, X, causal=causal)
+    shared = at.MultiHeadAttention(6, 3, causal=causal, n_kv_heads=1).double()
+    padded = partial(shared, mask=torch.arange(7) < 5)
+    for fn in (layer, shared, padded, whole, gaussian, partial(whole, mask=mask)):
+        torch.compiler.reset()  # each anew: there is a limit to versions of one function
+        compiled = torch.compile(fn, backend="eager", fullgraph=True)
+        close(compiled(X), fn(X))
+
+
+# Padding
+
+
+@pytest.mark.parametrize("lengths", [(3, 5), (5, 0), (0, 0), (11, 2)])
+def test_padding_is_cut_off(lengths, draw, close, given):
+    """The kernel is given the keys of the longest sequence, and what stands behind them does not matter."""
+    Q, K, V = (torch.from_numpy(draw(2, 3, n, 13)) for n in (7, 11, 11))
+    mask = at.padding_mask(torch.tensor(lengths), 11)[:, None]  # (b, 1, 1, m)
+    expected = at.attend(at.scaled_dot_score(Q, K), V, mask)
+    longest = max(lengths)
+    K[:, :, longest:] = V[:, :, longest:] = torch.nan
+    K.requires_grad_()
+    output = at.attention(Q, K, V, mask)
+    close(output.detach(), expected)
+    assert given[1].shape[-2] == given[2].shape[-2] == given[3].shape[-1] == longest
+    output.sum().backward()
+    assert K.grad.shape == K.shape and not K.grad[:, :, longest:].any()
+
+
+def test_padding_is_cut_off_wherever_values_are_pooled(draw, given, monkeypatch):
+    """Before the projections too."""
+    X, Y, W = (torch.from_numpy(draw(*axes)) for axes in ((7, 6), (11, 6), (6, 6)))
+    mask, projected = torch.arange(11) < 5, []
+    monkeypatch.setattr(
+        torch.Tensor,
+        "__matmul__",
+        lambda x, w: projected.append(x) or torch.matmul(x, w),
+    )
+    for pool in (
+        lambda: at.gaussian_attention(X, Y, Y, mask),
+        lambda: at.bilinear_attention(X, Y, Y, W, mask),
+        lambda: at.cross_attention(X, Y, W, W, W, mask),
+        lambda: at.self_attention(Y, W, W, W, mask),
+        lambda: at.multi_head_attention(X, Y, Y, W, W, W, W, 2, mask),
+        lambda: at.multi_head_attention(X, Y, Y, W[None], W, W, W, 2, mask[None, None]),
+    ):
+        projected.clear()
+        pool()
+        assert given[1].shape[-2] == 5
+        assert all(len(x) != 11 for x in projected[1:])
+
+
+def test_keys_that_another_query_or_sequence_sees_stay(draw, mask_of, close):
+    Q, K, V = (torch.from_numpy(draw(2, n, 5)) for n in (3, 7, 7))
+    rows = torch.arange(7) < torch.tensor([[2], [7], [3]])
+    sequences = torch.arange(7) < torch.tensor([[[2]], [[6]]])
+    for mask in (rows, sequences, torch.tensor([[True]]), torch.tensor([False])):
+        expected = at.attend(at.scaled_dot_score(Q, K), V, mask)
+        close(at.attention(Q, K, V, mask), expected)
+
+
+# Heads that share keys
+
+
+@pytest.mark.parametrize(
+    "axes", [None, (11,), (7, 11), (1, 7, 11), (6, 7, 11), (5, 6, 1, 11)]
+)
+@pytest.mark.parametrize("n_kv_heads", [1, 2, 3])
+def test_sharing_is_repeating(axes, n_kv_heads, draw, mask_of, close):
+    X, Y = torch.from_numpy(draw(5, 7, 13)), torch.from_numpy(draw(5, 11, 13))
+    W_q, W_o = (torch.from_numpy(draw(*axes)) / 5 for axes in ((13, 24), (24, 17)))
+    W_k, W_v = (torch.from_numpy(draw(2, 13, 4 * n_kv_heads)) / 5).unbind()
+    mask = None if axes is None else torch.from_numpy(mask_of(*axes))
+    leaves = [x.requires_grad_() for x in (X, Y, W_q, W_k, W_v, W_o)]
+
+    def repeated(W):
+        return W.unflatten(-1, (n_kv_heads, 4)).repeat_interleave(6 // n_kv_heads, 1)
+
+    whole = [repeated(W).flatten(1) for W in (W_k, W_v)]
+    for causal in (False, True):
+        pool = partial(at.multi_head_attention, X, Y, Y, W_q)
+        options = {"n_heads": 6, "mask": mask, "causal": causal}
+        output = pool(W_k, W_v, W_o, n_kv_heads=n_kv_heads, **options)
+        expected = pool(*whole, W_o, **options)
+        close(output.detach(), expected.detach())
+        g = torch.randn_like(output)
+        got, wanted = (
+            torch.autograd.grad(o, leaves, g, retain_graph=True)
+            for o in (output, expected)
+        )
+        for x, y in zip(got, wanted, strict=True):
+            close(x, y)
+        weights = at.multi_head_weights(
+            X, Y, W_q, W_k, n_kv_heads=n_kv_heads, **options
+        )
+        close(weights, at.multi_head_weights(X, Y, W_q, whole[0], **options))
+
+
+@pytest.mark.parametrize("mask", [None, torch.ones(7, 11, dtype=torch.bool)])
+def test_shared_keys_are_not_copied(mask, draw, given):
+    X, Y = torch.from_numpy(draw(5, 7, 12)), torch.from_numpy(draw(5, 11, 12))
+    layer = at.MultiHeadAttention(12, 6, n_kv_heads=2).double()
+    layer(X, Y, mask=mask)
+    for x in given[1:3]:
+        assert x.shape == (5 * 2, 3, 11, 2)
+        assert x.untyped_storage().nbytes() == 5 * 2 * 11 * 2 * x.itemsize
+
+
+# The usual arguments
+
+
+@pytest.mark.parametrize("half", [an, at])
+def test_usual_arguments_pass_at_once(half, draw, monkeypatch):
+    """The search for a clear message begins only where something is unusual: decoding cannot afford it."""
+    Q, K, V = (draw(2, 3, n, 5) for n in (1, 7, 7))
+    W = draw(5, 5)
+    if half is at:
+        Q, K, V, W = map(torch.from_numpy, (Q, K, V, W))
+    monkeypatch.setattr(_shapes, "_match", None)
+    half.attention(Q, K, V)
+    half.bilinear_attention(Q, K, V, W)
+    half.KVCache().append(K, V)
+    with pytest.raises(TypeError, match="not callable"):
+        half.attention(Q, K[0], V)
