@@ -152,7 +152,7 @@ LISTED = [
     ("gradient of softmax without its row sum", "torch/additive.py", "dA.sub_(along[group, rows]).mul_(A)", "dA.mul_(A)"),
     ("gradient of the keys of the last block alone", "torch/additive.py", "dV[group, keys] += dropped.mT @ gr", "dV[group, keys] = dropped.mT @ gr"),
     ("gradient of dropped weights", "torch/additive.py", "dropped, dA = A * grown, dA * grown", "dropped, dA = A * grown, dA"),
-    ("a second derivative of zero", "torch/additive.py", "        raise NotImplementedError(", "        return NotImplementedError("),
+    ("a second derivative of zero", "torch/additive_op.py", "        raise NotImplementedError(", "        return NotImplementedError("),
     ("sums in float16", "numpy/tiled.py", "np.result_type(dtype, np.float32)", "dtype"),
     ("upper-left flag of the kernel", "torch/fused.py", "if causal and n != m:", "if False:"),
     ("empty rows attend to everything", "torch/fused.py", "output if empty is None else output.masked_fill(empty, 0)", "output"),

@@ -6,7 +6,7 @@ import torch
 
 from attn_tutor._shapes import require_chance, require_positive
 from attn_tutor.torch._arrays import shapes
-from attn_tutor.torch.additive import tiled_additive
+from attn_tutor.torch.additive_op import tiled_additive
 from attn_tutor.torch.fused import fused_attention
 from attn_tutor.torch.kernels import gaussian_kernel
 from attn_tutor.torch.masks import causal_mask, permitted, shield, spoil
