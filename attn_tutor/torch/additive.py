@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import torch
 
 from attn_tutor.torch.additive_compiled import compiled_pieces
-from attn_tutor.torch.softmax import masked_softmax
 
 # Tiles of one block of queries and one of keys; a GPU is only filled by larger ones.
 QUERIES, KEYS = {"cpu": 32}, 512
@@ -37,21 +36,31 @@ class Problem(NamedTuple):
     compiled: bool
 
 
-def pool(P: Problem) -> torch.Tensor:
-    """Weighted sums of the values, (B, n, d_v): weights are those of a block of queries, and are dropped after it."""
+def pool(P: Problem) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weighted sums of the values, (B, n, d_v), and log Σ exp of the scores, (B, n), where a row without any has +∞."""
     x, y, product = factors(P.a, P.b)
-    output = P.a.new_empty(*P.a.shape[:-1], P.V.shape[-1])
+    output = P.V.new_zeros(*P.a.shape[:-1], P.V.shape[-1])
+    lse = P.a.new_full(P.a.shape[:-1], torch.inf)
     score, _ = pieces(product, P.compiled)
     for group, rows, keys, seen in blocks(P):
-        A = masked_softmax(score(x[group, rows], y[group, keys], -2 * P.w[group]), seen)
+        S = score(x[group, rows], y[group, keys], -2 * P.w[group])
+        if seen is not None:
+            S.masked_fill_(~seen, -torch.inf)
+        top = S.amax(-1, keepdim=True)
+        top.masked_fill_(top == -torch.inf, 0)
+        E = S.sub_(top).exp_()
+        total = E.sum(-1, keepdim=True)
+        lse[group, rows] = top.add_(total.log()).masked_fill_(total == 0, torch.inf)[
+            ..., 0
+        ]
         if P.kept is not None:
-            A = A * P.kept[group, rows, keys] / (1 - P.dropout_p)
-        output[group, rows] = A @ P.V[group, keys]
-    return output
+            E *= P.kept[group, rows, keys] / (1 - P.dropout_p)
+        output[group, rows] = E @ P.V[group, keys] / total.clamp_(min=1)
+    return output, lse
 
 
 def pool_gradient(
-    g: torch.Tensor, output: torch.Tensor, P: Problem
+    g: torch.Tensor, output: torch.Tensor, lse: torch.Tensor, P: Problem
 ) -> tuple[torch.Tensor, ...]:
     """The gradients of a, b, w and V for the cotangent g of the output."""
     x, y, product = factors(P.a, P.b)
@@ -60,7 +69,9 @@ def pool_gradient(
     along = (g * output).sum(-1, keepdim=True)
     for group, rows, keys, seen in blocks(P):
         q, k, gr = x[group, rows], y[group, keys], g[group, rows]
-        A = masked_softmax(score(q, k, -2 * P.w[group]), seen)
+        A = score(q, k, -2 * P.w[group]).sub_(lse[group, rows, None]).exp_()
+        if seen is not None:
+            A.masked_fill_(~seen, 0)
         dA = gr @ P.V[group, keys].mT
         dropped = A
         if P.kept is not None:
@@ -124,10 +135,11 @@ def blocks(
                 seen = seen.tril(r + m - n)
             elif P.mask is not None:
                 seen = P.mask[group, rows] if P.mask.shape[1] > 1 else P.mask[group]
-                some = seen.any(1).any(0).nonzero()[:, 0].tolist() or [-1]
-                keys = slice(max(0, some[0]), some[-1] + 1)
+                some = seen.any(1).any(0).nonzero()[:, 0].tolist() or [0, -1]
+                keys = slice(some[0], some[-1] + 1)
                 seen = seen[..., keys]
-            yield group, rows, keys, seen
+            if keys.stop:
+                yield group, rows, keys, seen
 
 
 # The pieces that take the time: scores, and the gradient of their Σ dS · S. One block of queries, (g, R, h), and the

@@ -6,12 +6,14 @@ look into.
 """
 
 import functools
+import importlib.util
 from typing import Any
 
 import torch
 
 from attn_tutor.torch import additive
 
+TRITON = {"cuda"}  # devices that Triton's kernels run on
 TAKES = (
     "Tensor a, Tensor b, Tensor w, Tensor V, Tensor? mask, Tensor? kept,"
     " float dropout_p, bool causal, bool compiled"
@@ -46,24 +48,38 @@ def tiled_additive(
     mask = flat[4] if mask is not None else None
     compiled = torch.compiler.is_compiling()
     apply = pool if compiled else Pool.apply
-    output = apply(a, b, w, V, mask, kept, dropout_p, causal, compiled)
+    output, _ = apply(a, b, w, V, mask, kept, dropout_p, causal, compiled)
     return output.reshape(*outer, n, V.shape[-1])
 
 
 @torch.library.custom_op(
-    "attn_tutor::tiled_additive", mutates_args=(), schema=f"({TAKES}) -> Tensor"
+    "attn_tutor::tiled_additive",
+    mutates_args=(),
+    schema=f"({TAKES}) -> (Tensor, Tensor)",
 )
-def pool(*args: Any) -> torch.Tensor:
-    return additive.pool(additive.Problem(*args))
+def pool(*args: Any) -> Any:
+    P = additive.Problem(*args)
+    return engine(P.a.device.type).pool(P)
 
 
 @torch.library.custom_op(
     "attn_tutor::tiled_additive_gradient",
     mutates_args=(),
-    schema=f"(Tensor g, Tensor output, {TAKES}) -> (Tensor, Tensor, Tensor, Tensor)",
+    schema=f"(Tensor g, Tensor output, Tensor lse, {TAKES}) -> (Tensor, Tensor, Tensor, Tensor)",
 )
-def pool_gradient(g: torch.Tensor, output: torch.Tensor, *args: Any) -> Any:
-    return additive.pool_gradient(g, output, additive.Problem(*args))
+def pool_gradient(
+    g: torch.Tensor, output: torch.Tensor, lse: torch.Tensor, *args: Any
+) -> Any:
+    P = additive.Problem(*args)
+    return engine(P.a.device.type).pool_gradient(g, output, lse, P)
+
+
+@functools.cache
+def engine(device: str) -> Any:
+    """The module that computes: Triton's kernels, or tiles in torch where there is no Triton or no GPU."""
+    if device in TRITON and importlib.util.find_spec("triton"):
+        return importlib.import_module("attn_tutor.torch.additive_triton")
+    return additive
 
 
 class Pool(torch.autograd.Function):
@@ -72,16 +88,17 @@ class Pool(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(*args: Any) -> torch.Tensor:
+    def forward(*args: Any) -> Any:
         return pool(*args)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-        a, b, w, V, mask, kept, *ctx.options = inputs
-        ctx.save_for_backward(output, a, b, w, V, mask, kept)
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.options = inputs[6:]
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*output, *inputs[:6])
 
     @staticmethod
-    def backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, g: torch.Tensor, _: Any) -> tuple[Any, ...]:
         found = PoolGradient.apply(g, *ctx.saved_tensors, *ctx.options)
         return *found, None, None, None, None, None
 
@@ -106,7 +123,7 @@ class PoolGradient(torch.autograd.Function):
         )
 
 
-def _backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
+def _backward(ctx: Any, g: torch.Tensor, _: Any) -> tuple[Any, ...]:
     return *pool_gradient(g, *ctx.saved_tensors, *ctx.options), *[None] * 5
 
 
@@ -114,13 +131,13 @@ pool.register_autograd(_backward, setup_context=Pool.setup_context)
 
 
 @pool.register_fake
-def _(a: torch.Tensor, b: Any, w: Any, V: torch.Tensor, *_: Any) -> torch.Tensor:
-    return a.new_empty(*a.shape[:-1], V.shape[-1])
+def _(a: torch.Tensor, b: Any, w: Any, V: torch.Tensor, *_: Any) -> Any:
+    return V.new_empty(*a.shape[:-1], V.shape[-1]), a.new_empty(a.shape[:-1])
 
 
 @pool_gradient.register_fake
-def _(g: Any, output: Any, *arrays: Any) -> Any:
-    return tuple(torch.empty_like(X) for X in arrays[:4])
+def _(g: Any, output: Any, lse: Any, *arrays: Any) -> Any:
+    return tuple(X.new_empty(X.shape) for X in arrays[:4])
 
 
 def _vmap(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
@@ -133,13 +150,9 @@ def _vmap(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
         X = X.expand(size, *X.shape) if dim is None else X.movedim(dim, 0)
         return X.flatten(0, 1)
 
-    def back(X: torch.Tensor) -> torch.Tensor:
-        return X.unflatten(0, (size, len(X) // size))
-
     found = op(*(longer(X, dim) for X, dim in zip(args, in_dims, strict=True)))
-    if isinstance(found, torch.Tensor):
-        return back(found), 0
-    return tuple(map(back, found)), (0,) * len(found)
+    split = (X.unflatten(0, (size, len(X) // size)) for X in found)
+    return tuple(split), (0,) * len(found)
 
 
 for _op in (pool, pool_gradient):
