@@ -16,7 +16,7 @@ from attn_tutor.torch.additive_compiled import compiled_pieces
 # Tiles of one block of queries and one of keys; a GPU is only filled by larger ones.
 QUERIES, KEYS = {"cpu": 32}, 512
 # How many scores a compiled piece computes at once; it stores no tile of h × n × m.
-SCORES = 2**19
+SCORES = 2**20
 # exp(2 · REACH) is finite and exp(−2 · REACH) not yet subnormal; tanh beyond ±FLAT is ±1 in this precision.
 REACH = {torch.float32: 43.0, torch.float64: 350.0}
 FLAT = {torch.float32: 10.0, torch.float64: 20.0}
@@ -46,8 +46,7 @@ def pool(P: Problem) -> tuple[torch.Tensor, torch.Tensor]:
         S = score(x[group, rows], y[group, keys], -2 * P.w[group])
         if seen is not None:
             S.masked_fill_(~seen, -torch.inf)
-        top = S.amax(-1, keepdim=True)
-        top.masked_fill_(top == -torch.inf, 0)
+        top = S.amax(-1, keepdim=True).clamp_(min=torch.finfo(S.dtype).min)
         E = S.sub_(top).exp_()
         total = E.sum(-1, keepdim=True)
         lse[group, rows] = top.add_(total.log()).masked_fill_(total == 0, torch.inf)[
@@ -72,8 +71,7 @@ def pool_gradient(
         A = score(q, k, -2 * P.w[group]).sub_(lse[group, rows, None]).exp_()
         if seen is not None:
             A.masked_fill_(~seen, 0)
-        dA = gr @ P.V[group, keys].mT
-        dropped = A
+        dropped, dA = A, gr @ P.V[group, keys].mT
         if P.kept is not None:
             grown = P.kept[group, rows, keys] / (1 - P.dropout_p)
             dropped, dA = A * grown, dA * grown
