@@ -26,7 +26,13 @@ TORCH_ONLY = {
 }
 FILES_OF_ONE_HALF = {
     "numpy": {"gradients.py"},
-    "torch": {"fused.py", "modules.py"},
+    "torch": {
+        "additive_compiled.py",
+        "additive_op.py",
+        "additive_triton.py",
+        "fused.py",
+        "modules.py",
+    },
 }
 TORCH_EXTRAS = {  # keyword-only, after all others, with these defaults
     "causal_mask": {"device": None},

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Those that compute, cheapest first; the others look at sources, pages and wheels.
 SUBJECTS = (
     "golden textbook parity tiled tiled_torch framework half_precision gradients properties errors"
-    " fast_paths fused rows additive complexity bench"
+    " fast_paths fused rows additive additive_triton complexity bench"
 )
 TESTS = [f"tests/test_{subject}.py" for subject in SUBJECTS.split()]
 
@@ -214,7 +214,19 @@ LISTED = [
     ("gradient of softmax without its row sum", "torch/additive.py", "dA.sub_(along[group, rows]).mul_(A)", "dA.mul_(A)"),
     ("gradient of the keys of the last block alone", "torch/additive.py", "dV[group, keys] += dropped.mT @ gr", "dV[group, keys] = dropped.mT @ gr"),
     ("gradient of dropped weights", "torch/additive.py", "dropped, dA = A * grown, dA * grown", "dropped, dA = A * grown, dA"),
-    ("a second derivative of zero", "torch/additive.py", "        raise NotImplementedError(", "        return NotImplementedError("),
+    ("a second derivative of zero", "torch/additive_op.py", "        raise NotImplementedError(", "        return NotImplementedError("),
+    ("two features share a quotient that is not finite", "torch/additive_compiled.py", "        if finite(x, y):\n            return score_in_pairs", "        if True:\n            return score_in_pairs"),
+    ("two features share a quotient without being multiplied", "torch/additive_compiled.py", "((u * e + v * d) / (d * e))", "((u * d + v * e) / (d * e))"),
+    ("the last of an odd number of features is lost", "torch/additive_compiled.py", "half = (h + 1) // 2", "half = h // 2"),
+    ("a running maximum that shrinks no sum", "torch/additive_triton.py", "total = total * shrink + tl.sum(E, 1)", "total = total + tl.sum(E, 1)"),
+    ("a running maximum that shrinks no value", "torch/additive_triton.py", "pooled = pooled * shrink[:, None] + tl.dot(", "pooled = pooled + tl.dot("),
+    ("kernels that look beyond the last key", "torch/additive_triton.py", "seen = (i < n)[:, None] & (j < m)[None, :]", "seen = (i < n)[:, None] & (j < j + 1)[None, :]"),
+    ("kernels whose diagonal is upper left", "torch/additive_triton.py", "j[None, :] <= i[:, None] + m - n", "j[None, :] <= i[:, None]"),
+    ("a block of keys that starts with too late a query", "torch/additive_triton.py", "+ n - m) // N * N", "+ n - m + N) // N * N"),
+    ("gradient of w_v from one tile alone", "torch/additive_triton.py", "tl.store(dw + k, tl.load(dw + k) + tl.sum(drawn))", "tl.store(dw + k, tl.sum(drawn))"),
+    ("gradient of the queries from one tile alone", "torch/additive_triton.py", "tl.load(at, i < n, 0.0) + tl.sum(drawn - drawn * r, 1)", "tl.sum(drawn - drawn * r, 1)"),
+    ("gradient of softmax in the kernels without its row sum", "torch/additive_triton.py", "A * (dA - tl.load(along + i, i < n, 0.0)[:, None])", "A * dA"),
+    ("every query has the mask of the first", "torch/additive_triton.py", "mask.stride(1) if mask.shape[1] > 1 else 0", "0"),
     ("sums in float16", "numpy/tiled.py", "np.promote_types(dtype, np.float32)", "dtype"),
     ("upper-left flag of the kernel", "torch/fused.py", "if causal and n != m:", "if False:"),
     ("empty rows attend to everything", "torch/fused.py", "output if empty is None else output.masked_fill(empty, 0)", "output"),

@@ -6,109 +6,64 @@ query, key and feature. The gradient needs r alone too, dr/da = dr/db = −2 (r 
 """
 
 import functools
-import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from attn_tutor.torch.additive_compiled import compiled_pieces
 from attn_tutor.torch.softmax import masked_softmax
 
 # Tiles of one block of queries and one of keys; a GPU is only filled by larger ones.
 QUERIES, KEYS = {"cpu": 32}, 512
 # How many scores a compiled piece computes at once; it stores no tile of h × n × m.
-SCORES = 2**19
+SCORES = 2**20
 # exp(2 · REACH) is finite and exp(−2 · REACH) not yet subnormal; tanh beyond ±FLAT is ±1 in this precision.
 REACH = {torch.float32: 43.0, torch.float64: 350.0}
 FLAT = {torch.float32: 10.0, torch.float64: 20.0}
 
 
-def tiled_additive(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    w: torch.Tensor,
-    V: torch.Tensor,
-    mask: torch.Tensor | None = None,
-    causal: bool = False,
-    dropout_p: float = 0.0,
-) -> torch.Tensor:
-    """Softmax of the scores w · tanh(a + b), times V, a tile at a time.
+class Problem(NamedTuple):
+    """What is computed, with one batch axis; some of it may be seen, or kept by dropout."""
 
-    a: (…, n, h), b: (…, m, h), w: (…, h), V: (…, m, d_v), float32 or float64; what is hidden must already be finite.
-    mask: (…, n or 1, m or 1), and not together with causal. In a caller that is compiled, so is the loop over features.
-    """
-    n, m = a.shape[-2], b.shape[-2]
-    arrays = [a, b, w[..., None, :], V]
-    if mask is not None:
-        arrays.append(mask.expand(*mask.shape[:-1], m))
-    outer = torch.broadcast_shapes(*(X.shape[:-2] for X in arrays))
-    batch = outer or (1,)
-    flat = [X.expand(*batch, *X.shape[-2:]).flatten(0, -3) for X in arrays]
-    a, b, w, V = flat[:4]
-    kept = None
-    if dropout_p:
-        kept = torch.rand(len(a), n, m, device=a.device) >= dropout_p
-    mask = flat[4] if mask is not None else None
-    compiled = torch.compiler.is_compiling()
-    apply = pool if compiled else Pool.apply
-    output = apply(a, b, w, V, mask, kept, dropout_p, causal, compiled)
-    return output.reshape(*outer, n, V.shape[-1])
+    a: torch.Tensor  # (B, n, h)
+    b: torch.Tensor  # (B, m, h)
+    w: torch.Tensor  # (B, 1, h)
+    V: torch.Tensor  # (B, m, d_v)
+    mask: torch.Tensor | None  # (B, n or 1, m)
+    kept: torch.Tensor | None  # (B, n, m)
+    dropout_p: float
+    causal: bool
+    compiled: bool
 
 
-# To torch.compile and to autograd the loop over tiles is one operation, whose inside they do not follow. The operation
-# brings its gradient to the compiler; the classes Pool and PoolGradient bring it to autograd and to torch.func.
+def pool(P: Problem) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weighted sums of the values, (B, n, d_v); and (B, n) numbers that only Triton's kernels keep for the gradient."""
+    x, y, product = factors(P.a, P.b)
+    output = P.V.new_empty(*P.a.shape[:-1], P.V.shape[-1])
+    score, _ = pieces(product, P.compiled)
+    for group, rows, keys, seen in blocks(P):
+        A = masked_softmax(score(x[group, rows], y[group, keys], -2 * P.w[group]), seen)
+        if P.kept is not None:
+            A = A * P.kept[group, rows, keys] / (1 - P.dropout_p)
+        output[group, rows] = A @ P.V[group, keys]
+    return output, P.a.new_zeros(P.a.shape[:-1])
 
 
-@torch.library.custom_op("attn_tutor::tiled_additive", mutates_args=())
-def pool(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    w: torch.Tensor,
-    V: torch.Tensor,
-    mask: torch.Tensor | None,
-    kept: torch.Tensor | None,
-    dropout_p: float,
-    causal: bool,
-    compiled: bool,
-) -> torch.Tensor:
-    """Weighted sums of the values, (B, n, d_v): weights are those of a block of queries, and are dropped after it."""
-    x, y, product = factors(a, b)
-    output = a.new_empty(*a.shape[:-1], V.shape[-1])
-    score, _ = pieces(product, compiled)
-    for group, rows, keys, seen in blocks(a, b, mask, causal, compiled):
-        A = masked_softmax(score(x[group, rows], y[group, keys], -2 * w[group]), seen)
-        if kept is not None:
-            A = A * kept[group, rows, keys] / (1 - dropout_p)
-        output[group, rows] = A @ V[group, keys]
-    return output
-
-
-@torch.library.custom_op("attn_tutor::tiled_additive_gradient", mutates_args=())
 def pool_gradient(
-    g: torch.Tensor,
-    output: torch.Tensor,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    w: torch.Tensor,
-    V: torch.Tensor,
-    mask: torch.Tensor | None,
-    kept: torch.Tensor | None,
-    dropout_p: float,
-    causal: bool,
-    compiled: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    g: torch.Tensor, output: torch.Tensor, _: torch.Tensor, P: Problem
+) -> tuple[torch.Tensor, ...]:
     """The gradients of a, b, w and V for the cotangent g of the output."""
-    x, y, product = factors(a, b)
-    da, db, dw, dV = (torch.zeros_like(X) for X in (a, b, w, V))
-    score, gradient = pieces(product, compiled)
+    x, y, product = factors(P.a, P.b)
+    da, db, dw, dV = (torch.zeros_like(X) for X in P[:4])
+    score, gradient = pieces(product, P.compiled)
     along = (g * output).sum(-1, keepdim=True)
-    for group, rows, keys, seen in blocks(a, b, mask, causal, compiled):
+    for group, rows, keys, seen in blocks(P):
         q, k, gr = x[group, rows], y[group, keys], g[group, rows]
-        A = masked_softmax(score(q, k, -2 * w[group]), seen)
-        dA = gr @ V[group, keys].mT
-        dropped = A
-        if kept is not None:
-            grown = kept[group, rows, keys] / (1 - dropout_p)
+        A = masked_softmax(score(q, k, -2 * P.w[group]), seen)
+        dropped, dA = A, gr @ P.V[group, keys].mT
+        if P.kept is not None:
+            grown = P.kept[group, rows, keys] / (1 - P.dropout_p)
             dropped, dA = A * grown, dA * grown
         dV[group, keys] += dropped.mT @ gr
         dS = dA.sub_(along[group, rows]).mul_(A)
@@ -116,87 +71,7 @@ def pool_gradient(
         da[group, rows] += parts[0]
         db[group, keys] += parts[1]
         dw[group] += parts[2]
-    return 4 * w * da, 4 * w * db, -2 * dw, dV
-
-
-class Pool(torch.autograd.Function):
-    """The operation with its gradient, which computes the weights again instead of storing them."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(*args: Any) -> torch.Tensor:
-        return pool(*args)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-        a, b, w, V, mask, kept, *ctx.options = inputs
-        ctx.save_for_backward(output, a, b, w, V, mask, kept)
-
-    @staticmethod
-    def backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
-        found = PoolGradient.apply(g, *ctx.saved_tensors, *ctx.options)
-        return *found, None, None, None, None, None
-
-
-class PoolGradient(torch.autograd.Function):
-    """The gradient, which has none of its own."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(*args: Any) -> tuple[torch.Tensor, ...]:
-        return pool_gradient(*args)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *_: Any) -> None:
-        raise NotImplementedError(
-            "additive_attention: has no second derivatives; attend(additive_score(...), V, mask) has them"
-        )
-
-
-def _backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
-    return *pool_gradient(g, *ctx.saved_tensors, *ctx.options), *[None] * 5
-
-
-pool.register_autograd(_backward, setup_context=Pool.setup_context)
-
-
-@pool.register_fake
-def _(a: torch.Tensor, b: Any, w: Any, V: torch.Tensor, *_: Any) -> torch.Tensor:
-    return a.new_empty(*a.shape[:-1], V.shape[-1])
-
-
-@pool_gradient.register_fake
-def _(g: Any, output: Any, *arrays: Any) -> Any:
-    return tuple(torch.empty_like(X) for X in arrays[:4])
-
-
-def _vmap(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
-    """An axis more is a longer batch."""
-    size = info.batch_size
-
-    def longer(X: Any, dim: int | None) -> Any:
-        if not isinstance(X, torch.Tensor):
-            return X
-        X = X.expand(size, *X.shape) if dim is None else X.movedim(dim, 0)
-        return X.flatten(0, 1)
-
-    def back(X: torch.Tensor) -> torch.Tensor:
-        return X.unflatten(0, (size, len(X) // size))
-
-    found = op(*(longer(X, dim) for X, dim in zip(args, in_dims, strict=True)))
-    if isinstance(found, torch.Tensor):
-        return back(found), 0
-    return tuple(map(back, found)), (0,) * len(found)
-
-
-for _op in (pool, pool_gradient):
-    _op.register_vmap(functools.partial(_vmap, _op))
+    return 4 * P.w * da, 4 * P.w * db, -2 * dw, dV
 
 
 def factors(
@@ -228,17 +103,13 @@ def window(X: torch.Tensor, radius: float) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def blocks(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    mask: torch.Tensor | None,
-    causal: bool,
-    compiled: bool,
+    P: Problem,
 ) -> Iterator[tuple[slice, slice, slice, torch.Tensor | None]]:
     """Elements of the batch, their queries, the keys between the first and last seen, and who sees which."""
-    (B, n, h), m = a.shape, b.shape[1]
-    R = QUERIES.get(a.device.type, 512)
+    (B, n, h), m = P.a.shape, P.b.shape[1]
+    R = QUERIES.get(P.a.device.type, 512)
     space = R * KEYS * max(1, h)
-    if compiled:
+    if P.compiled:
         R, space = max(1, SCORES // max(1, m)), SCORES * max(1, h)
     together = max(1, space // max(1, n * m * h))
     for i in range(0, B, together):
@@ -246,12 +117,12 @@ def blocks(
         for r in range(0, n, R):
             rows = slice(r, min(r + R, n))
             keys, seen = slice(m), None
-            if causal:
+            if P.causal:
                 keys = slice(max(0, rows.stop + m - n))
-                seen = a.new_ones(rows.stop - r, keys.stop, dtype=torch.bool)
+                seen = P.a.new_ones(rows.stop - r, keys.stop, dtype=torch.bool)
                 seen = seen.tril(r + m - n)
-            elif mask is not None:
-                seen = mask[group, rows] if mask.shape[1] > 1 else mask[group]
+            elif P.mask is not None:
+                seen = P.mask[group, rows] if P.mask.shape[1] > 1 else P.mask[group]
                 some = seen.any(1).any(0).nonzero()[:, 0].tolist() or [-1]
                 keys = slice(max(0, some[0]), some[-1] + 1)
                 seen = seen[..., keys]
@@ -317,41 +188,3 @@ def tiled_gradient(
         da += r.sum(3).mT
         db[:, keys] = r.sum(2).mT
     return da, db, dw
-
-
-@functools.cache
-def compiled_pieces() -> tuple[Any, Any] | None:
-    """The same pieces without tiles: the compiler's loops keep what they need in registers. None without a compiler."""
-
-    @functools.partial(torch.compile, dynamic=True)
-    def score(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        return (w[:, None] / (1 + x[:, :, None] * y[:, None])).sum(-1)
-
-    @functools.partial(torch.compile, dynamic=True)
-    def pull(x: torch.Tensor, y: torch.Tensor, dS: torch.Tensor) -> torch.Tensor:
-        r = 1 / (1 + x[:, :, None] * y[:, None])
-        return (dS[..., None] * (r - r * r)).sum(2)
-
-    @functools.partial(torch.compile, dynamic=True)
-    def pull_both(x: torch.Tensor, y: torch.Tensor, dS: torch.Tensor) -> Any:
-        r = 1 / (1 + x[:, :, None] * y[:, None])
-        weighted = dS[..., None] * r
-        return (weighted - weighted * r).sum(2), weighted.sum(2)
-
-    def gradient(x: torch.Tensor, y: torch.Tensor, dS: torch.Tensor) -> Any:
-        da, dw = pull_both(x, y, dS)
-        # A sum over queries is quicker as one over keys, of all exchanged.
-        return da, pull(y, x, dS.mT.contiguous()), dw.sum(1, keepdim=True)
-
-    try:
-        score(*(torch.ones(2, 3, 5), torch.ones(2, 7, 5), torch.ones(2, 1, 5)))
-    except (
-        Exception
-    ) as error:  # whatever is missing: a compiler, its headers, a place to write
-        reason = str(error).strip().splitlines()[0]
-        warnings.warn(
-            f"additive_attention: computes without a compiler, as torch.compile finds none that works: {reason}",
-            stacklevel=2,
-        )
-        return None
-    return score, gradient
