@@ -115,9 +115,21 @@ def test_no_graph_break(causal, draw, mask_of, close):
 # Padding
 
 
+@pytest.mark.parametrize("longest", [0, 1, 64, 65, 127, 128, 130, 191, 193])
+def test_padding_is_cut_off_in_whole_blocks(longest, draw, close, given):
+    Q, K, V = (torch.from_numpy(draw(n, 5)) for n in (3, 193, 193))
+    mask = torch.arange(193) < longest
+    close(at.attention(Q, K, V, mask), at.attention(Q, K[:longest], V[:longest]))
+    block = masks.BLOCK
+    kept = -(-longest // block) * block if longest <= 193 - block else 193
+    at.attention(Q, K, V, mask)
+    assert given[1].shape[-2] == kept
+
+
 @pytest.mark.parametrize("lengths", [(3, 5), (5, 0), (0, 0), (11, 2)])
-def test_padding_is_cut_off(lengths, draw, close, given):
+def test_padding_is_cut_off(lengths, draw, close, given, monkeypatch):
     """The kernel is given the keys of the longest sequence, and what stands behind them does not matter."""
+    monkeypatch.setattr(masks, "BLOCK", 1)
     Q, K, V = (torch.from_numpy(draw(2, 3, n, 13)) for n in (7, 11, 11))
     mask = at.padding_mask(torch.tensor(lengths), 11)[:, None]  # (b, 1, 1, m)
     expected = at.attend(at.scaled_dot_score(Q, K), V, mask)
@@ -133,6 +145,7 @@ def test_padding_is_cut_off(lengths, draw, close, given):
 
 def test_padding_is_cut_off_wherever_values_are_pooled(draw, given, monkeypatch):
     """Before the projections too."""
+    monkeypatch.setattr(masks, "BLOCK", 1)
     X, Y, W = (torch.from_numpy(draw(*axes)) for axes in ((7, 6), (11, 6), (6, 6)))
     mask, projected = torch.arange(11) < 5, []
     monkeypatch.setattr(
@@ -154,7 +167,8 @@ def test_padding_is_cut_off_wherever_values_are_pooled(draw, given, monkeypatch)
         assert all(len(x) != 11 for x in projected[1:])
 
 
-def test_keys_that_another_query_or_sequence_sees_stay(draw, mask_of, close):
+def test_keys_that_another_query_or_sequence_sees_stay(draw, close, monkeypatch):
+    monkeypatch.setattr(masks, "BLOCK", 1)
     Q, K, V = (torch.from_numpy(draw(2, n, 5)) for n in (3, 7, 7))
     rows = torch.arange(7) < torch.tensor([[2], [7], [3]])
     sequences = torch.arange(7) < torch.tensor([[[2]], [[6]]])

@@ -9,6 +9,7 @@ import torch
 from attn_tutor._shapes import broadcast, require_size
 from attn_tutor.torch._arrays import require_array, require_mask
 
+BLOCK = 64  # keys: kernels are a tenth slower where the last block is not full
 Device = torch.device | str | int | None
 
 __all__ = ["causal_mask", "padding_mask"]
@@ -122,8 +123,9 @@ def trimmed(mask: torch.Tensor | None, *keyed: torch.Tensor) -> tuple[Any, ...]:
     if mask is None or mask.shape[-2:] != (1, m := keyed[0].shape[-2]):
         return mask, *keyed
     stop = glance(_length, mask)
-    if stop is None or stop == m:
+    if stop is None or stop > m - BLOCK:
         return mask, *keyed
+    stop = -(-stop // BLOCK) * BLOCK
     return mask[..., :stop], *(X[..., :stop, :] for X in keyed)
 
 
