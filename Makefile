@@ -82,7 +82,7 @@ _build/book.stamp: .venv/ready $(SOURCES)
 	@$(PYTHON) -c 'import venv, ensurepip' \
 		|| $(call stop,Python's venv module is missing. On Debian and Ubuntu: apt-get install python3-venv)
 	@$(PYTHON) -m venv .venv || $(call stop,the folder .venv could not be made here; is this folder writable?)
-	@echo "Installing the pinned tools into .venv (1.4 GB or more; the first time takes minutes) …"
+	@echo "Installing the pinned tools into .venv (2 GB or more; the first time takes minutes) …"
 	@$(PY) -m pip install --quiet -r requirements.txt -e . \
 		|| $(call stop,pip could not install the requirements. Is there a network? The last lines above say what failed.)
 	@$(PY) -c 'import matplotlib.pyplot'  # lists the fonts now; later its message could land in a notebook
