@@ -178,7 +178,7 @@ def bilinear_attention(
     """
     mask, causal = permitted("bilinear_attention", mask, causal, Q, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
-    return spoil(attention(Q @ M, K, V, mask, causal=causal, scale=1.0), spoiled)
+    return spoil(tiled_attention(Q @ M, K, V, mask, causal, 1.0), spoiled)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)

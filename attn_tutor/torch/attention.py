@@ -187,10 +187,8 @@ def bilinear_attention(
     mask, causal = permitted("bilinear_attention", mask, causal, Q, K, V)
     mask, K, V = trimmed(mask, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
-    return spoil(
-        attention(Q @ M, K, V, mask, causal=causal, scale=1.0, dropout_p=dropout_p),
-        spoiled,
-    )
+    output = fused_attention(Q @ M, K, V, mask, causal, 1.0, dropout_p)
+    return spoil(output, spoiled)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
