@@ -30,6 +30,7 @@ from attn_tutor.check.positions import (
     previous_weights,
     rotary,
     sinusoidal_encoding,
+    squeezed,
     to_halves,
 )
 from attn_tutor.check.scores import (
@@ -101,6 +102,7 @@ __all__ = [
     "softmax_vjp",
     "split",
     "split_heads",
+    "squeezed",
     "step",
     "to_halves",
     "triangular_kernel",

@@ -41,7 +41,7 @@ def wrong_kind(value: Any, right: Any, tensors: bool) -> tuple[str, str] | None:
 
 def _kind(value: Any) -> str:
     name = type(value).__name__
-    return f"an {name}" if name[0] in "aeiou" else f"a {name}"
+    return f"an {name}" if name[0] in "aeiou" or name == "ndarray" else f"a {name}"
 
 
 def wrong_dtype(case: Case, right: Any, got: Any) -> tuple[str, str] | None:

@@ -337,3 +337,64 @@ def _(W: Array, n_heads: int) -> Array:
 def _(W: Array, n_heads: int) -> Array:
     """Your columns are where they were."""
     return W.copy()
+
+
+def last_answer(w: dict[str, Array], ids: Array, p: Array, last: float) -> Array:
+    """The last token asks in four heads, with keys at positions p and itself at the last one."""
+    X = w["words"][ids]
+    Q, K, V = (an.split_heads(X @ w[M], 4) for M in ("W_q", "W_k", "W_v"))
+    Q, K = an.rotary(Q[..., -1:, :], np.array([last])), an.rotary(K, p)
+    return an.merge_heads(an.attention(Q, K, V))[:, 0] @ w["W_o"]
+
+
+def squeeze(w: dict[str, Array], ids: Array, longest: int) -> Array:
+    n = ids.shape[-1]
+    p = np.arange(n) * min(1.0, longest / n)
+    return last_answer(w, ids, p, p[-1])
+
+
+TINY = dict(words=2 * draw(11, 8), W_q=draw(8, 8), W_k=draw(8, 8), W_v=draw(8, 8))
+TINY["W_o"] = draw(8, 11)
+squeezed = Exercise(
+    6,
+    "squeezed(w, ids, longest): the last token's answer with rotary in four heads, positions times longest/n if n > "
+    "longest; (b, n) → (b, words)",
+    squeeze,
+    [
+        (TINY, np.array([[1, 5]]), 2),
+        (TINY, np.array([[1, 5, 3]]), 5),
+        (TINY, np.array([[1, 5, 3, 7, 2], [4, 0, 10, 9, 6]]), 2),
+        (TINY, np.array([[1, 5, 3, 7, 2, 0, 9]]), 3),
+    ],
+    tolerance=1e-4,
+)
+
+
+@squeezed.mistake("positions not squeezed")
+def _(w: dict[str, Array], ids: Array, longest: int) -> Array:
+    """Long texts are read as before. With more than `longest` tokens, multiply all positions by longest/n."""
+    p = np.arange(ids.shape[-1])
+    return last_answer(w, ids, p, p[-1])
+
+
+@squeezed.mistake("short texts stretched")
+def _(w: dict[str, Array], ids: Array, longest: int) -> Array:
+    """You multiply by longest/n in short texts too, where it is above 1 and stretches them. The factor is at most 1."""
+    n = ids.shape[-1]
+    p = np.arange(n) * (longest / n)
+    return last_answer(w, ids, p, p[-1])
+
+
+@squeezed.mistake("the query left where it was")
+def _(w: dict[str, Array], ids: Array, longest: int) -> Array:
+    """You squeeze the keys, and the query still stands at n − 1. Both move, as their difference is what counts."""
+    n = ids.shape[-1]
+    return last_answer(w, ids, np.arange(n) * min(1.0, longest / n), n - 1)
+
+
+@squeezed.mistake("positions cut off")
+def _(w: dict[str, Array], ids: Array, longest: int) -> Array:
+    """Every position beyond `longest` becomes the last one, and the tokens there can no longer be told apart. Squeeze
+    all evenly: times longest/n."""
+    p = np.arange(ids.shape[-1]).clip(0, longest - 1)
+    return last_answer(w, ids, p, p[-1])
