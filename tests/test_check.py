@@ -108,6 +108,8 @@ def test_sys_exit_is_an_exception_like_others():
         (lambda x: torch.softmax(x, -1).numpy(), "returns an ndarray", "not a tensor"),
         (lambda x: list(torch.softmax(x, -1)), "returns a list", "torch.stack"),
         (lambda x: torch.as_tensor(x).shape, "returns a Size", "torch.stack"),
+        (lambda x: an.softmax(x).astype(str), "returns <U32", "not of real numbers"),
+        (lambda x: an.softmax(x) + 0j, "returns complex128", "not of real numbers"),
     ],
 )
 def test_what_is_no_array(answer, title, advice):
@@ -122,6 +124,8 @@ def test_what_is_no_tuple_or_no_number():
     assert "returns a list" in one_is_a_list
     shown = text_of(check.find_temperature, lambda scores, entropy: scores)
     assert "returns no number" in shown
+    ragged = text_of(check.find_temperature, lambda scores, entropy: [[1], [2, 3]])
+    assert "It returns a list, not one number" in ragged
     assert "returns no number" in text_of(check.sees_future, lambda layer, X: "yes")
 
 
@@ -167,6 +171,11 @@ def test_a_wider_dtype_and_its_usual_cause():
     assert ": wrong dtype\n" in text
     assert "come as float64 where the arguments are float32" in text
     assert "np.sqrt(d)" in text
+
+
+def test_bfloat16_is_compared_too():
+    text = text_of(check.merge_heads, lambda X: at.merge_heads(X.bfloat16()))
+    assert "(torch): wrong" in text
 
 
 def test_a_narrower_dtype():

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_tutor.check.calls import Case, take
+from attn_tutor.check.calls import Case, is_tensor, take
 
 TOLERANCES = {  # dtype: rtol, atol
     "float64": (1e-6, 1e-8),
@@ -24,7 +24,7 @@ def wrong_kind(value: Any, right: Any, tensors: bool) -> tuple[str, str] | None:
         kinds = (wrong_kind(*pair, tensors) for pair in zip(value, right, strict=True))
         return next(filter(None, kinds), None)
     if np.ndim(right) == 0:
-        if np.ndim(take(value)) or isinstance(value, str | dict):
+        if not _is_numeric(take(value)) or np.ndim(take(value)):
             return "returns no number", f"It returns {_kind(value)}, not one number."
         return None
     made_by = "torch.stack or torch.tensor" if tensors else "np.array or np.stack"
@@ -32,11 +32,18 @@ def wrong_kind(value: Any, right: Any, tensors: bool) -> tuple[str, str] | None:
     if isinstance(value, list | tuple):
         words = f"It returns {_kind(value)}; {made_by} makes {wanted} of it."
         return f"returns {_kind(value)}", words
-    if not isinstance(take(value), np.ndarray) or isinstance(value, np.ndarray) == (
-        tensors
-    ):
+    if not (is_tensor(value) if tensors else isinstance(value, np.ndarray)):
         return f"returns {_kind(value)}", f"It returns {_kind(value)}, not {wanted}."
+    if not _is_numeric(take(value)):
+        kind = take(value).dtype
+        return f"returns {kind}", f"It returns {wanted} of {kind}, not of real numbers."
     return None
+
+
+def _is_numeric(x: Any) -> bool:
+    return isinstance(x, bool | int | float | np.generic | np.ndarray) and (
+        np.asarray(x).dtype.kind in "biuf"
+    )
 
 
 def _kind(value: Any) -> str:

@@ -114,7 +114,10 @@ def take(x: Any) -> Any:
         return tuple(map(take, x))
     if isinstance(x, dict):
         return {key: take(value) for key, value in x.items()}
-    return x.detach().cpu().numpy() if is_tensor(x) else x
+    if not is_tensor(x):
+        return x
+    x = x.detach().cpu()
+    return (x.float() if x.dtype == _torch().bfloat16 else x).numpy()
 
 
 def _torch() -> Any:
