@@ -56,6 +56,28 @@ For
     )
 
 
+def test_two_mistakes_at_once():
+    """No maximum and the wrong axis: all but the case of scores of 1000 give the second away."""
+    def mine(x):
+        return np.exp(x) / np.exp(x).sum(-2, keepdims=True)
+
+    text = text_of(check.softmax, mine)
+    columns = next(m for m in check.softmax.mistakes if "queries" in m.name)
+    share = "In 5 of the 6 cases that are wrong it does as"
+    assert ": wrong values\n" in text
+    assert text.endswith(
+        f"Perhaps two mistakes at once. {share} “{columns.name}”: {columns.words}"
+    )
+
+
+def test_a_mistake_is_no_part_of_it_where_the_reader_is_right():
+    """The right answer in small cases: who normalises over queries errs in these too."""
+    text = text_of(
+        check.softmax, lambda x: an.softmax(x, axis=-1 if x.size < 5 else -2)
+    )
+    assert "two mistakes" not in text
+
+
 def test_a_wrong_shape():
     text = text_of(check.softmax, lambda x: an.softmax(x)[0])
     assert "softmax (NumPy): wrong shape\n" in text

@@ -106,8 +106,12 @@ class Exercise:
             return Report(
                 True, "right", f"✓ {where}: right in all {len(self.cases)} cases"
             )
-        known = self._known(tried) if all(map(self._comparable, tried)) else None
-        title, words = known or fault
+        title, words = fault
+        if all(map(self._comparable, tried)):
+            if known := self._known(tried):
+                title, words = known.name, f"{known.words}\n{self._example(tried)}"
+            else:
+                words += self._part_of_it(tried)
         return Report(False, title, f"✗ {where}: {title}\n{words}")
 
     def _comparable(self, tried: tuple[Case, Outcome]) -> bool:
@@ -118,23 +122,31 @@ class Exercise:
         right, value = self.right(*case), outcome.value
         return not wrong_kind(value, right, is_tensor(value))
 
-    def _known(self, tried: list[tuple[Case, Outcome]]) -> tuple[str, str] | None:
+    def _known(self, tried: list[tuple[Case, Outcome]]) -> Mistake | None:
         """The mistake whose answers are these, in every case."""
         for mistake in self.mistakes:
-            if all(
-                self._agree(case, outcome, _try(mistake.wrong, case))
-                for case, outcome in tried
-            ):
-                return mistake.name, f"{mistake.words}\n{self._example(tried)}"
+            if all(self._makes(mistake, *each) for each in tried):
+                return mistake
         return None
+
+    def _part_of_it(self, tried: list[tuple[Case, Outcome]]) -> str:
+        """Two mistakes at once give the answers of neither: the one that explains most of what is wrong, if any."""
+        wrong = [self._is_wrong(*each) for each in tried]
+        best, most = None, sum(wrong) // 2
+        for mistake in self.mistakes:
+            agree = [self._makes(mistake, *each) for each in tried]
+            pairs = list(zip(agree, wrong, strict=True))
+            # Who made it is right where the reader is.
+            if all(map(any, pairs)) and sum(map(all, pairs)) > most:
+                best, most = mistake, sum(map(all, pairs))
+        if best is None:
+            return ""
+        share = f"{most} of the {sum(wrong)} cases that are wrong"
+        return f"\nPerhaps two mistakes at once. In {share} it does as “{best.name}”: {best.words}"
 
     def _example(self, tried: list[tuple[Case, Outcome]]) -> str:
         """The smallest case in which the answer is wrong: if there is one, not one that raises."""
-        wrong = [
-            (case, outcome)
-            for case, outcome in tried
-            if outcome.error or not self._same(case, self.right(*case), outcome.value)
-        ]
+        wrong = [each for each in tried if self._is_wrong(*each)]
         case, outcome = next((x for x in wrong if not x[1].error), wrong[0])
         shown = show_case(self.arguments, case)
         if outcome.error:
@@ -178,13 +190,20 @@ class Exercise:
         pairs = zip(self.arguments, case, outcome.after, strict=False)
         return next((name for name, x, y in pairs if not unchanged(x, y)), None)
 
-    def _agree(self, case: Case, one: Outcome, other: Outcome) -> bool:
-        """Whether two functions did the same; one is a reader's and the other ours."""
-        if one.error and "overflow" in str(one.error):
+    def _is_wrong(self, case: Case, outcome: Outcome) -> bool:
+        right = self.right(*case)
+        return bool(outcome.error) or not self._same(case, right, outcome.value)
+
+    def _makes(self, mistake: Mistake, case: Case, outcome: Outcome) -> bool:
+        """Whether the call did what this mistake does."""
+        if outcome.error and "overflow" in str(outcome.error):
             return True  # torch refuses -1e9 in float16, where NumPy makes it -inf
-        if one.error or other.error:
-            return bool(one.error and other.error)
-        return self._same(case, one.value, other.value)
+        with np.errstate(all="ignore"):
+            try:
+                wrong = mistake.wrong(*case)
+            except (ValueError, IndexError):  # shapes that do not fit
+                return outcome.error is not None
+        return not outcome.error and self._same(case, wrong, outcome.value)
 
     def _same(self, case: Case, one: Any, other: Any) -> bool:
         parts, others = self._parts(one), self._parts(other)
@@ -218,15 +237,6 @@ class Exercise:
         if self.tolerance:
             return self.tolerance, self.tolerance
         return tolerance(case, *answers)
-
-
-def _try(fn: Function, case: Case) -> Outcome:
-    """Call one of our own functions, right or wrong: in this thread, with arrays."""
-    with np.errstate(all="ignore"):
-        try:
-            return Outcome(fn(*case))
-        except Exception as error:
-            return Outcome(error=error)
 
 
 def _size(case: Case) -> int:
