@@ -58,6 +58,7 @@ For
 
 def test_two_mistakes_at_once():
     """No maximum and the wrong axis: all but the case of scores of 1000 give the second away."""
+
     def mine(x):
         return np.exp(x) / np.exp(x).sum(-2, keepdims=True)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from attn_tutor.check.answers import (
     close,
+    float_of,
     shapes,
     tolerance,
     unchanged,
@@ -77,7 +78,7 @@ class Exercise:
         self.mistakes: list[Mistake] = []
 
     def mistake(self, name: str) -> Callable[[Function], Function]:
-        """Add a wrong implementation; its docstring holds the words for who made it."""
+        """Add a wrong implementation; its docstring holds the words for who made it. A name may have several."""
 
         def add(wrong: Function) -> Function:
             words = " ".join((inspect.getdoc(wrong) or "").split())
@@ -108,7 +109,7 @@ class Exercise:
             )
         title, words = fault
         if all(map(self._comparable, tried)):
-            if known := self._known(tried):
+            if known := self.known(tried):
                 title, words = known.name, f"{known.words}\n{self._example(tried)}"
             else:
                 words += self._part_of_it(tried)
@@ -122,10 +123,13 @@ class Exercise:
         right, value = self.right(*case), outcome.value
         return not wrong_kind(value, right, is_tensor(value))
 
-    def _known(self, tried: list[tuple[Case, Outcome]]) -> Mistake | None:
+    def known(self, tried: list[tuple[Case, Outcome]]) -> Mistake | None:
         """The mistake whose answers are these, in every case."""
+        # In float16 -1e9 is -inf, or an error, or makes the result wider: that tells only if nothing else does.
+        wider = [each for each in tried if float_of(each[0]) != "float16"]
+        telling = wider if any(self._is_wrong(*each) for each in wider) else tried
         for mistake in self.mistakes:
-            if all(self._makes(mistake, *each) for each in tried):
+            if all(self._makes(mistake, *each) for each in telling):
                 return mistake
         return None
 

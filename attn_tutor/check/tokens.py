@@ -57,6 +57,20 @@ def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
     return an.attention(Q, K, V, ~mask)
 
 
+@attention.mistake("inverted mask")
+def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
+    """Your queries see the forbidden keys, and those alone: NaN where all are permitted. True means "may attend", so
+    that −∞ goes where the mask is False, ~mask."""
+    return weights_of(np.where(mask, -np.inf, an.scaled_dot_score(Q, K))) @ V
+
+
+@attention.mistake("inverted mask")
+def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
+    """Your queries see the forbidden keys, and those alone. True means "may attend" here, so that the large negative
+    number goes where the mask is False, ~mask."""
+    return weights_of(np.where(mask, -1e9, an.scaled_dot_score(Q, K))) @ V
+
+
 @attention.mistake("mask ignored")
 def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
     """Forbidden keys have their share in the output: the mask is not used."""
@@ -83,6 +97,14 @@ def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
     """Where nothing is permitted all scores are −∞, and softmax makes NaN of them. Such a query gets 0."""
     output = an.attention(Q, K, V, mask)
     return np.where(mask.any(-1, keepdims=True), output, np.nan)
+
+
+@attention.mistake("−∞, and nothing else done")
+def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
+    """This is the line of the textbooks, and right but for two corners. A query that sees nothing has −∞ for all its
+    scores, which softmax turns into NaN: it must get 0. And a NaN in a forbidden value leaks, as 0 · NaN is NaN: set
+    such values to 0 first."""
+    return weights_of(np.where(mask, an.scaled_dot_score(Q, K), -np.inf)) @ V
 
 
 @attention.mistake("0 · NaN behind the mask")

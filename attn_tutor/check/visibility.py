@@ -52,6 +52,34 @@ def _(n: int, m: int) -> Array:
     return an.causal_mask(m, n)
 
 
+@causal_mask.mistake("a token does not see itself")
+def _(n: int, m: int) -> Array:
+    """Your diagonal is False: a token does not see itself, and the first one sees nothing. It is ≤, not <. (And for
+    n ≠ m the last query must see every key: j ≤ i + m − n.)"""
+    return np.tri(n, m, -1, dtype=bool)
+
+
+@causal_mask.mistake("one token ahead")
+def _(n: int, m: int) -> Array:
+    """For n = m each query sees the key after its own: in training, the answer. Shift the diagonal back by one. (And
+    for n ≠ m the last query must see every key: j ≤ i + m − n.)"""
+    return np.tri(n, m, 1, dtype=bool)
+
+
+@causal_mask.mistake("inverted mask")
+def _(n: int, m: int) -> Array:
+    """Your True marks what is forbidden. Here True means "may attend": turn it round with ~. (And for n ≠ m the last
+    query must see every key: j ≤ i + m − n.)"""
+    return ~np.tri(n, m, dtype=bool)
+
+
+@causal_mask.mistake("the future in place of the past")
+def _(n: int, m: int) -> Array:
+    """You kept the upper triangle (triu), so that each query sees itself and what comes after. The past is the lower
+    one, tril, as rows are queries. (And for n ≠ m the last query must see every key: j ≤ i + m − n.)"""
+    return np.tri(m, n, dtype=bool).T
+
+
 padding_mask = Exercise(
     3,
     "padding_mask(valid_lens, m): True for the first valid_lens[b] of m keys; (b,) → (b, 1, m)",

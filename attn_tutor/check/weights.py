@@ -77,10 +77,11 @@ masked_softmax = Exercise(
     "(…, n, m), (…, n, m) → (…, n, m)",
     an.masked_softmax,
     [
+        (np.array([[LN3, 0.0]]), np.array([[True, True]])),
         (np.array([[LN3, 0.0, 0.0]]), SEEN),
         (np.array([[LN3, 0.0, 0.0]]), np.array([[False, False, False]])),
         (NAN, EMPTY),
-        (np.array([[1e4, 1e4, 2e4], [-1e4, -1e4, 2e4]]), SEEN),
+        (np.array([[1e4, 1e4, 2e4], [-1e4, -1e4, 2e4]]), np.repeat(SEEN, 2, 0)),
         (SCORES[0], ALLOWED[0]),
         (SCORES[1].astype(np.float32), ALLOWED[1]),
         (SCORES[1].astype(np.float16), ALLOWED[1] & (np.arange(3) > 0)[:, None]),
@@ -100,6 +101,20 @@ def _(scores: Array, mask: Array) -> Array:
     """Your weights lie on the forbidden keys. True means "may attend" here, as in scaled_dot_product_attention (in
     nn.MultiheadAttention's padding mask it is the other way round)."""
     return an.masked_softmax(scores, ~mask)
+
+
+@masked_softmax.mistake("inverted mask")
+def _(scores: Array, mask: Array) -> Array:
+    """Your weights lie on the forbidden keys, and a row in which all are permitted is NaN. True means "may attend":
+    −∞ goes where the mask is False, ~mask. (And a row with no permitted key must be 0.)"""
+    return weights_of(np.where(mask, -np.inf, scores))
+
+
+@masked_softmax.mistake("inverted mask")
+def _(scores: Array, mask: Array) -> Array:
+    """Your weights lie on the forbidden keys. True means "may attend" here: the large negative number goes where the
+    mask is False, ~mask. (And a row with no permitted key must be 0, which such a number does not give.)"""
+    return weights_of(np.where(mask, scores.dtype.type(-1e9), scores))
 
 
 @masked_softmax.mistake("masked after softmax, not renormalised")
