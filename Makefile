@@ -17,7 +17,7 @@ export XDG_CACHE_HOME := $(CACHE)
 export XDG_CONFIG_HOME := $(CACHE)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book open test pytest notebooks mutants coverage lint format dist clean
+.PHONY: help book open test pytest notebooks student mutants coverage lint format dist clean
 .DELETE_ON_ERROR:
 
 stop = { echo; echo "Stopped: $(1)"; exit 1; } >&2
@@ -36,6 +36,9 @@ test: lint _build/book.stamp pytest  ## check everything (style, types, strict b
 
 notebooks: .venv/ready  ## run every notebook and write its outputs
 	@$(PY) tools/notebooks.py
+
+student: .venv/ready  ## write the notebooks without their solutions into student/
+	@$(PY) tools/student.py
 
 mutants: .venv/ready  ## require the tests to catch each of a list of wrong programs
 	@$(PY) tools/mutants.py
@@ -59,7 +62,7 @@ dist: .venv/ready  ## build wheel and sdist into dist/ and check them
 		|| $(call stop,the package does not build or its metadata is wrong; see above.)
 
 clean:  ## remove what builds and tests leave (.venv stays)
-	rm -rf _build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
+	rm -rf _build dist student .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
 	find attn_tutor book tests tools -name __pycache__ -prune -exec rm -rf {} +
 
 # The steps behind the targets.

@@ -5,7 +5,8 @@ The map of the package:
 * ``attn_tutor.numpy``: every function of the book in NumPy, one module a chapter;
 * ``attn_tutor.torch``: the same names and signatures in torch (autograd, CUDA), and ``torch.nn`` modules;
 * ``attn_tutor.figures``: pictures of weights, masks, heads and encodings;
-* ``attn_tutor.data``: small real data sets.
+* ``attn_tutor.data``: small real data sets;
+* ``attn_tutor.check``: checkers that say which mistake is in a solution of an exercise.
 
 This module imports none of them, so that ``import attn_tutor.numpy`` needs NumPy alone.
 """

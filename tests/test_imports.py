@@ -33,6 +33,11 @@ def loaded_by(module):
             {"torch", "attn_tutor.torch.modules"},
             {"matplotlib", "attn_tutor.numpy"},
         ),
+        (
+            "attn_tutor.check",
+            {"numpy", "attn_tutor.numpy", "attn_tutor.check.heads"},
+            {"torch", "matplotlib", "attn_tutor.torch"},
+        ),
     ],
 )
 def test_an_import_loads_its_own_room_alone(module, needed, spared):

@@ -1,0 +1,112 @@
+"""Checkers for your own solutions of the book's exercises, in NumPy or in torch.
+
+``check.softmax(my_softmax)`` tries the function on chosen inputs. It prints one line and returns True if all is right;
+otherwise it says which mistake it sees, with the smallest input that shows it, and returns False.
+
+``python -m attn_tutor.check`` lists the exercises, ``python -m attn_tutor.check my_solutions.py`` checks a file.
+"""
+
+from attn_tutor.check.exercise import Exercise
+from attn_tutor.check.heads import (
+    contributions,
+    merge_heads,
+    multi_head,
+    multi_head_attention,
+    split,
+    split_heads,
+)
+from attn_tutor.check.pooling import (
+    boxcar_kernel,
+    epanechnikov_kernel,
+    gaussian_kernel,
+    nadaraya_watson,
+    neighbour_weights,
+    normalize,
+    triangular_kernel,
+)
+from attn_tutor.check.positions import (
+    alibi_bias,
+    encode,
+    previous_weights,
+    rotary,
+    sinusoidal_encoding,
+    squeezed,
+    to_halves,
+)
+from attn_tutor.check.scores import (
+    additive_by_query,
+    additive_score,
+    bilinear_score,
+    find_temperature,
+    gaussian_score,
+    scaled_dot_score,
+    widen,
+    with_products,
+)
+from attn_tutor.check.tokens import (
+    attention,
+    permutation_gap,
+    sees_future,
+    self_attention,
+    step,
+)
+from attn_tutor.check.visibility import (
+    causal_mask,
+    left_padding_mask,
+    padding_mask,
+    window_mask,
+)
+from attn_tutor.check.weights import (
+    masked_softmax,
+    softmax,
+    softmax_plus_one,
+    softmax_vjp,
+)
+
+EXERCISES: dict[str, Exercise] = {
+    x.name: x for x in list(vars().values()) if isinstance(x, Exercise)
+}
+
+__all__ = [
+    "additive_by_query",
+    "additive_score",
+    "alibi_bias",
+    "attention",
+    "bilinear_score",
+    "boxcar_kernel",
+    "causal_mask",
+    "contributions",
+    "encode",
+    "epanechnikov_kernel",
+    "find_temperature",
+    "gaussian_kernel",
+    "gaussian_score",
+    "left_padding_mask",
+    "masked_softmax",
+    "merge_heads",
+    "multi_head",
+    "multi_head_attention",
+    "nadaraya_watson",
+    "neighbour_weights",
+    "normalize",
+    "padding_mask",
+    "permutation_gap",
+    "previous_weights",
+    "rotary",
+    "scaled_dot_score",
+    "sees_future",
+    "self_attention",
+    "sinusoidal_encoding",
+    "softmax",
+    "softmax_plus_one",
+    "softmax_vjp",
+    "split",
+    "split_heads",
+    "squeezed",
+    "step",
+    "to_halves",
+    "triangular_kernel",
+    "widen",
+    "window_mask",
+    "with_products",
+]

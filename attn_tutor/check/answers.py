@@ -1,0 +1,106 @@
+"""What a function may return, and when two answers are the same."""
+
+from typing import Any
+
+import numpy as np
+
+from attn_tutor.check.calls import Case, is_tensor, take
+
+TOLERANCES = {  # dtype: rtol, atol
+    "float64": (1e-6, 1e-8),
+    "float32": (1e-4, 1e-5),
+    "float16": (1e-2, 4e-3),
+}
+
+
+def wrong_kind(value: Any, right: Any, tensors: bool) -> tuple[str, str] | None:
+    if value is None:
+        words = "It returns None. A function hands over its answer with `return`; printing only shows it."
+        return "returns None", words
+    if isinstance(right, tuple):
+        if not isinstance(value, tuple) or len(value) != len(right):
+            kind = f"returns no tuple of {len(right)}"
+            return kind, f"It must return {len(right)} values: `return a, b, …`."
+        kinds = (wrong_kind(*pair, tensors) for pair in zip(value, right, strict=True))
+        return next(filter(None, kinds), None)
+    if np.ndim(right) == 0:
+        if not _is_numeric(take(value)) or np.ndim(take(value)):
+            return "returns no number", f"It returns {_kind(value)}, not one number."
+        return None
+    made_by = "torch.stack or torch.tensor" if tensors else "np.array or np.stack"
+    wanted = "a tensor" if tensors else "an array"
+    if isinstance(value, list | tuple):
+        words = f"It returns {_kind(value)}; {made_by} makes {wanted} of it."
+        return f"returns {_kind(value)}", words
+    if not (is_tensor(value) if tensors else isinstance(value, np.ndarray)):
+        return f"returns {_kind(value)}", f"It returns {_kind(value)}, not {wanted}."
+    if not _is_numeric(take(value)):
+        kind = take(value).dtype
+        return f"returns {kind}", f"It returns {wanted} of {kind}, not of real numbers."
+    return None
+
+
+def _is_numeric(x: Any) -> bool:
+    return isinstance(x, bool | int | float | np.generic | np.ndarray) and (
+        np.asarray(x).dtype.kind in "biuf"
+    )
+
+
+def _kind(value: Any) -> str:
+    name = type(value).__name__
+    return f"an {name}" if name[0] in "aeiou" or name == "ndarray" else f"a {name}"
+
+
+def wrong_dtype(case: Case, right: Any, got: Any) -> tuple[str, str] | None:
+    """Numbers follow the arrays among the arguments; masks are boolean."""
+    pairs = zip(right, got, strict=True) if isinstance(right, tuple) else [(right, got)]
+    for wanted, x in ((np.asarray(wanted).dtype, np.asarray(x)) for wanted, x in pairs):
+        if wanted.kind == "b" != x.dtype.kind:
+            return (
+                "wrong dtype",
+                f"It returns {x.dtype}, but this must be boolean: True or False.",
+            )
+        given = float_of(case)
+        if wanted.kind == "f" and x.ndim and given and x.dtype != given:
+            words = f"The numbers are right, but they come as {x.dtype} where the arguments are {given}."
+            if x.dtype == np.float64:
+                words += " Did np.sqrt(d) widen them? It is a float64; d ** 0.5 is a plain number, and widens nothing."
+            return "wrong dtype", words
+    return None
+
+
+def float_of(case: Case) -> str:
+    """The coarsest dtype of the real arrays among the arguments, or nothing."""
+    flat = [y for x in case for y in (x.values() if isinstance(x, dict) else [x])]
+    dtypes = [str(x.dtype) for x in flat if isinstance(x, np.ndarray)]
+    known = [x for x in dtypes if x in TOLERANCES]
+    return max(known, key=list(TOLERANCES).index, default="")
+
+
+def close(x: Any, y: Any, tolerance: tuple[float, float]) -> bool:
+    x, y = np.asarray(x), np.asarray(y)
+    if x.shape != y.shape:
+        return False
+    return bool(
+        np.allclose(x.astype(float), y.astype(float), *tolerance, equal_nan=True)
+    )
+
+
+def shapes(value: Any) -> list[Any]:
+    return [np.shape(x) for x in (value if isinstance(value, tuple) else (value,))]
+
+
+def unchanged(before: Any, after: Any) -> bool:
+    if isinstance(before, dict):
+        return all(unchanged(before[key], after[key]) for key in before)
+    if isinstance(before, np.ndarray):
+        nan = before.dtype.kind == "f"
+        return np.array_equal(before, after, equal_nan=nan)
+    return True
+
+
+def tolerance(case: Case, *answers: Any) -> tuple[float, float]:
+    """Relative and absolute: an answer is as good as the coarsest dtype on the way to it."""
+    dtypes = [str(np.asarray(x).dtype) for x in answers]
+    known = [x for x in [*dtypes, float_of(case)] if x in TOLERANCES]
+    return TOLERANCES[max(known, key=list(TOLERANCES).index, default="float64")]

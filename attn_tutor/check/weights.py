@@ -1,0 +1,279 @@
+"""Chapter 3, first part: from scores to weights, and back through softmax."""
+
+import numpy as np
+
+import attn_tutor.numpy as an
+from attn_tutor.check.exercise import Exercise
+from attn_tutor.check.inputs import LN3, Array, numbers, weights_of
+
+draw = numbers(3)
+
+softmax = Exercise(
+    3,
+    "softmax(x): weights along the last axis, each row sums to 1; (…, n, m) → (…, n, m)",
+    an.softmax,
+    [
+        (np.array([[LN3, 0.0]]),),
+        (np.array([[LN3, 0.0], [0.0, 0.0]]),),
+        (np.array([[1000.0, 1000.0], [0.0, 0.0]]),),
+        (draw(3, 5),),
+        (draw(3, 5).astype(np.float32),),
+        (draw(2, 3, 5),),
+    ],
+)
+
+
+@softmax.mistake("no maximum subtracted")
+def _(x: Array) -> Array:
+    """exp(1000) is infinity, and ∞/∞ is NaN. Subtract the largest score of each row first: softmax does not see a
+    shift, and exp of something ≤ 0 cannot overflow."""
+    e = np.exp(x)
+    return e / e.sum(-1, keepdims=True)
+
+
+@softmax.mistake("the maximum of the whole array")
+def _(x: Array) -> Array:
+    """You subtract the maximum of the whole array. A row that lies far below it underflows to 0/0. Each row needs
+    its own: x.max(-1, keepdims=True)."""
+    e = np.exp(x - x.max())
+    return e / e.sum(-1, keepdims=True)
+
+
+@softmax.mistake("normalised over queries")
+def _(x: Array) -> Array:
+    """Your columns sum to 1, not your rows: you normalised over queries (axis −2), not keys (axis −1). Each query
+    shares out its own weight."""
+    return weights_of(x, -2)
+
+
+@softmax.mistake("normalised over the first axis")
+def _(x: Array) -> Array:
+    """You normalised over axis 0. Keys are the last axis whatever stands in front of it: write axis −1."""
+    return weights_of(x, 0)
+
+
+@softmax.mistake("normalised over the whole array")
+def _(x: Array) -> Array:
+    """All your weights together sum to 1. Each row must: .sum(-1, keepdims=True)."""
+    e = np.exp(x - x.max())
+    return e / e.sum()
+
+
+@softmax.mistake("no exponential")
+def _(x: Array) -> Array:
+    """You divide the scores by their sum. Scores may be negative, and 0 is no score to be left out: exp makes each
+    positive first."""
+    return x / x.sum(-1, keepdims=True)
+
+
+SEEN = np.array([[True, True, False]])
+NAN = np.array([[LN3, 0.0, np.nan], [1.0, 2.0, 3.0]])
+EMPTY = np.array([[True, True, False], [False, False, False]])
+SCORES, ALLOWED = draw(2, 3, 5), draw(2, 3, 5) < 0.5
+
+masked_softmax = Exercise(
+    3,
+    "masked_softmax(scores, mask): softmax over the permitted keys (True), 0 elsewhere and in a row without any; "
+    "(…, n, m), (…, n, m) → (…, n, m)",
+    an.masked_softmax,
+    [
+        (np.array([[LN3, 0.0]]), np.array([[True, True]])),
+        (np.array([[LN3, 0.0, 0.0]]), SEEN),
+        (np.array([[LN3, 0.0, 0.0]]), np.array([[False, False, False]])),
+        (NAN, EMPTY),
+        (np.array([[1e4, 1e4, 2e4], [-1e4, -1e4, 2e4]]), np.repeat(SEEN, 2, 0)),
+        (SCORES[0], ALLOWED[0]),
+        (SCORES[1].astype(np.float32), ALLOWED[1]),
+        (SCORES[1].astype(np.float16), ALLOWED[1] & (np.arange(3) > 0)[:, None]),
+        (SCORES, ALLOWED),
+    ],
+)
+
+
+@masked_softmax.mistake("mask ignored")
+def _(scores: Array, mask: Array) -> Array:
+    """Forbidden keys get weight: the mask is not used."""
+    return weights_of(scores)
+
+
+@masked_softmax.mistake("inverted mask")
+def _(scores: Array, mask: Array) -> Array:
+    """Your weights lie on the forbidden keys. True means "may attend" here, as in scaled_dot_product_attention (in
+    nn.MultiheadAttention's padding mask it is the other way round)."""
+    return an.masked_softmax(scores, ~mask)
+
+
+@masked_softmax.mistake("inverted mask")
+def _(scores: Array, mask: Array) -> Array:
+    """Your weights lie on the forbidden keys, and a row in which all are permitted is NaN. True means "may attend":
+    −∞ goes where the mask is False, ~mask. (And a row with no permitted key must be 0.)"""
+    return weights_of(np.where(mask, -np.inf, scores))
+
+
+@masked_softmax.mistake("inverted mask")
+def _(scores: Array, mask: Array) -> Array:
+    """Your weights lie on the forbidden keys. True means "may attend" here: the large negative number goes where the
+    mask is False, ~mask. (And a row with no permitted key must be 0, which such a number does not give.)"""
+    return weights_of(np.where(mask, scores.dtype.type(-1e9), scores))
+
+
+@masked_softmax.mistake("masked after softmax, not renormalised")
+def _(scores: Array, mask: Array) -> Array:
+    """Your rows sum to less than 1: forbidden keys had their share in the sum before you set them to 0. Mask the scores
+    *before* softmax, or divide by the sum again."""
+    return np.where(mask, weights_of(scores), 0)
+
+
+@masked_softmax.mistake("score set to 0")
+def _(scores: Array, mask: Array) -> Array:
+    """You set forbidden scores to 0, and exp(0) is 1: a forbidden key still gets weight, often more than a
+    permitted one. It needs the score −∞, or the weight 0 before the sum."""
+    return weights_of(np.where(mask, scores, 0))
+
+
+@masked_softmax.mistake("score multiplied by the mask")
+def _(scores: Array, mask: Array) -> Array:
+    """You multiply scores by the mask. That makes them 0, and exp(0) is 1; and 0 · NaN is NaN. Choose with where:
+    −∞ for a forbidden score."""
+    return weights_of(scores * mask)
+
+
+@masked_softmax.mistake("a large negative number for −∞")
+def _(scores: Array, mask: Array) -> Array:
+    """You put a number such as −1e9 in place of forbidden scores. In a row with no permitted key they all are
+    equal, and softmax gives every forbidden key the same weight. Such a row must be 0."""
+    return weights_of(np.where(mask, scores, scores.dtype.type(-1e9)))
+
+
+@masked_softmax.mistake("−1e9 in float16")
+def _(scores: Array, mask: Array) -> Array:
+    """In float64 you are right. But float16 ends at 65504: −1e9 becomes −∞ there (or an error, in torch), and an empty
+    row −∞ − (−∞) = NaN. Use −∞ itself, and look after the empty row."""
+    hidden = np.where(mask, scores, scores.dtype.type(-1e9))
+    return weights_of(hidden) * mask
+
+
+@masked_softmax.mistake("a large negative number added")
+def _(scores: Array, mask: Array) -> Array:
+    """You *add* a number such as −1e9 to forbidden scores. A NaN among them stays NaN and spoils the row, and an empty
+    row still gets weights. Replace the score, np.where(mask, scores, -np.inf), and do not add to it."""
+    return weights_of(scores + np.where(mask, 0, scores.dtype.type(-1e9)))
+
+
+@masked_softmax.mistake("NaN in an empty row")
+def _(scores: Array, mask: Array) -> Array:
+    """In a row with no permitted key every score is −∞; minus the maximum, −∞ − (−∞), makes NaN. Such a row gets
+    weights 0: put something finite there first, and 0 at the end."""
+    return weights_of(np.where(mask, scores, -np.inf))
+
+
+@masked_softmax.mistake("no maximum subtracted")
+def _(scores: Array, mask: Array) -> Array:
+    """exp(10000) is infinity, and ∞/∞ is NaN. Subtract the largest permitted score of each row first."""
+    e = np.where(mask, np.exp(scores), 0)
+    total = e.sum(-1, keepdims=True)
+    return e / np.where(total == 0, 1, total)
+
+
+@masked_softmax.mistake("normalised over queries")
+def _(scores: Array, mask: Array) -> Array:
+    """Your columns sum to 1, not your rows: you normalised over queries (axis −2), not keys (axis −1)."""
+    return an.masked_softmax(scores.mT, mask.mT).mT
+
+
+softmax_vjp = Exercise(
+    3,
+    "softmax_vjp(p, g): the gradient through softmax, g J for each row; weights (n, m), g (n, m) → (n, m)",
+    an.softmax_vjp,
+    [
+        (np.array([[0.75, 0.25]]), np.array([[1.0, 0.0]])),
+        (np.array([[0.75, 0.25], [0.0, 0.0]]), np.array([[1.0, 0.0], [5.0, 3.0]])),
+        (weights_of(draw(3, 5)), draw(3, 5)),
+    ],
+)
+
+
+@softmax_vjp.mistake("the diagonal alone")
+def _(p: Array, g: Array) -> Array:
+    """You return p(1 − p)g, the diagonal of the Jacobian. Every weight answers to every score of its row, as they share
+    one sum: p(g − g·p)."""
+    return p * (1 - p) * g
+
+
+@softmax_vjp.mistake("the common part missing")
+def _(p: Array, g: Array) -> Array:
+    """You return p·g entry by entry. Since a row sums to 1, pushing one weight up pushes the others down: subtract the
+    row's mean, p(g − g·p)."""
+    return p * g
+
+
+@softmax_vjp.mistake("plain mean in place of the weighted one")
+def _(p: Array, g: Array) -> Array:
+    """You subtract the plain mean of g. What is subtracted is the mean under the weights, g·p."""
+    return p * (g - g.mean(-1, keepdims=True))
+
+
+@softmax_vjp.mistake("plain sum in place of the weighted one")
+def _(p: Array, g: Array) -> Array:
+    """You subtract the plain sum of g. What is subtracted is the sum of g times the weights, g·p."""
+    return p * (g - g.sum(-1, keepdims=True))
+
+
+@softmax_vjp.mistake("one sum for all rows")
+def _(p: Array, g: Array) -> Array:
+    """You take g·p over the whole array. Each row has a softmax of its own: .sum(-1, keepdims=True)."""
+    return p * (g - (g * p).sum())
+
+
+@softmax_vjp.mistake("wrong sign")
+def _(p: Array, g: Array) -> Array:
+    """Every sign is the other way round: p(g − g·p), not p(g·p − g)."""
+    return p * ((g * p).sum(-1, keepdims=True) - g)
+
+
+def plus_one(scores: Array) -> Array:
+    zero = np.zeros((*scores.shape[:-1], 1), scores.dtype)
+    return weights_of(np.concatenate([scores, zero], -1))[..., :-1]
+
+
+softmax_plus_one = Exercise(
+    3,
+    "softmax_plus_one(scores): exp S_ij / (1 + Σ_l exp S_il), without overflow; (…, n, m) → (…, n, m)",
+    plus_one,
+    [
+        (np.array([[LN3, 0.0]]),),
+        (np.array([[-20.0, -20.0]]),),
+        (np.array([[1000.0, 999.0]]),),
+        (np.array([[-1000.0, -1000.0]]),),
+        (draw(3, 5),),
+        (draw(2, 3, 5),),
+    ],
+)
+
+
+@softmax_plus_one.mistake("overflow")
+def _(scores: Array) -> Array:
+    """exp(1000) is infinity, and ∞/∞ is NaN. Subtract a maximum first, and mind that the 1 is exp(0) and moves too."""
+    e = np.exp(scores)
+    return e / (1 + e.sum(-1, keepdims=True))
+
+
+@softmax_plus_one.mistake("the 1 not shifted")
+def _(scores: Array) -> Array:
+    """You shift the scores by their maximum and add 1 all the same. The 1 is exp(0), the score of a key that is not
+    there: it becomes exp(−maximum)."""
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return e / (1 + e.sum(-1, keepdims=True))
+
+
+@softmax_plus_one.mistake("ordinary softmax")
+def _(scores: Array) -> Array:
+    """Your rows sum to 1. With the 1 in the denominator they sum to less, and to nearly 0 when all scores are low."""
+    return weights_of(scores)
+
+
+@softmax_plus_one.mistake("the extra key still there")
+def _(scores: Array) -> Array:
+    """You return one column too many: the key of score 0 takes its weight, and is then left out."""
+    zero = np.zeros((*scores.shape[:-1], 1))
+    return weights_of(np.concatenate([scores, zero], -1))

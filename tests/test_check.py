@@ -1,0 +1,370 @@
+"""What the checker says of functions that go wrong in ways of their own, and its command."""
+
+import subprocess
+import sys
+import threading
+import types
+
+import numpy as np
+import pytest
+import torch
+
+import attn_tutor.numpy as an
+import attn_tutor.torch as at
+from attn_tutor import check
+from attn_tutor.check import EXERCISES, calls
+from attn_tutor.check.__main__ import main
+from attn_tutor.check.exercise import Exercise
+
+
+def text_of(exercise, fn, **settings):
+    report = exercise.examine(fn, **settings)
+    assert not report.right
+    assert report.text.startswith(f"✗ {exercise.name} (")
+    return report.text
+
+
+def test_a_right_function_gets_one_line(capsys):
+    assert check.softmax(an.softmax) is True
+    assert capsys.readouterr().out == "✓ softmax (NumPy): right in all 6 cases\n"
+
+
+def test_a_known_mistake_gets_its_words_and_the_smallest_input(capsys):
+    """exp(ln 3) = 3, so that the row must be 3/4 and 1/4; a column of one entry sums to 1 by itself."""
+    assert check.softmax(lambda x: an.softmax(x, axis=-2)) is False
+    words = next(m.words for m in check.softmax.mistakes if "queries" in m.name)
+    assert capsys.readouterr().out == (
+        f"""✗ softmax (NumPy): normalised over queries
+{words}
+For
+  x (1, 2) = [[ln 3, 0]]
+  expected (1, 2) = [[0.75, 0.25]]
+  got      (1, 2) = [[1, 1]]
+"""
+    )
+
+
+def test_an_unknown_mistake_gets_shapes_and_values():
+    text = text_of(check.softmax, lambda x: an.softmax(x) + 1)
+    assert text == (
+        """✗ softmax (NumPy): wrong values
+This is none of the mistakes known here.
+For
+  x (1, 2) = [[ln 3, 0]]
+  expected (1, 2) = [[0.75, 0.25]]
+  got      (1, 2) = [[1.75, 1.25]]"""
+    )
+
+
+def test_two_mistakes_at_once():
+    """No maximum and the wrong axis: all but the case of scores of 1000 give the second away."""
+
+    def mine(x):
+        return np.exp(x) / np.exp(x).sum(-2, keepdims=True)
+
+    text = text_of(check.softmax, mine)
+    columns = next(m for m in check.softmax.mistakes if "queries" in m.name)
+    share = "In 5 of the 6 cases that are wrong it does as"
+    assert ": wrong values\n" in text
+    assert text.endswith(
+        f"Perhaps two mistakes at once. {share} “{columns.name}”: {columns.words}"
+    )
+
+
+def test_a_mistake_is_no_part_of_it_where_the_reader_is_right():
+    """The right answer in small cases: who normalises over queries errs in these too."""
+    text = text_of(
+        check.softmax, lambda x: an.softmax(x, axis=-1 if x.size < 5 else -2)
+    )
+    assert "two mistakes" not in text
+
+
+def test_a_wrong_shape():
+    text = text_of(check.softmax, lambda x: an.softmax(x)[0])
+    assert "softmax (NumPy): wrong shape\n" in text
+    assert "expected (1, 2)" in text and "got      (2,)" in text
+
+
+def test_of_large_arrays_only_the_first_difference_is_shown():
+    def wrong_in_batches(X):
+        heads = an.merge_heads(X)
+        return heads + (X.ndim > 3) * (np.arange(heads.shape[-1]) == 5)
+
+    text = text_of(check.merge_heads, wrong_in_batches)
+    right = an.merge_heads(check.merge_heads.cases[-1][0])
+    assert "X (2, 3, 5, 7) = … (float64)" in text
+    assert "10 of 210 entries differ; the first at [0, 0, 5]:" in text
+    assert f"expected {right[0, 0, 5]:.4g}, got {right[0, 0, 5] + 1:.4g}" in text
+
+
+def test_an_exception_is_shown_with_its_line_and_its_input():
+    def mine(x):
+        return x.reshape(7, 5, 3)
+
+    text = text_of(check.softmax, mine)
+    assert "raises ValueError" in text
+    assert "x (1, 2) = [[ln 3, 0]]" in text
+    assert "cannot reshape array of size 2 into shape (7,5,3)" in text
+    assert "in mine: return x.reshape(7, 5, 3)" in text
+    assert "What is asked: softmax(x): weights along the last axis" in text
+
+
+def test_the_wrong_number_of_arguments():
+    text = text_of(check.softmax, lambda: None)
+    assert "raises TypeError" in text and "positional argument" in text
+    assert "line" not in text.splitlines()[-1]
+
+
+def test_sys_exit_is_an_exception_like_others():
+    assert "raises SystemExit" in text_of(check.softmax, lambda x: sys.exit("bye"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "title", "advice"),
+    [
+        (lambda x: None, "returns None", "`return`"),
+        (lambda x: an.softmax(x).tolist(), "returns a list", "np.array"),
+        (lambda x: (an.softmax(x), x), "returns a tuple", "np.array"),
+        (lambda x: {"weights": x}, "returns a dict", "not an array"),
+        (lambda x: 0.5, "returns a float", "not an array"),
+        (lambda x: "half", "returns a str", "not an array"),
+        (lambda x: torch.softmax(x, -1).numpy(), "returns an ndarray", "not a tensor"),
+        (lambda x: list(torch.softmax(x, -1)), "returns a list", "torch.stack"),
+        (lambda x: torch.as_tensor(x).shape, "returns a Size", "torch.stack"),
+        (lambda x: an.softmax(x).astype(str), "returns <U32", "not of real numbers"),
+        (lambda x: an.softmax(x) + 0j, "returns complex128", "not of real numbers"),
+    ],
+)
+def test_what_is_no_array(answer, title, advice):
+    text = text_of(check.softmax, answer)
+    assert f": {title}\n" in text and advice in text.splitlines()[1]
+    assert "x (1, 2) = [[ln 3, 0]]" in text
+
+
+def test_what_is_no_tuple_or_no_number():
+    assert "returns no tuple of 3" in text_of(check.step, lambda *args: np.zeros(2))
+    one_is_a_list = text_of(check.step, lambda x, K, V, *W: ([0.0], K, V))
+    assert "returns a list" in one_is_a_list
+    shown = text_of(check.find_temperature, lambda scores, entropy: scores)
+    assert "returns no number" in shown
+    ragged = text_of(check.find_temperature, lambda scores, entropy: [[1], [2, 3]])
+    assert "It returns a list, not one number" in ragged
+    assert "returns no number" in text_of(check.sees_future, lambda layer, X: "yes")
+
+
+def test_of_a_tuple_the_value_that_differs_is_named():
+    def mine(*args):
+        row, K, V = check.step.right(*args)
+        return row, K, V + 1
+
+    text = text_of(check.step, mine)
+    assert "(value 3 of the 3 that it returns)" in text
+
+
+def test_parts_that_do_not_fit_together():
+    text = text_of(check.widen, lambda Q, K, bandwidth: (Q, np.ones((2, 9))))
+    assert "the dot products of the wide queries and keys" in text
+    assert "got      = nan" in text
+
+
+def test_an_input_that_is_changed_is_named():
+    def mine(scores, mask):
+        A = an.masked_softmax(scores, mask)
+        scores[~mask] = -np.inf
+        return A
+
+    text = text_of(check.masked_softmax, mine)
+    assert "changes its input" in text and "writes into its argument scores" in text
+
+
+def test_a_changed_dict_is_seen():
+    def mine(w, ids, longest):
+        answer = check.squeezed.right(w, ids, longest)
+        w["words"] += 1
+        return answer
+
+    assert "writes into its argument w" in text_of(check.squeezed, mine)
+
+
+def test_a_wider_dtype_and_its_usual_cause():
+    def mine(Q, K):
+        return Q @ K.mT / np.sqrt(Q.shape[-1])
+
+    text = text_of(check.scaled_dot_score, mine)
+    assert ": wrong dtype\n" in text
+    assert "come as float64 where the arguments are float32" in text
+    assert "np.sqrt(d)" in text
+
+
+def test_bfloat16_is_compared_too():
+    text = text_of(check.merge_heads, lambda X: at.merge_heads(X.bfloat16()))
+    assert "(torch): wrong" in text
+
+
+def test_a_narrower_dtype():
+    text = text_of(check.merge_heads, lambda X: an.merge_heads(X).astype(np.float32))
+    assert "come as float32 where the arguments are float64" in text
+    assert "np.sqrt" not in text
+
+
+def test_a_mask_of_numbers():
+    text = text_of(check.causal_mask, lambda n, m: an.causal_mask(n, m).astype(float))
+    assert "returns float64, but this must be boolean" in text
+
+
+def test_an_endless_loop_gets_a_message():
+    """It waits for an event in place of looping, so that the test can end it."""
+    over = threading.Event()
+
+    def endless(x):
+        over.wait()
+
+    text = text_of(check.softmax, endless, seconds=0.05)
+    over.set()
+    assert ": takes too long\n" in text and "never ends" in text
+    assert "x (1, 2) = [[ln 3, 0]]" in text
+
+
+def test_a_loop_that_ends_only_for_small_inputs():
+    over = threading.Event()
+
+    def mine(x):
+        if x.size > 5:
+            over.wait()
+        return an.softmax(x)
+
+    text = text_of(check.softmax, mine, seconds=0.05)
+    over.set()
+    assert ": takes too long\n" in text and "x (3, 5)" in text
+
+
+def test_minus_1e9_in_float16_is_known_in_torch_too_where_it_raises():
+    def mine(scores, mask):
+        return scores.masked_fill(~mask, -1e9).softmax(-1) * mask
+
+    text = text_of(check.masked_softmax, mine)
+    assert "(torch): −1e9 in float16" in text and "it raises RuntimeError" in text
+
+
+def uses_no_name_of_torch(X):
+    """Methods alone, which arrays do not have."""
+    return X.softmax(dim=-1)
+
+
+def test_which_half():
+    def half_of(fn):
+        return check.softmax.examine(fn).text.partition("(")[2].partition(")")[0]
+
+    def helper(x):
+        return torch.softmax(x, -1)
+
+    assert half_of(lambda x: torch.softmax(x, -1)) == "torch"
+    assert half_of(at.softmax) == half_of(torch.nn.Softmax(-1)) == "torch"
+    assert half_of(uses_no_name_of_torch) == "torch"
+    assert half_of(lambda x: helper(x)) == "torch"
+    assert half_of(lambda x: helper(x[7])) == "NumPy", "fails in both: the first"
+    assert half_of(lambda x: np.exp(x) / np.exp(x).sum(-1, keepdims=True)) == "NumPy"
+    # Both kinds of array have these methods: whatever runs first is right.
+    assert half_of(lambda x: x * 0) == "NumPy"
+    # A function of arrays that uses torch inside.
+    through = check.softmax.examine(
+        lambda x: torch.from_numpy(x).softmax(-1).numpy()  # fails with tensors
+    )
+    assert through.text.startswith("✓ softmax (NumPy)")
+
+
+def test_without_torch_everything_is_numpy(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch")
+    assert check.softmax.examine(an.softmax).right
+    text = text_of(check.softmax, uses_no_name_of_torch)
+    assert "(NumPy): raises AttributeError" in text
+
+
+def test_check_imports_no_torch():
+    code = "import sys, attn_tutor.check as c, attn_tutor.numpy as an; c.softmax(an.softmax); c.softmax(print)"
+    code += "; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_nested_function_that_names_torch():
+    assert calls.names_torch(lambda x: [torch.exp(y) for y in x])
+    assert not calls.names_torch(lambda x: [np.exp(y) for y in x])
+    assert not calls.names_torch(print)
+
+
+def test_a_statement_needs_its_form():
+    with pytest.raises(ValueError, match="not of the form"):
+        Exercise(1, "softmax of x", an.softmax, [])
+
+
+def test_every_checker_is_offered_by_name():
+    assert check.__all__ == sorted(EXERCISES)
+    assert all(getattr(check, name) is EXERCISES[name] for name in check.__all__)
+    assert not any(isinstance(x, types.ModuleType) for x in EXERCISES.values())
+
+
+# The command.
+
+
+def test_the_list(capsys):
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(
+        "1 Queries, keys and values\n  boxcar_kernel(Q, K, bandwidth): "
+    )
+    assert "\n\n6 Positional encoding\n" in out
+    for exercise in EXERCISES.values():
+        assert f"  {exercise.statement}\n" in out
+
+
+SOLUTIONS = """
+import numpy as np
+from attn_tutor.numpy import causal_mask  # not this file's own
+
+def my_softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+def scaled_dot_score(Q, K):
+    return Q @ K.mT
+"""
+
+
+def test_a_file(tmp_path, capsys):
+    file = tmp_path / "solutions.py"
+    file.write_text(SOLUTIONS)
+    assert main([str(file)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "✓ my_softmax        right"
+    assert lines[1] == "✗ scaled_dot_score  no √d"
+    assert lines[3].startswith("✗ scaled_dot_score (NumPy): no √d")
+    left = len(EXERCISES) - 2
+    assert lines[-1] == f"1 of 2 right; exercises: {left + 2}, not begun: {left}"
+    file.write_text(SOLUTIONS.replace("K.mT", "K.mT * Q.shape[-1] ** -0.5"))
+    assert main([str(file)]) == 0
+    assert "✗" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "there is no file"),
+        ("def softmax(x:", "does not run: SyntaxError"),
+        ("1 / 0", "does not run: ZeroDivisionError"),
+        ("def unheard_of(x): return x", "defines no function with the name"),
+    ],
+)
+def test_files_that_cannot_be_checked(tmp_path, capsys, text, message):
+    file = tmp_path / "solutions.py"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(SystemExit) as stop:
+        main([str(file)])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_command_itself():
+    run = [sys.executable, "-m", "attn_tutor.check"]
+    done = subprocess.run(run, capture_output=True, encoding="utf-8", check=True)
+    assert "masked_softmax(scores, mask): " in done.stdout

@@ -1,0 +1,259 @@
+"""Every right solution passes in both halves, and every named mistake is told by its own name and by no other."""
+
+import ast
+import contextlib
+import copy
+import re
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+
+import attn_tutor.numpy as an
+import attn_tutor.torch as at
+from attn_tutor.check import EXERCISES, calls
+from attn_tutor.check.answers import unchanged
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "book").glob("*.ipynb"))
+EACH = [pytest.param(x, id=x.name) for x in EXERCISES.values()]
+MISTAKES = [
+    pytest.param(x, mistake, id=f"{x.name}: {mistake.name}")
+    for x in EXERCISES.values()
+    for mistake in x.mistakes
+]
+
+
+def in_torch(fn):
+    """A function on arrays as one on tensors."""
+
+    def port(*args):
+        return tensors(fn(*map(arrays, args)))
+
+    return port
+
+
+def arrays(x):
+    if isinstance(x, dict):
+        return {key: arrays(value) for key, value in x.items()}
+    if callable(x):
+        return lambda *args: arrays(x(*map(tensors, args)))
+    if isinstance(x, np.ndarray):
+        raise TypeError("expected Tensor, got ndarray")
+    return x.numpy() if isinstance(x, torch.Tensor) else x
+
+
+def tensors(x):
+    if isinstance(x, tuple):
+        return tuple(map(tensors, x))
+    return torch.as_tensor(x) if isinstance(x, np.ndarray) else x
+
+
+# The right solutions in torch: the package's own, and what a reader would write for the others.
+
+
+def torch_neighbour_weights(q, K, k):
+    weights = torch.zeros(1, len(K), dtype=K.dtype)
+    weights[0, torch.cdist(q, K)[0].topk(k, largest=False).indices] = 1 / k
+    return weights
+
+
+def torch_find_temperature(scores, entropy):
+    low, high = -9.0, 16.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        A = (scores / np.exp(middle)).softmax(-1)
+        too_low = -(A * A.clamp_min(1e-300).log()).sum(-1).mean() < entropy
+        low, high = (middle, high) if too_low else (low, middle)
+    return torch.tensor(low).exp()
+
+
+def torch_widen(Q, K, bandwidth):
+    Q, K = Q / bandwidth, K / bandwidth
+    q2, k2 = (-(X**2).sum(-1, keepdim=True) / 2 for X in (Q, K))
+    return (
+        torch.cat([q2, torch.ones_like(q2), Q], -1),
+        torch.cat([torch.ones_like(k2), k2, K], -1),
+    )
+
+
+def torch_with_products(K):
+    a, b = torch.triu_indices(K.shape[-1], K.shape[-1])
+    return torch.cat([K, K[..., a] * K[..., b]], -1)
+
+
+def torch_softmax_vjp(p, g):
+    return p * (g - (p * g).sum(-1, keepdim=True))
+
+
+def torch_softmax_plus_one(scores):
+    zero = torch.zeros_like(scores[..., :1])
+    return torch.cat([scores, zero], -1).softmax(-1)[..., :-1]
+
+
+def torch_left_padding_mask(lengths, m):
+    return torch.arange(m) >= m - lengths[:, None, None]
+
+
+def torch_window_mask(n, width):
+    seen = torch.ones(n, n, dtype=torch.bool)
+    return seen.tril() & seen.triu(1 - width)
+
+
+def torch_step(x, K, V, W_q, W_k, W_v):
+    K, V = torch.cat([K, (x @ W_k)[None]]), torch.cat([V, (x @ W_v)[None]])
+    return at.attention((x @ W_q)[None], K, V)[0], K, V
+
+
+def torch_sees_future(layer, X):
+    before = layer(X)
+    for t in range(1, len(X)):
+        other = X.clone()
+        other[t] = torch.rand(X.shape[1], dtype=X.dtype)
+        if not torch.equal(layer(other)[:t], before[:t]):
+            return True
+    return False
+
+
+def torch_permutation_gap(layer, X, order):
+    return (layer(X[order]) - layer(X)[order]).abs().max()
+
+
+def torch_split(X, n_heads):
+    return torch.stack(X.chunk(n_heads, -1))
+
+
+def torch_multi_head(X, W_q, W_k, W_v, W_o, n_heads):
+    return at.multi_head_attention(X, X, X, W_q, W_k, W_v, W_o, n_heads)
+
+
+def torch_contributions(Q, K, V, W_q, W_k, W_v, W_o, n_heads):
+    Q, K, V = (
+        at.split_heads(X @ W, n_heads) for X, W in ((Q, W_q), (K, W_k), (V, W_v))
+    )
+    return at.attention(Q, K, V) @ W_o.reshape(n_heads, -1, W_o.shape[-1])
+
+
+def torch_encode(positions, d, base=10000.0):
+    angles = positions[:, None] * base ** (-torch.arange(0, d, 2) / d)
+    P = torch.stack([angles.sin(), angles.cos()], -1)
+    return P.flatten(-2)[:, :d]
+
+
+def torch_previous_weights(n, d, scale):
+    P = torch_encode(torch.arange(-1.0, n), d)
+    return at.attention_weights(P[:-1], P[1:], scale=scale)
+
+
+def torch_to_halves(W, n_heads):
+    heads = W.unflatten(-1, (n_heads, -1))
+    return torch.cat([heads[..., 0::2], heads[..., 1::2]], -1).flatten(-2)
+
+
+def torch_squeezed(w, ids, longest):
+    X, n = w["words"][ids], ids.shape[-1]
+    p = torch.arange(n) * min(1.0, longest / n)
+    Q, K, V = (at.split_heads(X @ w[M], 4) for M in ("W_q", "W_k", "W_v"))
+    Q, K = at.rotary(Q[..., -1:, :], p[-1:]), at.rotary(K, p)
+    return at.merge_heads(at.attention(Q, K, V))[:, 0] @ w["W_o"]
+
+
+torch_additive_by_query = at.additive_score
+
+
+def right_in_torch(name):
+    return globals().get(f"torch_{name}") or getattr(at, name)
+
+
+def notebook_functions(path):
+    """The functions that a notebook defines in its cells, by name, with its imports and without running it."""
+    code = [x.source for x in nbformat.read(path, 4).cells if x.cell_type == "code"]
+    wanted = ast.Import, ast.ImportFrom, ast.FunctionDef
+    names = {}
+    for node in (x for cell in code for x in ast.parse(cell).body):
+        if isinstance(node, wanted):
+            # A default may be data of the notebook; such functions are no solutions.
+            with contextlib.suppress(NameError):
+                exec(compile(ast.Module([node], []), str(path), "exec"), names)
+    return names
+
+
+def test_there_are_enough_of_them():
+    chapters = [x.chapter for x in EXERCISES.values()]
+    assert len(chapters) >= 24 and set(chapters) == set(range(1, 7))
+    assert all(chapters.count(chapter) >= 3 for chapter in set(chapters))
+    names = [{mistake.name for mistake in x.mistakes} for x in EXERCISES.values()]
+    assert min(map(len, names)) >= 3 and sum(map(len, names)) >= 200
+
+
+@pytest.mark.parametrize("exercise", EACH)
+def test_the_right_solution_passes_in_both_halves(exercise):
+    own = exercise.name in an.__all__
+    ours = getattr(an, exercise.name) if own else exercise.right
+    for fn, half in ((ours, "NumPy"), (right_in_torch(exercise.name), "torch")):
+        report = exercise.examine(fn)
+        count = f"right in all {len(exercise.cases)} cases"
+        assert report.text == f"✓ {exercise.name} ({half}): {count}"
+        assert report.right
+
+
+@pytest.mark.parametrize(("exercise", "mistake"), MISTAKES)
+def test_a_mistake_is_told_by_its_name_in_both_halves(exercise, mistake):
+    for fn, half in ((mistake.wrong, "NumPy"), (in_torch(mistake.wrong), "torch")):
+        report = exercise.examine(fn)
+        first, *words = report.text.splitlines()
+        assert first == f"✗ {exercise.name} ({half}): {mistake.name}"
+        assert report.title == mistake.name and not report.right
+        assert words[0] == mistake.words and words[1] == "For"
+        assert "expected" in report.text or "it raises" in report.text
+
+
+def attempt(fn, case):
+    try:
+        return calls.Outcome(fn(*case))
+    except (ValueError, IndexError) as error:
+        return calls.Outcome(error=error)
+
+
+@pytest.mark.parametrize("exercise", EACH)
+@np.errstate(all="ignore")
+def test_no_two_mistakes_give_the_same_answers(exercise, monkeypatch):
+    """Each mistake is told from all others even when it comes last, so that the order of the list decides nothing."""
+    for mistake in exercise.mistakes:
+        did = [(case, attempt(mistake.wrong, case)) for case in exercise.cases]
+        assert any(outcome.error is None for _, outcome in did)
+        others = [x for x in exercise.mistakes if x is not mistake]
+        monkeypatch.setattr(exercise, "mistakes", others)
+        assert exercise.known(did) is None
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("exercise", EACH)
+def test_words_teach(exercise):
+    for mistake in exercise.mistakes:
+        assert len(mistake.words) > 25 and mistake.words.endswith((".", ")", "…"))
+
+
+@pytest.mark.parametrize("exercise", EACH)
+@np.errstate(all="ignore")
+def test_our_own_functions_leave_the_cases_alone(exercise):
+    before = copy.deepcopy(exercise.cases)
+    for fn in (exercise.right, *(mistake.wrong for mistake in exercise.mistakes)):
+        for case, kept in zip(exercise.cases, before, strict=True):
+            attempt(fn, case)
+            assert all(map(unchanged, kept, case))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_books_solutions_are_right(path):
+    text = "\n".join(
+        x.source for x in nbformat.read(path, 4).cells if x.cell_type == "markdown"
+    )
+    asked = re.findall(r"[Ww]rite `(\w+)\(", text)
+    assert asked
+    functions = notebook_functions(path)
+    for name in asked:
+        report = EXERCISES[name.removeprefix("my_")].examine(functions[name])
+        assert report.right, report.text
