@@ -39,7 +39,7 @@ attn.Figure = class extends HTMLElement {
   }
 
   slider(key, name, [min, max, step], show = String) {
-    const input = attn.html("input", { type: "range", min, max, step, "aria-label": name }), shown = attn.html("output");
+    const input = attn.html("input", { type: "range", min, max, step, "aria-label": name }), shown = attn.html("span");
     input.addEventListener("input", () => this.set({ [key]: +input.value }));
     this.control(attn.html("label", {}, name + ": ", shown, input), () => {
       input.value = this.state[key];
@@ -49,7 +49,7 @@ attn.Figure = class extends HTMLElement {
   }
 
   choice(key, name, options) {
-    const select = attn.html("select", {}, ...Object.entries(options).map(([value, text]) => attn.html("option", { value }, text)));
+    const select = attn.html("select", { "aria-label": name }, ...Object.entries(options).map(([value, text]) => attn.html("option", { value }, text)));
     select.addEventListener("change", () => this.set({ [key]: select.value }));
     this.control(attn.html("label", {}, name, select), () => { select.value = this.state[key]; });
   }
@@ -141,6 +141,7 @@ Object.assign(attn, (() => {
       handle.setPointerCapture(event.pointerId);
     });
     handle.addEventListener("pointermove", (event) => held && at(event));
+    handle.addEventListener("touchstart", (event) => event.preventDefault()); // or the page scrolls under the finger
     for (const end of ["pointerup", "pointercancel"]) handle.addEventListener(end, () => { held = false; });
     picture.addEventListener("click", (event) => {
       at(event);

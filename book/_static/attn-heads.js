@@ -12,7 +12,7 @@ customElements.define("attn-heads", class extends attn.Figure {
     this.rows = cities.map((city, j) => {
       const input = html("input", { type: "range", min: -2, max: 2, step: 0.1, "aria-label": `temperature of ${city}` });
       input.addEventListener("input", () => this.set({ temperatures: this.state.temperatures.with(j, +input.value) }));
-      const shown = html("output"), heads = range(2).map(() => html("td", { class: "attn-paint" }));
+      const shown = html("span"), heads = range(2).map(() => html("td", { class: "attn-paint" }));
       this.syncs.push(() => {
         input.value = this.state.temperatures[j];
         shown.textContent = attn.number(this.state.temperatures[j], 1);
