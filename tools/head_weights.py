@@ -34,14 +34,17 @@ def train() -> dict[str, Any]:
     }
     # The answer is read from the first two entries of the output.
     arrays |= {name: arrays[name][..., :2] for name in ("W_o", "b_o")}
-    unseen = [f"{first}{second}" for first, second in names["unseen"].tolist()]
-    return {"unseen": sorted(unseen)} | {
-        name: array.round(DIGITS).tolist() for name, array in arrays.items()
+    unseen = sorted(f"{first}{second}" for first, second in names["unseen"].tolist())
+    rounded = {name: array.round(DIGITS) + 0.0 for name, array in arrays.items()}
+    return {"unseen": " ".join(unseen)} | {  # and + 0.0 makes −0.0 a plain 0.0
+        name: array.tolist() for name, array in rounded.items()
     }
 
 
 def read() -> dict[str, Any]:
-    return json.loads(DATA.read_text(encoding="utf-8").removeprefix(START).rstrip(";\n"))
+    return json.loads(
+        DATA.read_text(encoding="utf-8").removeprefix(START).rstrip(";\n")
+    )
 
 
 def main() -> None:

@@ -45,9 +45,9 @@ def page_of(*figures: str, style: str = "") -> str:
 
 def photograph(page: Page, name: str) -> None:
     figure = page.locator(f"attn-{name}")
-    picture = Image.open(io.BytesIO(figure.locator(".attn-picture").screenshot()))
+    picture = Image.open(io.BytesIO(figure.locator(".attn-live").screenshot()))
     note = PngInfo()
-    note.add_text(SHOWS, figure.locator(".attn-words").inner_text())
+    note.add_text(SHOWS, str(figure.locator(".attn-words").text_content()))
     few = picture.convert("RGB").quantize(64, kmeans=1, dither=Image.Dither.NONE)
     few.save(STATIC / f"attn-{name}.png", optimize=True, pnginfo=note)
 
@@ -63,7 +63,8 @@ def main() -> None:
         )
         sheet = ROOT / "_build" / "stills.html"
         sheet.parent.mkdir(exist_ok=True)
-        sheet.write_text(page_of(*FIGURES), encoding="utf-8")
+        dead = ".attn-controls, .attn-words { display: none !important }"
+        sheet.write_text(page_of(*FIGURES, style=dead), encoding="utf-8")
         page.goto(sheet.as_uri())
         for name in FIGURES:
             photograph(page, name)

@@ -93,10 +93,10 @@ Object.assign(attn, (() => {
     const map = table(caption, ["", ...columns], heads.map((head, i) => [head, ...cells[i]]));
     map.classList.add("attn-heat");
     const names = [...map.tHead.rows[0].cells].slice(1);
-    const show = (A, rows, digits = 3, palette = "viridis", share = (x) => x) => A.forEach((line, i) => {
+    const show = (A, rows, palette = "viridis", share = (x) => x) => A.forEach((line, i) => {
       heads[i].textContent = rows[i];
       line.forEach((x, j) => {
-        cells[i][j].textContent = x === 0 ? "0" : number(x, digits);
+        cells[i][j].textContent = x === 0 ? "0" : number(x);
         if (j < painted && x === x) paint(cells[i][j], palette, share(x));
         cells[i][j].classList.toggle("attn-nan", Number.isNaN(x));
       });

@@ -59,7 +59,7 @@ customElements.define("attn-encoding", class extends attn.Figure {
     this.handle.setAttribute("aria-valuenow", k);
     this.handle.setAttribute("aria-valuetext", `step ${k}, product ${number(products[k])}`);
     const values = attn.range(hands).map((i) => P[p].slice(2 * i, 2 * i + 2));
-    this.values.show(values, values.map((_, i) => `hand ${i}`), 3, "PuOr", (x) => (x + 1) / 2);
+    this.values.show(values, values.map((_, i) => `hand ${i}`), "PuOr", (x) => (x + 1) / 2);
     [...this.values.map.tBodies[0].rows].forEach((row, i) => { row.hidden = i >= hands; });
     this.answer.textContent = `P${sub(p)} · P${sub(p + k)} = ${number(products[k])}`;
     const sentence = `Position ${p} and position ${p + k}: the product of their rows is ${number(products[k])}, of at most ${hands}. `

@@ -55,7 +55,7 @@ customElements.define("attn-heads", class extends attn.Figure {
       const top = Math.max(...weights);
       return `head ${h} looks at ${cities[weights.indexOf(top)]}, ${number(top)}`;
     });
-    const known = asked[0] === asked[1] ? "No question of this kind was in training"
+    const known = asked[0] === asked[1] ? "Training asked nothing of this kind"
       : attn.trained.unseen.includes(asked.join("")) ? "Training never asked this" : "Training asked this";
     return `${known}: ${cities[asked[0]]}, then ${cities[asked[1]]}. For this question ${looks.join("; ")}. `
       + `The answer is ${number(O[0], 2)} and ${number(O[1], 2)}.`;

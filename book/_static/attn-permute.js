@@ -28,10 +28,8 @@ customElements.define("attn-permute", class extends attn.Figure {
     });
     for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { this.held = undefined; });
     this.controls.append(line);
-    this.button("Next order", ({ order }) => {
-      const orders = ["012", "021", "102", "120", "201", "210"], next = orders[(orders.indexOf(order.join("")) + 1) % 6];
-      return { order: [...next].map(Number) };
-    });
+    // Swaps of neighbours, at the front and at the back in turn, lead through all six orders.
+    this.button("Next order", ({ order: [a, b, c] }) => ({ order: (this.turn = !this.turn) ? [b, a, c] : [a, c, b] }));
     this.choice("moved", "What moves", parts);
     this.check("causal", "causal mask");
     this.check("positions", "add positions");

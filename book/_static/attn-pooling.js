@@ -114,7 +114,7 @@ Volvo 142E,2.78,109,21.4
     const count = shares.filter((share) => share > 0).length;
     this.answer.textContent = empty ? "No answer: all weights are 0" : `Answer: ${number(output, 2)} mpg`;
     return `The query stands at ${place}. ` + (empty
-      ? "No car lies within reach: the window is empty, and all weights are 0."
+      ? "No car lies within reach: the window is empty, all weights are 0, and so is their sum."
       : `${count} of 32 cars have a weight above 0. ${this.names[order[0]]} counts most, ${number(shares[order[0]])}. The answer is ${number(output, 2)} mpg.`);
   }
 });

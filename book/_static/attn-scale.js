@@ -24,7 +24,7 @@ customElements.define("attn-scale", class extends attn.Figure {
     });
     bars.append(svg("path", { class: "attn-axis", d: "M110 20V212M232 20V212" }),
       ...[[54, "−10"], [110, "0"], [166, "10"], [232, "0"], [340, "1"]].map(([x, text]) =>
-        svg("text", { x, y: 228, "text-anchor": "middle", class: "attn-tick" }, text)));
+        svg("text", { x, y: 228, "text-anchor": "middle" }, text)));
 
     const names = ["spread of the scores", "largest weight", "entropy of the weights", "size of the Jacobian"];
     this.measures = names.map(() => html("td"));
