@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import numpy as np
 
 BOOK = Path(__file__).resolve().parents[1] / "book"
 CHAPTER = BOOK / "05_multi_head_attention.ipynb"
 DATA = BOOK / "_static" / "attn-heads-data.js"
 START = "attn.trained = "  # a script: a page that is read from a file may not load JSON
-DIGITS = 2  # the picture is the same, and other processors train the same digits but for a few
+UNIT = 100  # numbers are written as whole hundredths: a third of the bytes, and the picture is the same
 
 
 def train() -> dict[str, Any]:
@@ -35,16 +36,19 @@ def train() -> dict[str, Any]:
     # The answer is read from the first two entries of the output.
     arrays |= {name: arrays[name][..., :2] for name in ("W_o", "b_o")}
     unseen = sorted(f"{first}{second}" for first, second in names["unseen"].tolist())
-    rounded = {name: array.round(DIGITS) + 0.0 for name, array in arrays.items()}
-    return {"unseen": " ".join(unseen)} | {  # and + 0.0 makes −0.0 a plain 0.0
-        name: array.tolist() for name, array in rounded.items()
+    return {"unseen": " ".join(unseen)} | {
+        name: (array * UNIT).round().astype(int).tolist()
+        for name, array in arrays.items()
     }
 
 
 def read() -> dict[str, Any]:
-    return json.loads(
-        DATA.read_text(encoding="utf-8").removeprefix(START).rstrip(";\n")
-    )
+    """What the page has, with the units of the layer."""
+    written = DATA.read_text(encoding="utf-8").removeprefix(START).rstrip(";\n")
+    return {
+        name: part if name == "unseen" else np.array(part) / UNIT
+        for name, part in json.loads(written).items()
+    }
 
 
 def main() -> None:

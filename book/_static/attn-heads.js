@@ -1,4 +1,4 @@
-/* Chapter 5: ask the trained layer of two heads, and see where each head looks. Its matrices are in attn-heads-data.js. */
+/* Chapter 5: ask the trained layer of two heads, and see where each head looks. attn-heads-data.js has its matrices in hundredths. */
 customElements.define("attn-heads", class extends attn.Figure {
   static title = "Two trained heads";
   static cities = ["Cairo", "Lima", "Oslo", "Perth", "Quito", "Rome", "Seoul", "Tunis"];
@@ -28,7 +28,7 @@ customElements.define("attn-heads", class extends attn.Figure {
   /* multi_head_weights and multi_head_attention with biases, for one query. */
   attention(query, keys, values) {
     const { W_q, W_k, W_v, W_o, b_q, b_k, b_v, b_o } = attn.trained, width = b_q.length / 2;
-    const project = (X, W, b) => attn.matmul(X, W).map((row) => row.map((x, c) => x + b[c]));
+    const project = (X, W, b) => attn.matmul(X, W).map((row) => row.map((x, c) => (x + b[c]) / 100));
     const heads = [project(query, W_q, b_q), project(keys, W_k, b_k), project(values, W_v, b_v)]
       .map((X) => attn.range(2).map((h) => X.map((row) => row.slice(h * width, (h + 1) * width))));
     const A = attn.range(2).map((h) => attn.softmax(attn.scaled_dot_score(heads[0][h], heads[1][h]))[0]);
