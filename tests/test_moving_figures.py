@@ -239,7 +239,7 @@ def test_mask_editor(page: Page, rng: np.random.Generator) -> None:
         convention = ("zero", "uniform", "nan")[trial % 3]
         choose(figure, "Where nothing is permitted", convention)
         figure.get_by_role(
-            "button", name=("first key hidden", "both")[trial // 3 % 2]
+            "button", name=("first key hidden", "padding & causal")[trial // 3 % 2]
         ).click()
         for i in rng.choice(16, size=trial % 4, replace=False):
             grid.nth(i).click()

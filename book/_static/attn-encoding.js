@@ -33,7 +33,7 @@ customElements.define("attn-encoding", class extends attn.Figure {
 
     this.values = attn.heat("Row p: two columns for each hand", 8, ["sine", "cosine"]);
     this.answer = html("p", { class: "attn-answer" });
-    this.picture.append(html("div", {}, this.clocks, html("p", {}, "Product of the rows p and p + k"), this.chart, this.answer), this.values.map);
+    this.picture.append(html("div", {}, html("p", {}, "Hands at p, in red, and at p + k, dashed"), this.clocks, html("p", {}, "Product of the rows p and p + k"), this.chart, this.answer), this.values.map);
   }
 
   walk(step) { this.set({ step: Math.max(0, Math.min(this.constructor.farthest, step)) }); }

@@ -13,7 +13,7 @@ customElements.define("attn-mask", class extends attn.Figure {
     this.choice("convention", "Where nothing is permitted", conventions);
     const masks = {
       "permit all": (i, j) => true, causal: (i, j) => j <= i, padding: (i, j) => j < 3,
-      both: (i, j) => j <= i && j < 3, "first key hidden, causal": (i, j) => j <= i && j > 0,
+      "padding & causal": (i, j) => j <= i && j < 3, "first key hidden, causal": (i, j) => j <= i && j > 0,
     };
     for (const [name, may] of Object.entries(masks))
       this.button(name, () => ({ mask: range(4).map((i) => range(4).map((j) => may(i, j))) }));
