@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import notebooks
 import numpy as np
@@ -20,6 +21,9 @@ from hypothesis import settings
 
 import attn_tutor.numpy
 import attn_tutor.torch
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 torch.set_num_threads(
     1
@@ -256,3 +260,32 @@ def cores(fn: Any) -> Iterator[tuple[str, list[str]]]:
     left = fn.__shapes__.split("->")[0]
     letters = [core.split(",") for core in re.findall(r"\((.*?)\)", left)]
     return zip(inspect.signature(fn).parameters, letters, strict=False)
+
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip  # a list of words reads as lines
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    # Here, as the tests of the package do not need it.
+    from playwright.sync_api import Error, sync_playwright
+
+    found = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
+    with sync_playwright() as playwright:
+        try:
+            chromium = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        except Error as error:
+            if found or os.environ.get("CI"):
+                raise
+            pytest.skip(
+                f"no Chromium here (Debian: apt-get install chromium): {error.message.splitlines()[0]}"
+            )
+        yield chromium
+        chromium.close()

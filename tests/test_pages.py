@@ -1,9 +1,7 @@
 """The built book as a reader meets it: every page there, links whole, no network, maths drawn, readable by all."""
 
 import importlib
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 import yaml
 from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
-from playwright.sync_api import Browser, Error, sync_playwright
+from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parents[1]
 BUILT = ROOT / "_build" / "html"
@@ -219,10 +217,6 @@ def test_glossary_leads_to_the_chapters_that_use_a_word() -> None:
     assert linked == {Path(page).name for page in CHAPTERS}
 
 
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip  # a list of words reads as lines
 AXE = {
     "runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"],
     "resultTypes": ["violations"],
@@ -230,26 +224,6 @@ AXE = {
 }
 FORMULA = 'nodes => nodes.map(node => node.closest("mjx-container").textContent)'
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    found = (
-        shutil.which("chromium")
-        or shutil.which("chromium-browser")
-        or shutil.which("google-chrome")
-    )
-    with sync_playwright() as playwright:
-        try:
-            chromium = playwright.chromium.launch(executable_path=found, args=FLAGS)
-        except Error as error:
-            if found or os.environ.get("CI"):
-                raise
-            pytest.skip(
-                f"no Chromium here (Debian: apt-get install chromium): {error.message.splitlines()[0]}"
-            )
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")

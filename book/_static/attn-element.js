@@ -1,0 +1,159 @@
+/* What all figures that move have in common: a state, controls that show and change it, one redraw a frame, and a
+   sentence for those who listen. What stands between the tags is the still figure: it shows without scripts and in print. */
+attn.Figure = class extends HTMLElement {
+  connectedCallback() {
+    if (this.live) return;
+    this.state = { ...this.constructor.start };
+    this.redraws = 0;
+    this.syncs = [];
+    const still = attn.html("div", { class: "attn-still" });
+    still.append(...this.childNodes);
+    this.controls = attn.html("div", { class: "attn-controls" });
+    this.picture = attn.html("div", { class: "attn-picture" });
+    this.words = attn.html("p", { class: "attn-words", role: "status", "aria-live": "polite" });
+    this.live = attn.html("div", { class: "attn-live", role: "group", "aria-label": this.constructor.title },
+      this.controls, this.picture, this.words);
+    this.append(still, this.live);
+    this.build();
+    this.redraw();
+    this.say();
+  }
+
+  set(change) {
+    Object.assign(this.state, change);
+    this.frame ??= requestAnimationFrame(() => this.redraw());
+  }
+
+  redraw() {
+    this.frame = null;
+    this.redraws += 1;
+    for (const sync of this.syncs) sync();
+    this.sentence = this.draw();
+    // A voice reads each change to the end: it hears only where the figure comes to rest.
+    clearTimeout(this.resting);
+    this.resting = setTimeout(() => this.say(), 300);
+  }
+
+  say() {
+    if (this.words.textContent !== this.sentence) this.words.textContent = this.sentence;
+  }
+
+  slider(key, name, [min, max, step], show = String) {
+    const input = attn.html("input", { type: "range", min, max, step, "aria-label": name }), shown = attn.html("span");
+    input.addEventListener("input", () => this.set({ [key]: +input.value }));
+    this.control(attn.html("label", {}, name + ": ", shown, input), () => {
+      input.value = this.state[key];
+      shown.textContent = show(this.state[key]);
+      input.setAttribute("aria-valuetext", shown.textContent);
+    });
+  }
+
+  choice(key, name, options) {
+    const select = attn.html("select", { "aria-label": name }, ...Object.entries(options).map(([value, text]) => attn.html("option", { value }, text)));
+    select.addEventListener("change", () => this.set({ [key]: select.value }));
+    this.control(attn.html("label", {}, name, select), () => { select.value = this.state[key]; });
+  }
+
+  check(key, name) {
+    const box = attn.html("input", { type: "checkbox" });
+    box.addEventListener("change", () => this.set({ [key]: box.checked }));
+    this.control(attn.html("label", { class: "attn-check" }, box, name), () => { box.checked = this.state[key]; });
+  }
+
+  button(name, press) {
+    const button = attn.html("button", { type: "button" }, name);
+    button.addEventListener("click", () => this.set(press(this.state)));
+    this.control(button, () => {});
+  }
+
+  control(part, sync) {
+    this.controls.append(part);
+    this.syncs.push(sync);
+  }
+};
+
+Object.assign(attn, (() => {
+  "use strict";
+  const make = (node, attributes, children) => {
+    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    node.append(...children);
+    return node;
+  };
+  const html = (tag, attributes = {}, ...children) => make(document.createElement(tag), attributes, children);
+  const svg = (tag, attributes = {}, ...children) =>
+    make(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+  const table = (caption, head, rows) => html("table", {}, html("caption", {}, caption),
+    html("thead", {}, html("tr", {}, ...head.map((name) => html("th", { scope: "col" }, name)))),
+    html("tbody", {}, ...rows.map((cells) => html("tr", {}, ...cells))));
+
+  /* A heat map, one row a query. Columns from the one after "painted" stay plain. */
+  const heat = (caption, n, columns, painted = columns.length) => {
+    const cells = attn.range(n).map(() => columns.map(() => html("td")));
+    const heads = attn.range(n).map(() => html("th", { scope: "row" }));
+    const map = table(caption, ["", ...columns], heads.map((head, i) => [head, ...cells[i]]));
+    map.classList.add("attn-heat");
+    const names = [...map.tHead.rows[0].cells].slice(1);
+    const show = (A, rows, palette = "viridis", share = (x) => x) => A.forEach((line, i) => {
+      heads[i].textContent = rows[i];
+      line.forEach((x, j) => {
+        cells[i][j].textContent = x === 0 ? "0" : number(x);
+        if (j < painted && x === x) paint(cells[i][j], palette, share(x));
+        cells[i][j].classList.toggle("attn-nan", Number.isNaN(x));
+      });
+    });
+    return { map, names, show };
+  };
+
+  // A true minus, and no minus before 0.000.
+  const number = (x, digits = 3) => {
+    const text = Math.abs(x).toFixed(digits);
+    return Number.isNaN(x) ? "NaN" : (x < 0 && +text ? "−" : "") + text;
+  };
+  const row = (xs, digits = 3) => "(" + xs.map((x) => number(x, digits)).join(", ") + ")";
+
+  // The maps of the book's figures, at nine places each.
+  const maps = Object.fromEntries(Object.entries({
+    viridis: "440154472d7b3b528b2c728e21918c28ae805ec962addc30fde725",
+    cividis: "00224e1a386f434e6c61656f7d7c789b9476bcae6cdec958fee838",
+    PuOr: "7f3b08be630aef9e3cfed7a2f6f6f7cecde4988dbe5d37902d004b",
+  }).map(([name, hex]) => [name, hex.match(/../g).map((part) => parseInt(part, 16))]));
+  const colour = (map, share) => {
+    const x = 8 * Math.min(1, Math.max(0, share)), i = Math.min(7, Math.floor(x));
+    return attn.range(3).map((c) => Math.round(maps[map][3 * i + c] * (i + 1 - x) + maps[map][3 * i + 3 + c] * (x - i)));
+  };
+  const paint = (cell, map, share) => {
+    const rgb = colour(map, share);
+    const light = attn.sum(rgb.map((c, i) => [0.2126, 0.7152, 0.0722][i] * (c / 255) ** 2.2));
+    cell.style.background = `rgb(${rgb})`;
+    cell.style.color = light > 0.18 ? "#000" : "#fff";
+  };
+
+  /* A point that a pointer or the arrow keys move. place(x, y) gets the pointer in the picture's own units, step(dx, dy)
+     an arrow, ten times as far with Shift. */
+  const drag = (figure, picture, handle, place, step) => {
+    const at = (event) => {
+      const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(picture.getScreenCTM().inverse());
+      place.call(figure, point.x, point.y);
+    };
+    let held = false;
+    handle.addEventListener("pointerdown", (event) => {
+      held = true;
+      handle.setPointerCapture(event.pointerId);
+    });
+    handle.addEventListener("pointermove", (event) => held && at(event));
+    handle.addEventListener("touchstart", (event) => event.preventDefault()); // or the page scrolls under the finger
+    for (const end of ["pointerup", "pointercancel"]) handle.addEventListener(end, () => { held = false; });
+    picture.addEventListener("click", (event) => {
+      at(event);
+      handle.focus({ preventScroll: true });
+    });
+    handle.addEventListener("keydown", (event) => {
+      const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
+      if (!way) return;
+      event.preventDefault();
+      step.call(figure, ...way.map((d) => d * (event.shiftKey ? 10 : 1)));
+    });
+  };
+
+  return { html, svg, table, heat, number, row, colour, paint, drag };
+})());

@@ -1,0 +1,76 @@
+/* Chapter 2: widen random vectors and watch the scores spread, with and without the scale. */
+customElements.define("attn-scale", class extends attn.Figure {
+  static title = "Scores and weights against the width";
+  static start = { power: 6, scale: "none", draw: 1 };
+  static scales = { none: "none", root: "divide by √d", width: "divide by d" };
+  static reach = 10; // the score at the end of the axis
+
+  build() {
+    const { html, svg, range } = attn;
+    this.slider("power", "Width d", [0, 10, 1], (power) => String(2 ** power));
+    this.choice("scale", "Scale", this.constructor.scales);
+    this.button("Draw new vectors", ({ draw }) => ({ draw: draw + 1 }));
+
+    const bars = svg("svg", { viewBox: "0 0 400 232", role: "img" });
+    this.chart = this.picture.appendChild(bars);
+    bars.append(svg("text", { x: 122, y: 14, "text-anchor": "middle" }, "score"),
+      svg("text", { x: 290, y: 14, "text-anchor": "middle" }, "weight"));
+    this.bars = range(8).map((j) => {
+      const y = 36 + 24 * j, bar = (kind) => svg("rect", { class: kind, y: y - 12, height: 16 });
+      const line = [bar("attn-score"), svg("text", { x: 216, y, "text-anchor": "end" }), bar("attn-weight"),
+        svg("text", { x: 396, y, "text-anchor": "end" })];
+      bars.append(svg("text", { x: 2, y }, `key ${j}`), ...line);
+      return line;
+    });
+    bars.append(svg("path", { class: "attn-axis", d: "M110 20V212M232 20V212" }),
+      ...[[54, "−10"], [110, "0"], [166, "10"], [232, "0"], [340, "1"]].map(([x, text]) =>
+        svg("text", { x, y: 228, "text-anchor": "middle" }, text)));
+
+    const names = ["spread of the scores", "largest weight", "entropy of the weights", "size of the Jacobian"];
+    this.measures = names.map(() => html("td"));
+    this.picture.append(attn.table("What softmax makes of them", ["measure", "value"],
+      names.map((name, i) => [html("th", { scope: "row" }, name), this.measures[i]])));
+  }
+
+  /* One query and eight keys of width 1024, entries uniform with mean 0 and variance 1 (Park and Miller's generator). */
+  vectors(draw) {
+    if (this.drawn !== draw) {
+      let state = draw * 7919;
+      const entry = () => {
+        state = state * 16807 % 2147483647;
+        return (2 * state / 2147483647 - 1) * Math.sqrt(3);
+      };
+      this.drawn = draw;
+      this.all = attn.range(9).map(() => attn.range(1024).map(entry));
+    }
+    return this.all;
+  }
+
+  draw() {
+    const { power, scale, draw } = this.state, { number, sum } = attn, d = 2 ** power;
+    const [query, ...keys] = this.vectors(draw).map((row) => row.slice(0, d));
+    let S = attn[scale === "root" ? "scaled_dot_score" : "dot_score"]([query], keys);
+    if (scale === "width") S = S.map((row) => row.map((s) => s / d));
+    const [scores, [weights]] = [S[0], attn.softmax(S)], top = this.constructor.reach;
+
+    this.bars.forEach(([bar, score, share, weight], j) => {
+      const end = 5.6 * Math.max(-top, Math.min(top, scores[j]));
+      bar.setAttribute("x", 110 + Math.min(0, end));
+      bar.setAttribute("width", Math.abs(end));
+      bar.classList.toggle("attn-beyond", Math.abs(scores[j]) > top);
+      score.textContent = number(scores[j], 2);
+      share.setAttribute("x", 232);
+      share.setAttribute("width", 108 * weights[j]);
+      weight.textContent = number(weights[j]);
+    });
+    const mean = sum(scores) / 8, largest = Math.max(...weights);
+    const spread = Math.sqrt(sum(scores.map((s) => (s - mean) ** 2)) / 8);
+    const slopes = weights.flatMap((a, j) => weights.map((b, l) => a * ((j === l) - b)));
+    const values = [spread, largest, attn.entropy(weights), Math.sqrt(sum(slopes.map((x) => x * x)))];
+    values.forEach((x, i) => { this.measures[i].textContent = number(x, i ? 3 : 2); });
+    const sentence = `Width ${d}, scale: ${this.constructor.scales[scale]}. The scores spread by ${number(spread, 2)}; `
+      + `key ${weights.indexOf(largest)} takes ${number(largest)} of the weight; the Jacobian has size ${number(values[3])}.`;
+    this.chart.setAttribute("aria-label", sentence);
+    return sentence;
+  }
+});

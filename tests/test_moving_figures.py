@@ -1,0 +1,665 @@
+"""The figures that move, in a browser: moved by mouse, finger and keyboard, they show the package's own numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import head_weights
+import nbformat
+import numpy as np
+import pytest
+import stills
+from axe_playwright_python.sync_playwright import Axe
+from PIL import Image
+from playwright.sync_api import Browser, Locator, Page
+
+import attn_tutor.numpy as an
+from attn_tutor.data import load_cars
+
+ROOT = Path(__file__).parents[1]
+BUILT = ROOT / "_build" / "html"
+STATES = 24  # of each figure
+each = pytest.mark.parametrize("name", stills.FIGURES)
+
+
+@pytest.fixture(scope="module")
+def sheet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("figures") / "figures.html"
+    path.write_text(stills.page_of(*stills.FIGURES), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, sheet: Path) -> Iterator[Page]:
+    page = browser.new_page(viewport={"width": 1000, "height": 900})
+    page.set_default_timeout(5000)
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.goto(sheet.as_uri())
+    yield page
+    assert faults == []
+    page.close()
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(5)
+
+
+def number(x: float, digits: int = 3) -> str:
+    """As the figures print: a true minus, and none before 0.000."""
+    text = f"{abs(x):.{digits}f}"
+    return "NaN" if np.isnan(x) else ("−" if x < 0 and float(text) else "") + text
+
+
+def settle(page: Page) -> None:
+    page.evaluate(
+        "() => new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
+    )
+
+
+def state(figure: Locator) -> dict[str, Any]:
+    settle(figure.page)
+    return figure.evaluate("figure => figure.state")
+
+
+def said(figure: Locator) -> str:
+    """What the figure will say as soon as it comes to rest."""
+    settle(figure.page)
+    return figure.evaluate("figure => figure.sentence")
+
+
+def cells(figure: Locator, table: int) -> list[list[str]]:
+    """The body of a table as shown, row by row."""
+    return (
+        figure.locator("table")
+        .nth(table)
+        .evaluate(
+            """table => [...table.tBodies[0].rows].filter(row => !row.hidden)
+            .map(row => [...row.cells].map(cell => cell.textContent))"""
+        )
+    )
+
+
+def choose(figure: Locator, label: str, value: str) -> None:
+    figure.get_by_label(label, exact=True).select_option(value)
+
+
+def slide(figure: Locator, label: str, share: float) -> None:
+    """Press the mouse on a slider, at a share of its length."""
+    slider = figure.get_by_label(label, exact=True)
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    assert box
+    slider.page.mouse.click(
+        box["x"] + share * box["width"], box["y"] + box["height"] / 2
+    )
+
+
+def drag(figure: Locator, to_x: float, to_y: float) -> None:
+    """Drag the handle with the mouse to a place, in shares of its picture."""
+    handle = figure.locator(".attn-grip")
+    handle.scroll_into_view_if_needed()
+    start, picture = (
+        handle.bounding_box(),
+        figure.locator("svg:has(.attn-grip)").bounding_box(),
+    )
+    assert start and picture
+    mouse = figure.page.mouse
+    mouse.move(start["x"] + start["width"] / 2, start["y"] + start["height"] / 2)
+    mouse.down()
+    mouse.move(
+        picture["x"] + to_x * picture["width"],
+        picture["y"] + to_y * picture["height"],
+        steps=3,
+    )
+    mouse.up()
+
+
+def arrows(target: Locator, rng: np.random.Generator, *keys: str) -> None:
+    target.focus()
+    for key in rng.choice(keys, size=3):
+        target.page.keyboard.press(key)
+
+
+# Each figure against the package
+
+
+def test_pooling_plane(page: Page, rng: np.random.Generator) -> None:
+    figure, cars, empty = page.locator("attn-pooling"), load_cars(), 0
+    features = np.stack([cars["weight"], cars["horsepower"]], -1)
+    mean, deviation = features.mean(0), features.std(0)
+    K, V = (features - mean) / deviation, cars["mpg"][:, None]
+    for trial in range(STATES):
+        kernel = ("gaussian", "boxcar", "triangular", "epanechnikov")[trial % 4]
+        choose(figure, "Kernel", kernel)
+        slide(figure, "Bandwidth", rng.uniform(0, 0.5))
+        x, y = rng.uniform(0.15, 0.95), rng.uniform(0.1, 0.85)
+        drag(figure, x, y)
+        dropped = state(figure)
+        assert (
+            abs(dropped["weight"] - np.clip(1.4 + (400 * x - 44) / 83, 1.5, 5.5)) < 0.02
+        )
+        assert abs(dropped["power"] - np.clip(40 + (262 - 300 * y) / 0.82, 50, 340)) < 2
+        handle = figure.get_by_role("slider", name="Query")
+        arrows(handle, rng, "ArrowLeft", "ArrowUp", "Shift+ArrowRight", "ArrowDown")
+        now = state(figure)
+        assert now != dropped
+
+        q = (np.array([[now["weight"], now["power"]]]) - mean) / deviation
+        w = getattr(an, f"{kernel}_kernel")(q, K, now["bandwidth"])
+        A, answer = an.normalize(w)[0], (an.normalize(w) @ V)[0, 0]
+        expected = [
+            [cars["name"][j], number(A[j]), f"{V[j, 0]:.1f}"]
+            if A[j]
+            else ["–", "0.000", "–"]
+            for j in np.argsort(-A, kind="stable")[:5]
+        ]
+        assert cells(figure, 0) == expected
+        shown = figure.locator(".attn-answer").inner_text()
+        sentence = said(figure)
+        assert f"{(A > 0).sum()} of 32" in sentence or not A.any()
+        if A.any():
+            assert shown == f"Answer: {number(answer, 2)} mpg"
+            assert f"The answer is {number(answer, 2)} mpg" in sentence
+        else:
+            empty += 1
+            assert (
+                shown == "No answer: all weights are 0"
+                and "window is empty" in sentence
+            )
+        place = f"{now['weight']:.2f} thousand pounds, {now['power']} horsepower"
+        assert handle.get_attribute("aria-valuetext") == place and place in sentence
+    assert 0 < empty < STATES / 2
+
+
+def test_scale_slider(page: Page, rng: np.random.Generator) -> None:
+    figure, widths = page.locator("attn-scale"), set()
+    for trial in range(STATES):
+        choose(figure, "Scale", ("none", "root", "width")[trial % 3])
+        slide(figure, "Width d", rng.uniform())
+        arrows(
+            figure.get_by_label("Width d"), rng, "ArrowLeft", "ArrowRight", "PageDown"
+        )
+        for _ in range(trial % 3):
+            figure.get_by_role("button").click()
+        now = state(figure)
+        d = 2 ** now["power"]
+        widths.add(d)
+        random = park_miller(7919 * now["draw"], 9 * 1024).reshape(9, 1024)[:, :d]
+        Q, K = random[:1], random[1:]
+        S = an.scaled_dot_score(Q, K) if now["scale"] == "root" else an.dot_score(Q, K)
+        S = S / d if now["scale"] == "width" else S
+        A = an.softmax(S)[0]
+        numbers = figure.locator("svg text[text-anchor=end]").all_text_contents()
+        assert numbers[0::2] == [number(s, 2) for s in S[0]]
+        assert numbers[1::2] == [number(a) for a in A]
+        jacobian = np.diag(A) - np.outer(A, A)
+        measures = [
+            A.max(),
+            -(A * np.log(np.maximum(A, 1e-300))).sum(),
+            np.linalg.norm(jacobian),
+        ]
+        shown = [value for _, value in cells(figure, 0)]
+        assert shown == [number(S.std(), 2), *map(number, measures)]
+        assert f"Width {d}," in said(figure) and f"spread by {shown[0]};" in said(
+            figure
+        )
+        assert figure.get_by_label("Width d").get_attribute("aria-valuetext") == str(d)
+    assert len(widths) > 5
+
+
+def park_miller(seed: int, count: int) -> np.ndarray:
+    """Uniform numbers with mean 0 and variance 1."""
+    numbers = np.empty(count)
+    for i in range(count):
+        seed = seed * 16807 % 2147483647
+        numbers[i] = seed
+    return (2 * numbers / 2147483647 - 1) * np.sqrt(3)
+
+
+SCORES = np.array(
+    [
+        [0.7, -0.4, 1.1, 0.2],
+        [-0.3, 0.9, 0.4, -1.2],
+        [1.3, 0.1, -0.6, 0.8],
+        [0.5, -0.9, 0.6, 1.4],
+    ]
+)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")  # the NaN is the lesson
+def test_mask_editor(page: Page, rng: np.random.Generator) -> None:
+    figure, empty_rows = page.locator("attn-mask"), set()
+    grid = figure.locator(".attn-cell")
+    for trial in range(STATES):
+        convention = ("zero", "uniform", "nan")[trial % 3]
+        choose(figure, "Where nothing is permitted", convention)
+        figure.get_by_role(
+            "button", name=("first key hidden", "padding & causal")[trial // 3 % 2]
+        ).click()
+        for i in rng.choice(16, size=trial % 4, replace=False):
+            grid.nth(i).click()
+        grid.nth(rng.integers(16)).focus()
+        page.keyboard.press(
+            rng.choice(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"])
+        )
+        page.keyboard.press("Space")
+        mask = np.array(state(figure)["mask"])
+        pressed = grid.evaluate_all(
+            "cells => cells.map(cell => cell.ariaPressed === 'true')"
+        )
+        assert (np.reshape(pressed, (4, 4)) == mask).all()
+        A = {
+            "zero": lambda mask: an.masked_softmax(SCORES, mask),
+            "uniform": lambda mask: an.softmax(np.where(mask, SCORES, -1e9)),
+            "nan": lambda mask: an.softmax(np.where(mask, SCORES, -np.inf)),
+        }[convention](mask)
+        expected = [
+            ["0" if x == 0 else number(x) for x in (*row, row.sum())] for row in A
+        ]
+        assert [row[1:] for row in cells(figure, 1)] == expected
+        empty = ~mask.any(-1)
+        empty_rows.add((convention, bool(empty.any())))
+        assert f"{(~mask).sum()} of 16" in said(figure)
+        assert ("may see nothing" in said(figure)) == empty.any()
+    assert len(empty_rows) == 6  # each convention with and without one
+
+
+def test_one_mask_cell_is_in_the_tab_order(page: Page) -> None:
+    reached = page.locator("attn-mask .attn-cell[tabindex='0']")
+    page.locator("attn-mask .attn-cell").nth(5).focus()
+    page.keyboard.press("ArrowDown")
+    assert reached.count() == 1
+    assert reached.get_attribute("aria-label") == page.evaluate(
+        "document.activeElement.ariaLabel"
+    )
+    assert "query code, key to" in str(reached.get_attribute("aria-label"))
+
+
+def test_mask_scores_are_those_of_the_test(page: Page) -> None:
+    shown = page.locator("attn-mask .attn-cell").all_text_contents()
+    assert shown == [number(s, 1) for s in SCORES.ravel()]
+
+
+def test_permuted_tokens(page: Page, rng: np.random.Generator) -> None:
+    figure, seen = page.locator("attn-permute"), set()
+    words = ["WEATHER", "IS", "LOVELY"]
+    X = np.array([[1.0, 0], [1, 1], [0, 1]])
+    W_q = np.array([[0.0, 1, 1, 0], [1, 0, 0, 1]])
+    W_k = np.log(2) * np.array([[1, 1, -1, 1], [-2, 1, 3, 0]])
+    W_v = np.array([[0.0, 7], [7, 7]])
+    chips = figure.locator(".attn-chip")
+    for trial in range(2 * STATES):
+        moved = ("tokens", "queries", "pairs", "keys")[trial % 4]
+        choose(figure, "What moves", moved)
+        figure.get_by_label("causal mask").set_checked(bool(rng.integers(2)))
+        figure.get_by_label("add positions").set_checked(bool(rng.integers(2)))
+        if trial % 3 == 0:
+            figure.get_by_role("button", name="Next order").click()
+        elif trial % 3 == 1:
+            before = chips.all_text_contents()
+            start, end = chips.first.bounding_box(), chips.last.bounding_box()
+            assert start and end
+            page.mouse.move(start["x"] + 5, start["y"] + 9)
+            page.mouse.down()
+            page.mouse.move(end["x"] + end["width"] - 2, end["y"] + 9, steps=8)
+            page.mouse.up()
+            settle(page)
+            assert chips.all_text_contents() == [*before[1:], before[0]]
+        else:
+            before = chips.all_text_contents()
+            chips.nth(1).focus()
+            page.keyboard.press("ArrowLeft")
+            settle(page)
+            assert chips.all_text_contents() == [before[1], before[0], before[2]]
+        now = state(figure)
+        order = np.array(now["order"])
+        q, k, v = (
+            order
+            if part
+            in {"tokens": "qkv", "queries": "q", "pairs": "kv", "keys": "k"}[moved]
+            else np.arange(3)
+            for part in "qkv"
+        )
+        marks = an.sinusoidal_encoding(3, 2) * now["positions"]
+
+        def attention(
+            q: Any, k: Any, v: Any, marks: Any = marks, now: Any = now
+        ) -> Any:
+            Q, K, V = (X[q] + marks) @ W_q, (X[k] + marks) @ W_k, (X[v] + marks) @ W_v
+            causal = now["causal"]
+            return an.attention_weights(Q, K, causal=causal), an.attention(
+                Q, K, V, causal=causal
+            )
+
+        A, O = attention(q, k, v)
+        old = attention(*[np.arange(3)] * 3)[1][q]
+        same = np.isclose(O, old, rtol=1e-9).all(-1)
+        expected = [
+            [words[i], *("0" if x == 0 else number(x) for x in row)]
+            for i, row in zip(q, A, strict=True)
+        ]
+        assert cells(figure, 0) == expected
+        names = figure.locator("table").first.locator("thead th").all_text_contents()
+        assert names[1:] == [words[j] for j in k]
+        expected = [
+            [words[i], row(O[r]), "the same" if same[r] else row(old[r])]
+            for r, i in enumerate(q)
+        ]
+        assert cells(figure, 1) == expected
+        seen.add((moved, now["causal"] or now["positions"], bool(same.all())))
+        ending = (
+            "No word's output changed"
+            if same.all()
+            else f"{3 - same.sum()} of 3 outputs changed"
+        )
+        assert ending in said(figure)
+    # The theorem: without mask and positions, only keys without their values matter.
+    assert {
+        case[2]
+        for case in seen
+        if case[:2] in {("tokens", False), ("queries", False), ("pairs", False)}
+    } == {True}
+    assert ("keys", False, False) in seen and ("tokens", True, False) in seen
+
+
+def row(xs: np.ndarray) -> str:
+    return "(" + ", ".join(number(x, 2) for x in xs) + ")"
+
+
+def test_head_viewer(page: Page, rng: np.random.Generator) -> None:
+    figure, asked, W = page.locator("attn-heads"), set(), head_weights.read()
+    biases = tuple(W[f"b_{part}"] for part in "qkvo")
+    for trial in range(STATES):
+        for label in ("First city", "Second city"):
+            choose(figure, label, str(rng.integers(8)))
+        choose(figure, "Heads at work", ("both", "0", "1")[trial % 3])
+        arrows(figure.get_by_label("Second city"), rng, "ArrowDown", "ArrowUp")
+        slide(
+            figure,
+            f"temperature of {rng.choice(['Cairo', 'Oslo', 'Tunis'])}",
+            rng.uniform(),
+        )
+        arrows(
+            figure.get_by_label("temperature of Lima"), rng, "ArrowLeft", "ArrowRight"
+        )
+        now = state(figure)
+        first, second = int(now["first"]), int(now["second"])
+        Q = np.concatenate([np.eye(8)[first], np.eye(8)[second]])[None]
+        V = np.array(now["temperatures"])[:, None]
+        A = an.multi_head_weights(
+            Q, np.eye(8), W["W_q"], W["W_k"], 2, biases=biases[:2]
+        )[:, 0]
+        W_o = W["W_o"].copy()
+        if now["at_work"] != "both":
+            silent = 1 - int(now["at_work"])
+            W_o[8 * silent : 8 * (silent + 1)] = 0
+        O = an.multi_head_attention(
+            Q, np.eye(8), V, W["W_q"], W["W_k"], W["W_v"], W_o, 2, biases=biases
+        )[0]
+        shown = cells(figure, 0)
+        assert [line[1] for line in shown] == [number(v, 1) for v in V[:, 0]]
+        assert [line[2:] for line in shown] == [
+            [number(a) for a in pair] for pair in A.T
+        ]
+        answers = cells(figure, 1)
+        assert [line[1] for line in answers] == [number(o, 2) for o in O]
+        assert [line[2] for line in answers] == [
+            number(V[i, 0], 2) for i in (first, second)
+        ]
+        sentence = said(figure)
+        kind = (
+            "Training asked nothing"
+            if first == second
+            else "Training never asked"
+            if f"{first}{second}" in W["unseen"]
+            else "Training asked this"
+        )
+        assert sentence.startswith(kind)
+        assert f"The answer is {number(O[0], 2)} and {number(O[1], 2)}." in sentence
+        asked.add(kind)
+    assert len(asked) == 3
+
+
+def test_head_viewer_has_what_the_chapter_trains() -> None:
+    """Other processors round otherwise and train a little differently, so some slack is given."""
+    now, written = head_weights.train(), head_weights.read()
+    assert now.keys() == written.keys()
+    assert now.pop("unseen") == written.pop("unseen")
+    for name in now:
+        trained = np.array(now[name]) / head_weights.UNIT
+        np.testing.assert_allclose(trained, written[name], atol=0.1, err_msg=name)
+
+
+def test_encoding_explorer(page: Page, rng: np.random.Generator) -> None:
+    figure = page.locator("attn-encoding")
+    for trial in range(STATES):
+        choose(figure, "Width d", ("4", "8", "16")[trial % 3])
+        choose(figure, "Base", ("10", "100", "10000")[trial // 3 % 3])
+        slide(figure, "Position p", rng.uniform())
+        arrows(
+            figure.get_by_label("Position p"), rng, "ArrowRight", "ArrowLeft", "Home"
+        )
+        x = rng.uniform(0.1, 0.98)
+        drag(figure, x, 0.5)
+        dropped = state(figure)["step"]
+        assert abs(dropped - np.clip((400 * x - 40) / 5.5, 0, 64)) <= 0.6
+        marker = figure.locator(".attn-handle")
+        arrows(marker, rng, "ArrowLeft", "ArrowUp")
+        now = state(figure)
+        p, k, d = now["position"], now["step"], int(now["width"])
+        P = an.sinusoidal_encoding(p + 65, d, float(now["base"]))
+        product = an.dot_score(P[p : p + 1], P[p + k : p + k + 1])[0, 0]
+        expected = [
+            [
+                f"hand {i}",
+                *("0" if x == 0 else number(x) for x in P[p, 2 * i : 2 * i + 2]),
+            ]
+            for i in range(d // 2)
+        ]
+        assert cells(figure, 0) == expected
+        assert (
+            figure.locator(".attn-answer").inner_text().endswith(f"= {number(product)}")
+        )
+        assert (
+            marker.get_attribute("aria-valuetext")
+            == f"step {k}, product {number(product)}"
+        )
+        sentence = said(figure)
+        assert f"Position {p} and position {p + k}: " in sentence
+        assert f"is {number(product)}, of at most {d // 2}" in sentence
+        hand = figure.locator(".attn-hand-k").first  # at the position p + k
+        tip = [float(str(hand.get_attribute(name))) for name in ("x2", "y2")]
+        np.testing.assert_allclose(
+            tip, [50 + 34 * P[p + k, 0], 46 - 34 * P[p + k, 1]], atol=1e-9
+        )
+
+
+# What they have in common
+
+
+def test_a_finger_moves_the_query_and_a_tap_too(browser: Browser, sheet: Path) -> None:
+    context = browser.new_context(
+        has_touch=True, viewport={"width": 390, "height": 844}
+    )
+    page = context.new_page()
+    page.goto(sheet.as_uri())
+    figure = page.locator("attn-pooling")
+    figure.locator("svg").scroll_into_view_if_needed()
+    plane, handle = (
+        figure.locator("svg").bounding_box(),
+        figure.locator(".attn-grip").bounding_box(),
+    )
+    assert plane and handle
+    page.touchscreen.tap(
+        plane["x"] + plane["width"] * 0.8, plane["y"] + plane["height"] * 0.3
+    )
+    tapped = state(figure)
+    assert abs(tapped["weight"] - (1.4 + (320 - 44) / 83)) < 0.05
+    handle = figure.locator(".attn-grip").bounding_box()
+    assert handle
+    x, y = handle["x"] + handle["width"] / 2, handle["y"] + handle["height"] / 2
+    touch = context.new_cdp_session(page)
+    for kind, dx in (
+        ("touchStart", 0),
+        ("touchMove", -20),
+        ("touchMove", -60),
+        ("touchEnd", None),
+    ):
+        points = [] if dx is None else [{"x": x + dx, "y": y}]
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    moved = state(figure)
+    assert (
+        abs(tapped["weight"] - moved["weight"] - 60 * 400 / plane["width"] / 83) < 0.05
+    )
+    context.close()
+
+
+@each
+def test_one_redraw_a_frame_and_one_sentence_a_rest(page: Page, name: str) -> None:
+    redraws, words, late, right = page.locator(f"attn-{name}").evaluate(
+        """async figure => {
+            const frame = () => new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+            const control = figure.querySelector("select");
+            let words = 0;
+            new MutationObserver(() => { words += 1; }).observe(figure.words, { childList: true });
+            figure.redraws = 0;
+            for (let i = 0; i < 50; i++) {
+                control.selectedIndex = i % control.options.length;
+                control.dispatchEvent(new Event("change"));
+            }
+            await frame();
+            const early = [figure.redraws, words];
+            await new Promise(rest => setTimeout(rest, 400));
+            return [...early, words, figure.words.textContent === figure.sentence];
+        }"""
+    )
+    assert redraws == 1
+    assert words == 0 and late <= 1 and right
+
+
+@each
+def test_the_sentence_is_a_polite_live_region(page: Page, name: str) -> None:
+    words = page.locator(f"attn-{name} .attn-words")
+    assert words.get_attribute("aria-live") == "polite"
+    assert len(words.inner_text()) > 40
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_barrier_for_readers(page: Page, theme: str) -> None:
+    page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
+    rules = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]
+    found = Axe().run(page, options={"runOnly": rules, "preload": False}).response
+    assert [
+        f"{rule['id']}: {node['html']} {node['failureSummary']}"
+        for rule in found["violations"]
+        for node in rule["nodes"]
+    ] == []
+    ground = page.locator("attn-mask .attn-live").evaluate(
+        "x => getComputedStyle(x).backgroundColor"
+    )
+    assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(27, 31, 36)"}[theme]
+    page.evaluate("document.documentElement.dataset.theme = 'light'")
+
+
+def test_a_phone_has_room_for_all(browser: Browser, sheet: Path) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.goto(sheet.as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    wide = page.locator(".attn-live").evaluate_all(
+        """figures => figures.flatMap(figure => [...figure.querySelectorAll("*")].filter(part =>
+            part.getBoundingClientRect().right > figure.getBoundingClientRect().right && !part.closest("option"))
+            .map(part => part.outerHTML))"""
+    )
+    assert wide == []
+    page.close()
+
+
+def test_without_scripts_and_in_print_the_still_shows(
+    browser: Browser, sheet: Path
+) -> None:
+    for scripts in (False, True):
+        context = browser.new_context(java_script_enabled=scripts)
+        page = context.new_page()
+        page.goto(sheet.as_uri())
+        still, live = page.locator(".still"), page.locator(".attn-live")
+        assert [part.is_visible() for part in still.all()] == [not scripts] * 6
+        assert [part.is_visible() for part in live.all()] == [True] * 6 * scripts
+        page.emulate_media(media="print")
+        assert [part.is_visible() for part in still.all()] == [True] * 6
+        assert [part.is_visible() for part in live.all()] == [False] * 6 * scripts
+        context.close()
+
+
+@each
+def test_the_still_shows_what_the_figure_shows_at_the_start(
+    browser: Browser, sheet: Path, name: str
+) -> None:
+    page = browser.new_page()
+    page.goto(sheet.as_uri())
+    with Image.open(stills.STATIC / f"attn-{name}.png") as picture:
+        assert (
+            picture.info[stills.SHOWS]
+            == page.locator(f"attn-{name} .attn-words").inner_text()
+        )
+    page.close()
+
+
+def test_nothing_moves_by_itself_and_little_is_loaded() -> None:
+    """Readers who want reduced motion get all there is; what moves is moved by them."""
+    scripts = sorted(stills.STATIC.glob("attn-*.js"))
+    style = (stills.STATIC / "attn.css").read_text(encoding="utf-8")
+    assert len(scripts) == 9
+    assert sum(script.stat().st_size for script in scripts) < 40_000
+    assert not re.search(r"transition|animation|@import|url\(", style)
+    for script in scripts:
+        assert not re.search(
+            r"\bimport\b|fetch|http(?!://www.w3.org/2000/svg)",
+            script.read_text("utf-8"),
+        )
+
+
+# In the book
+
+
+def placed() -> dict[str, Path]:
+    """Each figure with the chapter in which it stands."""
+    found = {}
+    for path in sorted((ROOT / "book").glob("*.ipynb")):
+        for cell in nbformat.read(path, as_version=4).cells:
+            for name in re.findall(r"^<attn-(\w+)>$", cell.source, re.MULTILINE):
+                assert re.search(
+                    rf"^<attn-{name}>\n\n!\[.{{80,}}\]\(_static/attn-{name}\.png\)\n\n</attn-{name}>$",
+                    cell.source,
+                    re.MULTILINE,
+                ), (
+                    f"{path.name}: the still figure, with words for it, stands between the tags"
+                )
+                assert "?" in cell.source, (
+                    f"{path.name}: a question that moving it answers"
+                )
+                found[name] = path
+    return found
+
+
+@pytest.mark.parametrize("name", placed())
+def test_figure_lives_in_its_chapter(browser: Browser, name: str) -> None:
+    page = browser.new_page()
+    page.goto((BUILT / "book" / f"{placed()[name].stem}.html").as_uri())
+    figure = page.locator(f"attn-{name}")
+    assert figure.locator(".attn-live").is_visible()
+    assert figure.locator(".attn-still img").count() == 1
+    assert len(said(figure)) > 40
+    before = figure.locator(".attn-picture").inner_text()
+    buttons = figure.locator(".attn-controls > button")
+    if buttons.count():
+        buttons.last.click()
+    else:
+        figure.get_by_role("combobox").first.select_option(index=1)
+    settle(page)
+    assert figure.locator(".attn-picture").inner_text() != before
+    page.close()

@@ -1,0 +1,60 @@
+"""Train chapter 5's layer of two heads as the chapter does, and write its matrices for the head viewer.
+
+python tools/head_weights.py    writes book/_static/attn-heads-data.js
+"""
+
+import contextlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+
+BOOK = Path(__file__).resolve().parents[1] / "book"
+CHAPTER = BOOK / "05_multi_head_attention.ipynb"
+DATA = BOOK / "_static" / "attn-heads-data.js"
+START = "attn.trained = "  # a script: a page that is read from a file may not load JSON
+UNIT = 100  # numbers are written as whole hundredths: a third of the bytes, and the picture is the same
+
+
+def train() -> dict[str, Any]:
+    """The chapter's own cells, up to the one that has trained both layers."""
+    names: dict[str, Any] = {}
+    for cell in nbformat.read(CHAPTER, as_version=4).cells:
+        if cell.cell_type == "code":
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(cell.source, names)
+            if "two" in names:
+                break
+    layer = names["two"]
+    arrays = {
+        name: getattr(layer, name).detach().double().numpy()
+        for name in ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
+    }
+    # The answer is read from the first two entries of the output.
+    arrays |= {name: arrays[name][..., :2] for name in ("W_o", "b_o")}
+    unseen = sorted(f"{first}{second}" for first, second in names["unseen"].tolist())
+    return {"unseen": " ".join(unseen)} | {
+        name: (array * UNIT).round().astype(int).tolist()
+        for name, array in arrays.items()
+    }
+
+
+def read() -> dict[str, Any]:
+    """What the page has, with the units of the layer."""
+    written = DATA.read_text(encoding="utf-8").removeprefix(START).rstrip(";\n")
+    return {
+        name: part if name == "unseen" else np.array(part) / UNIT
+        for name, part in json.loads(written).items()
+    }
+
+
+def main() -> None:
+    text = json.dumps(train(), separators=(",", ":")).replace("],", "],\n")
+    DATA.write_text(f"{START}{text};\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

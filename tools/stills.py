@@ -1,0 +1,75 @@
+"""Photograph each figure that moves, as it stands at the start: print and pages without scripts show the photograph.
+
+python tools/stills.py    writes book/_static/attn-*.png; needs Chromium
+"""
+
+import io
+import shutil
+from pathlib import Path
+
+import yaml
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+from playwright.sync_api import Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[1]
+STATIC = ROOT / "book" / "_static"
+FIGURES = ("pooling", "scale", "mask", "permute", "heads", "encoding")
+SHOWS = "shows"  # a picture says in its own file what it shows, so that a test sees it grow old
+
+
+def page_of(*figures: str, style: str = "") -> str:
+    """A page of its own with figures, with the scripts that the book loads."""
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    scripts = [entry[0] for entry in config["sphinx"]["config"]["html_js_files"][1:]]
+    return "\n".join(
+        [
+            '<!doctype html><html lang="en" data-theme="light"><head><meta charset="utf-8"><title>Figures</title>',
+            '<meta name="viewport" content="width=device-width">',
+            f'<link rel="stylesheet" href="{(STATIC / "attn.css").as_uri()}">',
+            "<style>body { margin: 1rem; font-family: sans-serif } * { box-sizing: border-box }",
+            f'html[data-theme="dark"] {{ background: #14181e; color: #ddd }} {style}</style>',
+            *(
+                f'<script defer src="{(STATIC / script).as_uri()}"></script>'
+                for script in scripts
+            ),
+            "</head><body><main><h1>Figures</h1>",
+            *(
+                f'<attn-{name}><p class="still">still {name}</p></attn-{name}>'
+                for name in figures
+            ),
+            "</main></body></html>",
+        ]
+    )
+
+
+def photograph(page: Page, name: str) -> None:
+    figure = page.locator(f"attn-{name}")
+    picture = Image.open(io.BytesIO(figure.locator(".attn-live").screenshot()))
+    note = PngInfo()
+    note.add_text(SHOWS, str(figure.locator(".attn-words").text_content()))
+    few = picture.convert("RGB").quantize(64, kmeans=1, dither=Image.Dither.NONE)
+    few.save(STATIC / f"attn-{name}.png", optimize=True, pnginfo=note)
+
+
+def main() -> None:
+    flags = ["--no-sandbox", "--disable-gpu"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=flags
+        )
+        page = browser.new_page(
+            viewport={"width": 760, "height": 900}, device_scale_factor=2
+        )
+        sheet = ROOT / "_build" / "stills.html"
+        sheet.parent.mkdir(exist_ok=True)
+        dead = ".attn-controls, .attn-words { display: none !important }"
+        sheet.write_text(page_of(*FIGURES, style=dead), encoding="utf-8")
+        page.goto(sheet.as_uri())
+        for name in FIGURES:
+            photograph(page, name)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
