@@ -1,5 +1,6 @@
 """What the checker says of functions that go wrong in ways of their own, and its command."""
 
+import math
 import subprocess
 import sys
 import threading
@@ -8,6 +9,7 @@ import types
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
@@ -77,6 +79,15 @@ def test_a_mistake_is_no_part_of_it_where_the_reader_is_right():
         check.softmax, lambda x: an.softmax(x, axis=-1 if x.size < 5 else -2)
     )
     assert "two mistakes" not in text
+
+
+def test_where_a_mistake_fails_the_reader_must_fail_too():
+    """Mᵀ fits square matrices alone; here the others are right, which Mᵀ could not be."""
+
+    def mine(Q, K, M):
+        return Q @ (M.T if M.shape[0] == M.shape[1] else M) @ K.mT
+
+    assert check.bilinear_score.examine(mine).title == "wrong values"
 
 
 def test_a_wrong_shape():
@@ -301,6 +312,99 @@ def test_every_checker_is_offered_by_name():
     assert check.__all__ == sorted(EXERCISES)
     assert all(getattr(check, name) is EXERCISES[name] for name in check.__all__)
     assert not any(isinstance(x, types.ModuleType) for x in EXERCISES.values())
+
+
+# As people write it, with the corners that this brings along.
+
+
+def scores_of(Q, K):
+    return Q @ K.transpose(-2, -1) / math.sqrt(Q.size(-1))
+
+
+def as_in_d2l(scores, mask):
+    scores = scores.clone()
+    scores[~mask] = -1e6
+    return F.softmax(scores, dim=-1)
+
+
+def written_into(P, angles):
+    P[:, 0::2], P[:, 1::2] = torch.sin(angles), torch.cos(angles)
+    return P
+
+
+WILD = [
+    ("masked_softmax", as_in_d2l, "a large negative number for −∞"),
+    (
+        "masked_softmax",
+        lambda S, mask: F.softmax(S.masked_fill(mask == 0, -1e9), dim=-1),
+        "a large negative number for −∞",
+    ),
+    (
+        "masked_softmax",
+        lambda S, mask: F.softmax(S.masked_fill(~mask, float("-inf")), dim=-1),
+        "NaN in an empty row",
+    ),
+    (
+        "masked_softmax",
+        lambda S, mask: F.softmax(S.masked_fill(mask, float("-inf")), dim=-1),
+        "inverted mask",
+    ),
+    (
+        "masked_softmax",
+        lambda S, mask: an.softmax(S + (1 - mask) * -1e9),
+        "a large negative number added",
+    ),
+    (
+        "masked_softmax",
+        lambda S, mask: F.softmax(S, dim=-1) * mask,
+        "masked after softmax, not renormalised",
+    ),
+    ("attention", F.scaled_dot_product_attention, "0 · NaN behind the mask"),
+    (
+        "attention",
+        lambda Q, K, V, mask: (
+            F.softmax(scores_of(Q, K).masked_fill(~mask, float("-inf")), -1) @ V
+        ),
+        "−∞, and nothing else done",
+    ),
+    (
+        "attention",
+        lambda Q, K, V, mask: (
+            F.softmax(scores_of(Q, K).masked_fill(mask == 0, -1e9), -1) @ V
+        ),
+        "a large negative number for −∞",
+    ),
+    ("causal_mask", lambda n, m: np.tril(np.ones((n, m))), "aligned upper left"),
+    (
+        "causal_mask",
+        lambda n, m: torch.triu(torch.ones(n, m), 1).bool(),
+        "inverted mask",
+    ),
+    (
+        "causal_mask",
+        lambda n, m: torch.tril(torch.ones(n, m), -1) > 0,
+        "a token does not see itself",
+    ),
+    (
+        "sinusoidal_encoding",
+        lambda n, d: written_into(
+            torch.zeros(n, d),
+            torch.arange(n)[:, None]
+            * torch.exp(torch.arange(0, d, 2) * (-math.log(10000.0) / d)),
+        ),
+        "fails for odd d",
+    ),
+    (
+        "split",
+        lambda X, n_heads: X.reshape(n_heads, X.shape[0], -1),
+        "reshaped in place of transposed",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "fn", "title"), WILD)
+def test_what_people_write(name, fn, title):
+    assert EXERCISES[name].examine(fn).title == title
 
 
 # The command.

@@ -22,7 +22,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 # Those that compute, cheapest first; the others look at sources, pages and wheels.
 SUBJECTS = (
-    "golden textbook parity tiled tiled_torch framework half_precision gradients properties errors"
+    "golden check textbook parity tiled tiled_torch framework half_precision gradients properties errors"
     " fast_paths fused rows additive additive_triton complexity bench"
 )
 TESTS = [f"tests/test_{subject}.py" for subject in SUBJECTS.split()]
@@ -344,6 +344,17 @@ LISTED = [
     ("batch axes by equality, not by broadcasting", "_shapes.py", "long = [size for size in sizes if size != 1]", "long = list(sizes)"),
     ("integers stay integers", "numpy/_arrays.py", 'x if x.dtype.kind == "f" else x.astype(np.float64)', "x"),
     ("dtypes mixed in torch", "torch/_arrays.py", "if x.dtype != head.dtype and", "if False and"),
+    # the checkers of exercises
+    ("a mistake named after one case", "check/exercise.py", "if all(self._makes(mistake, *each) for each in telling)", "if any(self._makes(mistake, *each) for each in telling)"),
+    ("half precision tells where other cases do", "check/exercise.py", "telling = wider if any(", "telling = tried if any("),
+    ("part of it where the reader is right", "check/exercise.py", "if all(map(any, pairs)) and sum", "if sum"),
+    ("a mistake that fails agrees with every answer", "check/exercise.py", "return outcome.error is not None", "return True"),
+    ("changed input unseen", "check/answers.py", "return np.array_equal(before, after, equal_nan=nan)", "return True"),
+    ("dtype unseen", "check/answers.py", "and x.dtype != given:", "and False:"),
+    ("the cases themselves handed out", "check/calls.py", "if tensors else x.copy()", "if tensors else x"),
+    ("torch functions called with arrays", "check/calls.py", "return not first, other", "return first, outcome"),
+    ("imported functions graded", "check/__main__.py", 'and getattr(fn, "__module__", None) == "solutions"', "and callable(fn)"),
+    ("exit status 0 whatever is wrong", "check/__main__.py", "return 0 if right == len(found) else 1", "return 0"),
     # the benchmark
     ("limit as the smallest of its parts", "bench/report.py", "return max(times)", "return min(times)"),
     ("first peer in place of the fastest", "bench/report.py", 'return min(times) if role == "peer" else times[0]', "return times[0]"),

@@ -85,6 +85,13 @@ def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
     return weights @ np.where(np.isnan(V), 0, V)
 
 
+@attention.mistake("value zeroed, score not masked")
+def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
+    """You multiply the weights by the mask after softmax: forbidden keys had their share in the sum, so the output
+    shrinks towards 0 (and 0 · NaN is NaN). Mask the scores *before* softmax."""
+    return weights_of(an.scaled_dot_score(Q, K)) * mask @ V
+
+
 @attention.mistake("softmax over queries")
 def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
     """Your columns of weights sum to 1, not your rows: softmax runs over keys, the last axis of the scores."""

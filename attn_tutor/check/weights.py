@@ -124,6 +124,13 @@ def _(scores: Array, mask: Array) -> Array:
     return np.where(mask, weights_of(scores), 0)
 
 
+@masked_softmax.mistake("masked after softmax, not renormalised")
+def _(scores: Array, mask: Array) -> Array:
+    """Your rows sum to less than 1: forbidden keys had their share in the sum before you multiplied by the mask (and a
+    NaN among them spoils the row, as 0 · NaN is NaN). Mask the scores *before* softmax."""
+    return weights_of(scores) * mask
+
+
 @masked_softmax.mistake("score set to 0")
 def _(scores: Array, mask: Array) -> Array:
     """You set forbidden scores to 0, and exp(0) is 1: a forbidden key still gets weight, often more than a
