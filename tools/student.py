@@ -5,6 +5,7 @@ python tools/student.py FOLDER       writes FOLDER
 """
 
 import ast
+import shutil
 import sys
 import textwrap
 from pathlib import Path
@@ -59,7 +60,8 @@ def exercise_of(node: ast.FunctionDef) -> str:
 
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "student"
-    folder.mkdir(parents=True, exist_ok=True)
+    pictures = ROOT / "book" / "_static"
+    shutil.copytree(pictures, folder / "_static", dirs_exist_ok=True)
     for path in sorted((ROOT / "book").glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         notebook.cells = without_solutions(notebook.cells)
