@@ -107,13 +107,13 @@ def test_no_cell_needs_what_a_solution_made(path, written):
 
 
 def test_the_files_are_sound_and_the_same_every_time(written, capsys):
-    before = {path.name: path.read_bytes() for path in written.glob("*")}
+    before = {path.name: path.read_bytes() for path in written.glob("*.ipynb")}
     assert sorted(before) == [path.name for path in NOTEBOOKS]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["student.py", str(written)])
         student.main()
-    assert before == {path.name: path.read_bytes() for path in written.glob("*")}
-    for path in written.glob("*"):
+    assert before == {path.name: path.read_bytes() for path in written.glob("*.ipynb")}
+    for path in written.glob("*.ipynb"):
         nbformat.validate(nbformat.read(path, 4))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "new/01_queries_keys_values.ipynb: functions to write: 1"
