@@ -231,6 +231,9 @@ SCORES = np.array(
 )
 
 
+WAYS = [("ArrowLeft", -1), ("ArrowRight", 1), ("ArrowUp", -4), ("ArrowDown", 4)]
+
+
 @pytest.mark.filterwarnings("ignore:invalid value")  # the NaN is the lesson
 def test_mask_editor(page: Page, rng: np.random.Generator) -> None:
     figure, empty_rows = page.locator("attn-mask"), set()
@@ -238,17 +241,20 @@ def test_mask_editor(page: Page, rng: np.random.Generator) -> None:
     for trial in range(STATES):
         convention = ("zero", "uniform", "nan")[trial % 3]
         choose(figure, "Where nothing is permitted", convention)
-        figure.get_by_role(
-            "button", name=("first key hidden", "padding & causal")[trial // 3 % 2]
-        ).click()
+        preset = ("first key hidden", "padding & causal")[trial // 3 % 2]
+        figure.get_by_role("button", name=preset).click()
+        wanted = an.causal_mask(4)
+        wanted[:, 0 if preset == "first key hidden" else 3] = False
         for i in rng.choice(16, size=trial % 4, replace=False):
             grid.nth(i).click()
-        grid.nth(rng.integers(16)).focus()
-        page.keyboard.press(
-            rng.choice(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"])
-        )
+            wanted.flat[i] ^= True
+        start, (key, way) = rng.choice([5, 6, 9, 10]), WAYS[rng.integers(4)]
+        grid.nth(start).focus()
+        page.keyboard.press(key)
         page.keyboard.press("Space")
+        wanted.flat[start + way] ^= True
         mask = np.array(state(figure)["mask"])
+        assert (mask == wanted).all()
         pressed = grid.evaluate_all(
             "cells => cells.map(cell => cell.ariaPressed === 'true')"
         )
