@@ -20,7 +20,7 @@ from attn_tutor.bench.rows import ROWS
 
 TURN = 0.02  # s: a shorter call is repeated so long, so that neither clock nor neighbours count
 UNSTEADY = 0.15  # quartiles that lie further apart, as a share of the median
-TRIES = 2
+TRIES = 3
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
