@@ -67,8 +67,7 @@ def checker(
                 named: Any = {name: arrays.get(name, x) for name, x in kwargs.items()}
                 return fn(*ready, *others, **named)
 
-            # A function may carry attributes, but its type names none.
-            checked.__shapes__ = signature  # type: ignore[attr-defined]
+            vars(checked)["__shapes__"] = signature
             return checked
 
         return decorate

@@ -339,8 +339,9 @@ def _scale(image: AxesImage, label: str, array: np.ndarray) -> dict[str, Any]:
 def _colour_bar(image: AxesImage, label: str, array: np.ndarray) -> None:
     """A bar as high as the picture, 0.1 inch to its right, whatever the layout of the figure is."""
     ax = image.axes
-    # The stubs know no sum of transforms.
-    from_right_edge = ax.figure.dpi_scale_trans + ScaledTranslation(1, 0, ax.transAxes)  # type: ignore[arg-type]
+    inches: Any = ax.figure.dpi_scale_trans  # the stubs know no sum of transforms,
+    edge: Any = ax.transAxes  # nor a translation by one that is not affine
+    from_right_edge = inches + ScaledTranslation(1, 0, edge)
     bar = ax.inset_axes(
         (0.1, 0, 0.12, 1),
         transform=blended_transform_factory(from_right_edge, ax.transAxes),

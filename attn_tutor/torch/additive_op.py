@@ -10,6 +10,7 @@ import importlib.util
 from typing import Any
 
 import torch
+from torch import library
 
 from attn_tutor.torch import additive
 
@@ -52,7 +53,7 @@ def tiled_additive(
     return output.reshape(*outer, n, V.shape[-1])
 
 
-@torch.library.custom_op(
+@library.custom_op(
     "attn_tutor::tiled_additive",
     mutates_args=(),
     schema=f"({TAKES}) -> (Tensor, Tensor)",
@@ -62,7 +63,7 @@ def pool(*args: Any) -> Any:
     return engine(P.a.device.type).pool(P)
 
 
-@torch.library.custom_op(
+@library.custom_op(
     "attn_tutor::tiled_additive_gradient",
     mutates_args=(),
     schema=f"(Tensor g, Tensor output, Tensor lse, {TAKES}) -> (Tensor, Tensor, Tensor, Tensor)",

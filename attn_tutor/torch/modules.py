@@ -1,6 +1,6 @@
 """The functions of this half as ``torch.nn`` modules: they hold the learnt matrices, and compute nothing themselves."""
 
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import nn
@@ -207,8 +207,8 @@ class MultiHeadAttention(nn.Module):
         )
 
     def _biases(self) -> tuple[torch.Tensor, ...] | None:
-        biases = self.b_q, self.b_k, self.b_v, self.b_o
-        return None if self.b_q is None else biases  # type: ignore[return-value]  # all of them or none
+        biases: Any = self.b_q, self.b_k, self.b_v, self.b_o  # all of them or none
+        return None if self.b_q is None else biases
 
     @classmethod
     def from_torch(cls, layer: nn.MultiheadAttention, *, causal: bool = False) -> Self:
