@@ -23,15 +23,27 @@ VALUES = 128  # wider values would spill too
 
 
 @triton.jit
+def element(e, x, y, w, V, mask, n, m, h, d, mask_b):
+    """Where element e of the batch begins."""
+    return x + e * n * h, y + e * m * h, w + e * h, V + e * m * d, mask + e * mask_b
+
+
+@triton.jit
+def quotients(x, y, k, i, j, n, m):
+    """r of feature k, for queries i and keys j."""
+    xk = tl.load(x + k * n + i, i < n, 0.0)
+    yk = tl.load(y + k * m + j, j < m, 0.0)
+    return 1 / (1 + xk[:, None] * yk[None, :])
+
+
+@triton.jit
 def tile_of_scores(
     x, y, w, mask, i, j, n, m, h, mask_i, causal: tl.constexpr, masked: tl.constexpr
 ):  # fmt: skip  # one kind of argument a line
     """Σ −2w r of queries i and keys j, −∞ where unseen, and beyond the ends."""
     S = tl.zeros((i.shape[0], j.shape[0]), tl.float32)
     for k in range(h):
-        xk = tl.load(x + k * n + i, i < n, 0.0)
-        yk = tl.load(y + k * m + j, j < m, 0.0)
-        S += tl.load(w + k) / (1 + xk[:, None] * yk[None, :])
+        S += tl.load(w + k) * quotients(x, y, k, i, j, n, m)
     seen = (i < n)[:, None] & (j < m)[None, :]
     if causal:
         seen = seen & (j[None, :] <= i[:, None] + m - n)
@@ -65,13 +77,7 @@ def forward_kernel(
     N: tl.constexpr, M: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip  # one kind of argument a line
     e = tl.program_id(0).to(tl.int64)  # which element of the batch
-    x, y, w, V, mask = (
-        x + e * n * h,
-        y + e * m * h,
-        w + e * h,
-        V + e * m * d,
-        mask + e * mask_b,
-    )
+    x, y, w, V, mask = element(e, x, y, w, V, mask, n, m, h, d, mask_b)
     i = tl.program_id(1) * N + tl.arange(0, N)
     top = tl.full((N,), float("-inf"), tl.float32)
     total = tl.zeros((N,), tl.float32)
@@ -122,13 +128,7 @@ def query_kernel(
 ):  # fmt: skip  # one kind of argument a line
     """Σ dS (r − r²) over keys, to be added up in da, and Σ dS r over these queries and all keys, in a row of dw."""
     e, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    x, y, w, V, mask = (
-        x + e * n * h,
-        y + e * m * h,
-        w + e * h,
-        V + e * m * d,
-        mask + e * mask_b,
-    )
+    x, y, w, V, mask = element(e, x, y, w, V, mask, n, m, h, d, mask_b)
     g, lse, along, da = g + e * n * d, lse + e * n, along + e * n, da + e * n * h
     dw += (e * tl.num_programs(1) + block) * h
     i = block * N + tl.arange(0, N)
@@ -141,9 +141,7 @@ def query_kernel(
             x, y, w, V, g, mask, lse, along, i, j, n, m, h, d, mask_i, causal, masked, D
         )
         for k in range(h):
-            xk = tl.load(x + k * n + i, i < n, 0.0)
-            yk = tl.load(y + k * m + j, j < m, 0.0)
-            r = 1 / (1 + xk[:, None] * yk[None, :])
+            r = quotients(x, y, k, i, j, n, m)
             drawn = dS * r
             at = da + k * n + i
             tl.store(at, tl.load(at, i < n, 0.0) + tl.sum(drawn - drawn * r, 1), i < n)
@@ -159,13 +157,7 @@ def key_kernel(
 ):  # fmt: skip  # one kind of argument a line
     """Σ dS (r − r²) over queries, to be added up in db, and Σ A g, which is dV."""
     e = tl.program_id(0).to(tl.int64)
-    x, y, w, V, mask = (
-        x + e * n * h,
-        y + e * m * h,
-        w + e * h,
-        V + e * m * d,
-        mask + e * mask_b,
-    )
+    x, y, w, V, mask = element(e, x, y, w, V, mask, n, m, h, d, mask_b)
     g, lse, along, db = g + e * n * d, lse + e * n, along + e * n, db + e * m * h
     j = tl.program_id(1) * M + tl.arange(0, M)
     pooled = tl.zeros((M, D), tl.float32)
@@ -179,9 +171,7 @@ def key_kernel(
         )
         pooled += tl.dot(tl.trans(A), gi, input_precision="ieee")
         for k in range(h):
-            xk = tl.load(x + k * n + i, i < n, 0.0)
-            yk = tl.load(y + k * m + j, j < m, 0.0)
-            r = 1 / (1 + xk[:, None] * yk[None, :])
+            r = quotients(x, y, k, i, j, n, m)
             drawn = dS * r
             at = db + k * m + j
             tl.store(at, tl.load(at, j < m, 0.0) + tl.sum(drawn - drawn * r, 0), j < m)
