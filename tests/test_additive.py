@@ -12,6 +12,7 @@ from torch.autograd import gradcheck
 
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
+from attn_tutor import _parallel
 from attn_tutor.numpy import additive as numpy_engine
 from attn_tutor.torch import additive as torch_engine
 
@@ -174,7 +175,7 @@ def test_memory_of_the_numpy_half_does_not_hold_the_hidden_layer(draw):
     tracemalloc.stop()
     # Each thread has a tile and a block of scores; the tensor would take 126 MB.
     tile = 4 * numpy_engine.SPACE + 8 * numpy_engine.QUERIES * n
-    assert peak < 1.5 * numpy_engine.in_parallel.__globals__["threads"]() * tile + 2**22
+    assert peak < 1.5 * _parallel.threads() * tile + 2**22
 
 
 PEAK = """

@@ -258,7 +258,7 @@ def test_the_books_table_names_the_fastest_peer():
     assert "n = 2048: ours 1.25 times the limit, the textbook 3.75" in said
 
 
-# The guard on complexity: four times the tokens may take about four times the memory, and not sixteen.
+# The system counts what tests/test_complexity.py cannot see: what BLAS and the threads take, too.
 needs_proc = pytest.mark.skipif(
     not measure.RESET.exists(), reason="peak memory is read from Linux's /proc"
 )

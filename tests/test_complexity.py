@@ -91,7 +91,8 @@ def test_memory_of_the_textbook_grows_with_the_square(half):
 
 
 @HALVES
-def test_a_step_of_decoding_copies_no_keys(half):
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_step_of_decoding_copies_no_keys(half, causal):
     """Its memory is that of the scores of one query, far less than that of the keys which it reads."""
     n = 4096
     cache = half.KVCache(max_len=n + 2)
@@ -101,7 +102,7 @@ def test_a_step_of_decoding_copies_no_keys(half):
 
         def step():
             keys, values = cache.append(Q, Q)
-            return half.attention(Q, keys, values)
+            return half.attention(Q, keys, values, causal=causal)
 
         if half is at:
             step()
