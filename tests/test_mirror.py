@@ -23,6 +23,10 @@ TORCH_ONLY = {
     "SelfAttention",
     "MultiHeadAttention",
     "PositionalEncoding",
+    "History",
+    "load_weights",
+    "save_weights",
+    "train",
 }
 FILES_OF_ONE_HALF = {
     "numpy": {"gradients.py"},
@@ -32,6 +36,9 @@ FILES_OF_ONE_HALF = {
         "additive_triton.py",
         "fused.py",
         "modules.py",
+        "progress.py",
+        "training.py",
+        "weights.py",
     },
 }
 TORCH_EXTRAS = {  # keyword-only, after all others, with these defaults
