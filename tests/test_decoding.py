@@ -261,5 +261,12 @@ def test_errors_of_one():
         ValueError, match=re.escape("10^7 sentences are more than 1000000; use beam")
     ):
         an.exhaustive_search(step, NO_PREFIX, 0, 7)
+
+
+def test_errors_in_torch():
+    begin = torch.zeros(1, 0, dtype=torch.long)
+    for wrong, found in ((0.5, "0.5"), (torch.nan, "nan")):
+        with pytest.raises(ValueError, match=f"none above 0; got {found}"):
+            at.greedy_search(lambda _, p=wrong: torch.full((1, 1, 3), p), begin, 0, 3)
     with pytest.raises(TypeError, match="prefix holds tokens, whole numbers; got"):
-        at.greedy_search(step, torch.zeros(1, 1), 0, 3)
+        at.greedy_search(print, torch.zeros(1, 1), 0, 3)

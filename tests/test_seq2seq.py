@@ -140,6 +140,23 @@ def test_translate_is_the_search_over_the_model(attention, device):
 
 
 @either
+def test_steps_are_those_of_the_equations(attention):
+    """One sentence, one symbol at a time, with the numbers of the model and none of its code."""
+    net, (words, lengths, target) = model(attention), pairs(b=1)
+    logits, _ = net(words, lengths, target)
+    parts, a = net.decoder, net.decoder.attention
+    (H,), _, (c,) = net.encoder(words[:, : lengths[0]], lengths)
+    s = (parts.first.weight @ c + parts.first.bias).tanh()
+    for before, found in zip([END, *target[0].tolist()], logits[0], strict=False):
+        if attention:
+            e = torch.stack([(s @ a.W_q + h @ a.W_k).tanh() @ a.w_v for h in H])
+            c = sum(e.exp()[j] / e.exp().sum() * h for j, h in enumerate(H))
+        s = parts.cell(torch.cat([parts.embedding.weight[before], c]), s)
+        expected = parts.output.weight @ torch.cat([s, c]) + parts.output.bias
+        torch.testing.assert_close(found, expected)
+
+
+@either
 def test_gradient_reaches_every_parameter(attention):
     net = model(attention)
     translation_loss(net, pairs()).backward()
