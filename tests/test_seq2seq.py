@@ -142,7 +142,8 @@ def test_translate_is_the_search_over_the_model(attention, device):
 @either
 def test_steps_are_those_of_the_equations(attention):
     """One sentence, one symbol at a time, with the numbers of the model and none of its code."""
-    net, (words, lengths, target) = model(attention), pairs(b=1)
+    net, each = model(attention), pairs()
+    words, lengths, target = (x[:1] for x in each)
     logits, _ = net(words, lengths, target)
     parts, a = net.decoder, net.decoder.attention
     (H,), _, (c,) = net.encoder(words[:, : lengths[0]], lengths)
