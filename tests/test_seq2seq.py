@@ -26,12 +26,12 @@ def model(attention=True, device="cpu"):
     return made.to(device).double()
 
 
-def pairs(device="cpu", b=3, m=6, T=5):
+def pairs(device="cpu", m=6, T=5):
     generator = torch.Generator().manual_seed(1)
-    lengths = torch.tensor([4, 6, 1])[:b]
-    words = torch.randint(1, WORDS, (b, m), generator=generator)
+    lengths = torch.tensor([4, 6, 1])
+    words = torch.randint(1, WORDS, (3, m), generator=generator)
     words[torch.arange(m) >= lengths[:, None]] = 0
-    target = torch.randint(0, END, (b, T), generator=generator)
+    target = torch.randint(0, END, (3, T), generator=generator)
     target[0, 2:], target[1, 4:], target[2, 1:] = END, END, END
     return tuple(x.to(device) for x in (words, lengths, target))
 
