@@ -211,6 +211,21 @@ def test_a_batch_is_as_one_by_one(half, name):
     assert prefix[0].tolist() == [END, 0]
 
 
+@pytest.mark.parametrize("name", SEARCHES)
+def test_the_halves_agree(halves, name):
+    """A batch of five beginnings with five tokens, and sentences that end early and late."""
+    model, options = random_model(6, n_tokens=5), {}
+    if name == "beam_search":
+        options = {"beam_width": 3}
+    prefix = np.array([[0, 1], [4, 2], [3, 3], [1, 0], [2, 4]])
+    (tokens, scores), (others, theirs) = (
+        search(half, name, Table(model, half), prefix, max_len=4, **options)
+        for half in halves
+    )
+    assert tokens.tolist() == others.tolist()
+    np.testing.assert_allclose(scores, theirs, rtol=1e-12)
+
+
 def test_scores_follow_the_model(device):
     for name in SEARCHES:
         options = {"beam_width": 2} if name == "beam_search" else {}
