@@ -24,7 +24,7 @@ def figures(page: nodes.document) -> Found:
 def theorems(page: nodes.document) -> Found:
     for node in page.findall(nodes.Element):
         if "realtype" in node:  # of sphinx-proof
-            title = node[0].astext().removeprefix("(").removesuffix(")")
+            title = node[0].astext().strip(" ()")
             yield node, node["countertype"], [nodes.Text(title)]
 
 
@@ -83,8 +83,12 @@ def fill(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         for page in in_order(app.env, app.config.root_doc):
             if entries := list_of(app, place["kind"], docname, page):
                 address = app.builder.get_relative_uri(docname, page)
+                number = app.env.toc_secnumbers.get(page, {}).get("", ())
                 title = app.env.titles[page].deepcopy().children
-                link = nodes.reference("", "", *title, internal=True, refuri=address)
+                start = [nodes.Text(f"{each} · ") for each in number]
+                link = nodes.reference(
+                    "", "", *start, *title, internal=True, refuri=address
+                )
                 parts += [
                     nodes.paragraph("", "", nodes.strong("", "", link)),
                     nodes.bullet_list("", *entries, classes=["index-of"]),
