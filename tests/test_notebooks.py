@@ -229,14 +229,16 @@ def test_source_boxes_have_a_link_for_readers_without_the_book(path: Path) -> No
 # What each chapter teaches: it links to the glossary there, where the word is explained.
 TOPICS = {
     "01": "query, key, value, attention pooling, convex combination, kernel, bandwidth, Nadaraya–Watson regression, "
-    "leave-one-out error, score, softmax, mask, batch axis",
+    "leave-one-out error, score, softmax, mask, batch axis, convex hull, feature, NaN",
     "02": "scoring function, dot-product score, scaled dot-product score, temperature, entropy, saturation, "
-    "bilinear score, additive score, context vector, layer norm",
-    "03": "softmax, logit, Jacobian, padding mask, causal mask, masked softmax, dropout, broadcasting, saturation",
+    "bilinear score, additive score, context vector, layer norm, variance, rank, hidden layer",
+    "03": "softmax, logit, Jacobian, padding mask, causal mask, masked softmax, dropout, broadcasting, saturation, "
+    "batch, empty row, NaN",
     "04": "token, one-hot vector, embedding, projection, self-attention, cross-attention, equivariance, invariance, "
-    "causal mask",
-    "05": "head, multi-head attention, grouped-query attention, multi-query attention, key–value cache",
-    "06": "positional encoding, rotary encoding, ALiBi, equivariance",
+    "causal mask, permutation",
+    "05": "head, multi-head attention, grouped-query attention, multi-query attention, key–value cache, "
+    "parameter",
+    "06": "positional encoding, rotary encoding, ALiBi, equivariance, wavelength",
 }
 
 
