@@ -9,11 +9,14 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote, urldefrag, urlsplit
 
+import nbformat
 import pytest
 import yaml
 from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
 from playwright.sync_api import Browser
+
+from attn_tutor.check import EXERCISES
 
 ROOT = Path(__file__).parents[1]
 BUILT = ROOT / "_build" / "html"
@@ -148,11 +151,12 @@ def test_images_have_alt_text(page: str) -> None:
     ] == []
 
 
-CHAPTERS = [page for page in PAGES if (ROOT / page).with_suffix(".ipynb").exists()]
+NOTEBOOKS = [page for page in PAGES if (ROOT / page).with_suffix(".ipynb").exists()]
+CHAPTERS = [page for page in NOTEBOOKS if Path(page).name[0].isdigit()]
 HEAVIEST_PAGE = 1_500_000  # bytes, with its pictures
 
 
-@pytest.mark.parametrize("page", CHAPTERS)
+@pytest.mark.parametrize("page", NOTEBOOKS)
 def test_chapter_is_light(page: str) -> None:
     path = BUILT / page
     pictures = {path.parent / str(img["src"]) for img in soup(path).select("img")}
@@ -161,7 +165,7 @@ def test_chapter_is_light(page: str) -> None:
     assert weight < HEAVIEST_PAGE, f"{weight / 1e6:.2f} MB"
 
 
-@pytest.mark.parametrize("page", CHAPTERS)
+@pytest.mark.parametrize("page", NOTEBOOKS)
 def test_chapter_has_a_link_that_downloads_its_notebook(page: str) -> None:
     link = soup(BUILT / page).select_one(".notebook-link a[download]")
     assert link is not None
@@ -187,6 +191,59 @@ def test_reference_has_every_public_name_with_its_shapes(half: str) -> None:
         shapes = getattr(getattr(package, name), "__shapes__", "")
         assert shapes in entry.parent.get_text(), name
         assert name in ledger and shapes in ledger, name
+
+
+def test_reference_has_every_checker_and_what_it_tells() -> None:
+    page = soup(BUILT / "book" / "api_check.html")
+    for name, exercise in EXERCISES.items():
+        entry = page.find(id=f"attn_tutor.check.{name}")
+        assert entry is not None, name
+        text = re.sub(r"\s+", " ", entry.parent.get_text()).replace("’", "'")
+        for words in (exercise.statement, *(x.name for x in exercise.mistakes)):
+            assert " ".join(words.split()) in text, name
+
+
+def test_reference_has_pictures_data_and_the_help_of_commands() -> None:
+    page = soup(BUILT / "book" / "api_more.html")
+    for package in ("attn_tutor.figures", "attn_tutor.data"):
+        for name in importlib.import_module(package).__all__:
+            assert page.find(id=f"{package}.{name}"), name
+    for command in ("check", "bench"):
+        assert f"usage: python -m attn_tutor.{command}" in page.get_text()
+
+
+def labels(kind: str) -> set[str]:
+    """What the sources number: the figures' names, the theorems' and exercises' labels."""
+    sources = [(ROOT / page).with_suffix(".ipynb") for page in NOTEBOOKS]
+    cells = [cell for path in sources for cell in nbformat.read(path, 4).cells]
+    text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    for page in PAGES:
+        if (path := (ROOT / page).with_suffix(".md")).exists():
+            text += path.read_text(encoding="utf-8")
+    for path in (ROOT / "book" / "_tables").glob("*.markdown"):
+        text += path.read_text(encoding="utf-8")
+    if kind == "figures":
+        drawn = {
+            cell.metadata["mystnb"]["figure"]["name"]
+            for cell in cells
+            if "figure" in cell.metadata.get("mystnb", {})
+        }
+        return drawn | set(re.findall(r"\{figure\} .+\n(?:.*\n)*?:name: (\S+)", text))
+    box = {"theorems": r"\{prf:(?!proof|ref)\w+\}", "exercises": r"\{exercise\}"}[kind]
+    return set(re.findall(rf"{box}.*\n:label: (\S+)", text))
+
+
+@pytest.mark.parametrize("kind", ["figures", "theorems", "exercises"])
+def test_index_has_every_number_of_the_book(kind: str) -> None:
+    part = soup(BUILT / "book" / "indices.html").find(id=kind)
+    assert part is not None
+    lines = part.select("ul.index-of > li")
+    linked = [str(line.a["href"]).partition("#")[2] for line in lines]
+    assert set(linked) == labels(kind)
+    assert len(linked) == len(set(linked)) > 10
+    numbered = rf"{kind.title()[:-1]} \d+(\.\d+)? · \S[^()]+"
+    for line in lines:
+        assert re.fullmatch(numbered, line.get_text(strip=False).strip(), re.DOTALL)
 
 
 def test_chapters_show_the_package_itself() -> None:

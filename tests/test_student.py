@@ -11,8 +11,8 @@ import student
 
 from attn_tutor.check import EXERCISES
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "book").glob("*.ipynb"))
-each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+CHAPTERS = sorted((Path(__file__).parents[1] / "book").glob("[0-9]*.ipynb"))
+each = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_no_cell_needs_what_a_solution_made(path, written):
 
 def test_the_files_are_sound_and_the_same_every_time(written, capsys):
     before = {path.name: path.read_bytes() for path in written.glob("*.ipynb")}
-    assert sorted(before) == [path.name for path in NOTEBOOKS]
+    assert sorted(before) == [path.name for path in CHAPTERS]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["student.py", str(written)])
         student.main()

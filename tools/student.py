@@ -62,7 +62,7 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "student"
     pictures = ROOT / "book" / "_static"
     shutil.copytree(pictures, folder / "_static", dirs_exist_ok=True)
-    for path in sorted((ROOT / "book").glob("*.ipynb")):
+    for path in sorted((ROOT / "book").glob("[0-9]*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         notebook.cells = without_solutions(notebook.cells)
         nbformat.write(notebook, folder / path.name)
