@@ -234,6 +234,8 @@ TOPICS = {
     "causal mask",
     "05": "head, multi-head attention, grouped-query attention, multi-query attention, key–value cache",
     "06": "positional encoding, rotary encoding, ALiBi, equivariance",
+    "07": "gradient, backpropagation, vector–Jacobian product, Jacobian, finite difference, saturation, log-sum-exp, "
+    "tile, additive score",
 }
 
 
