@@ -164,8 +164,8 @@ def _(scores: Array, g: Array) -> Array:
 
 @log_softmax_vjp.mistake("no maximum subtracted")
 def _(scores: Array, g: Array) -> Array:
-    """exp(1000) is infinity, and ∞/∞ is NaN. The weights need the maximum of their row subtracted on the way back as
-    on the way forth."""
+    """exp(1000) is infinity, and ∞/∞ is NaN. The weights need the maximum of their row subtracted in the backward pass
+    as in the forward pass."""
     e = np.exp(scores)
     return g - e / e.sum(-1, keepdims=True) * g.sum(-1, keepdims=True)
 
@@ -219,8 +219,8 @@ def _(Q: Array, K: Array, M: Array, g: Array) -> Gradients:
 
 @bilinear_score_vjp.mistake("M left out")
 def _(Q: Array, K: Array, M: Array, g: Array) -> Gradients:
-    """You return g K and gᵀ Q, the gradients of the plain dot product. M stands between query and key on the way back
-    too."""
+    """You return g K and gᵀ Q, the gradients of the plain dot product. M stands between query and key in the backward
+    pass too."""
     return g @ K, g.T @ Q, Q.T @ g @ K
 
 
