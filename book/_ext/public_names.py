@@ -9,7 +9,8 @@ from types import ModuleType
 # Modules in the order of the chapters; one that is not listed comes last.
 ORDER = [
     "scoring", "kernels", "masks", "softmax", "attention", "self_attention", "multi_head", "positional", "cache",
-    "gradients", "modules",
+    "gradients", "modules", "training", "weights", "decoding", "seq2seq", "transformer", "language_model",
+    "encoder_decoder",
 ]  # fmt: skip  # a list of words reads as lines
 
 
@@ -22,9 +23,15 @@ def modules(package: ModuleType) -> list[ModuleType]:
         for info in pkgutil.iter_modules(package.__path__)
         if not info.name.startswith("_")
     ]
-    names.sort(key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+    names.sort(key=place)
     found = [importlib.import_module(f"{package.__name__}.{name}") for name in names]
     return [module for module in found if public_names(module)]
+
+
+def place(name: str) -> int:
+    """Of a module, among the chapters."""
+    name = name.rpartition(".")[2]
+    return ORDER.index(name) if name in ORDER else len(ORDER)
 
 
 def public_names(module: ModuleType) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from public_names import commands, import_name, modules, public_names
+from public_names import commands, import_name, modules, place, public_names
 
 HALVES = ("numpy", "torch")
 MIRRORED = [f"attn_tutor.{half}" for half in HALVES]
@@ -51,7 +51,8 @@ def mirrored() -> dict[str, dict[str, ModuleType]]:
         for module in modules(importlib.import_module(package)):
             for name in public_names(module):
                 found.setdefault(name, {})[half] = module
-    return found
+    order = sorted(found, key=lambda name: place([*found[name].values()][0].__name__))
+    return {name: found[name] for name in order}
 
 
 def rows(name: str, things: list[Any], links: dict[str, str]) -> list[str]:
@@ -97,7 +98,8 @@ def signature(thing: Callable[..., Any], skip: int = 0) -> str:
     given = inspect.signature(thing).parameters.values()
     bare = [x.replace(annotation=inspect.Parameter.empty) for x in given]
     text = str(inspect.Signature(bare[skip:]))
-    return re.sub(r"<function (\w+) at \w+>", r"\1", text)
+    text = text.replace("<factory>", "…")  # of a dataclass
+    return re.sub(r"<(?:built-in )?function (\w+)[^>]*>", r"\1", text)
 
 
 def extras(thing: Callable[..., Any], mirror: list[Callable[..., Any]]) -> str:
