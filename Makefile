@@ -17,7 +17,7 @@ export XDG_CACHE_HOME := $(CACHE)
 export XDG_CONFIG_HOME := $(CACHE)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book open test pytest notebooks student mutants coverage lint format dist clean
+.PHONY: help book open pdf test pytest notebooks student mutants coverage lint format dist clean
 .DELETE_ON_ERROR:
 
 stop = { echo; echo "Stopped: $(1)"; exit 1; } >&2
@@ -31,6 +31,9 @@ book: _build/book.stamp  ## build the book and say which page to open
 
 open: book  ## open the book in the browser
 	@$(PY) -m webbrowser "file://$(CURDIR)/_build/html/index.html"
+
+pdf: _build/book.stamp  ## print the book to one PDF, with Chromium
+	@$(PY) tools/pdf.py || $(call stop,the PDF could not be printed; see above.)
 
 test: lint _build/book.stamp pytest  ## check everything (style, types, strict build, tests, notebooks, pages)
 

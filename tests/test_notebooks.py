@@ -239,6 +239,8 @@ TOPICS = {
     "05": "head, multi-head attention, grouped-query attention, multi-query attention, key–value cache, "
     "parameter",
     "06": "positional encoding, rotary encoding, ALiBi, equivariance, wavelength",
+    "07": "gradient, backpropagation, vector–Jacobian product, Jacobian, finite difference, saturation, log-sum-exp, "
+    "tile, additive score",
 }
 
 

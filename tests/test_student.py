@@ -87,6 +87,15 @@ def test_each_function_that_is_asked_for_has_a_stub_that_says_what_is_missing(
 
 
 @each
+def test_each_link_to_a_file_leads_to_it(path, written):
+    cells = nbformat.read(written / path.name, 4).cells
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    links = re.findall(r"\]\(([^()\s:#]+\.\w+)", text)
+    assert {Path(link).suffix for link in links} >= {".md", ".py", ".ipynb"}
+    assert [link for link in links if not (written / link).is_file()] == []
+
+
+@each
 def test_no_cell_needs_what_a_solution_made(path, written):
     def names(sources, kind):
         trees = [ast.walk(ast.parse(source)) for source in sources]

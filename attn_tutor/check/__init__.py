@@ -6,6 +6,12 @@ otherwise it says which mistake it sees, with the smallest input that shows it, 
 ``python -m attn_tutor.check`` lists the exercises, ``python -m attn_tutor.check my_solutions.py`` checks a file.
 """
 
+from attn_tutor.check.backwards import (
+    bilinear_score_vjp,
+    log_softmax_vjp,
+    numerical_gradient,
+    self_attention_vjp,
+)
 from attn_tutor.check.exercise import Exercise
 from attn_tutor.check.heads import (
     contributions,
@@ -73,6 +79,7 @@ __all__ = [
     "alibi_bias",
     "attention",
     "bilinear_score",
+    "bilinear_score_vjp",
     "boxcar_kernel",
     "causal_mask",
     "contributions",
@@ -82,6 +89,7 @@ __all__ = [
     "gaussian_kernel",
     "gaussian_score",
     "left_padding_mask",
+    "log_softmax_vjp",
     "masked_softmax",
     "merge_heads",
     "multi_head",
@@ -89,6 +97,7 @@ __all__ = [
     "nadaraya_watson",
     "neighbour_weights",
     "normalize",
+    "numerical_gradient",
     "padding_mask",
     "permutation_gap",
     "previous_weights",
@@ -96,6 +105,7 @@ __all__ = [
     "scaled_dot_score",
     "sees_future",
     "self_attention",
+    "self_attention_vjp",
     "sinusoidal_encoding",
     "softmax",
     "softmax_plus_one",
