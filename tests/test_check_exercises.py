@@ -183,6 +183,34 @@ def torch_self_attention_vjp(X, W_q, W_k, W_v, g):
     return pulled_back(at.self_attention, (X, W_q, W_k, W_v), g)
 
 
+def torch_greedy(step, end, max_len):
+    return torch_beam(step, end, max_len, 1)
+
+
+def torch_beam(step, end, max_len, k):
+    def together(rows):  # (1, k, t) -> (1, k, |Y|)
+        return torch.stack([step(tokens) for tokens in rows[0]])[None]
+
+    begin = torch.empty(1, 0, dtype=torch.long)
+    tokens, scores = at.beam_search(together, begin, end, max_len, k)
+    stop = (tokens[0, 0] != end).sum() + 1
+    return tokens[0, 0, :stop], scores[0, 0]
+
+
+def torch_previous_symbols(target, end):
+    return torch.cat([torch.full_like(target[:, :1], end), target[:, :-1]], 1)
+
+
+def torch_exact_match(found, target, end):
+    width = max(found.shape[1], target.shape[1])
+    one, other = (
+        torch.nn.functional.pad(x, (0, width - x.shape[1]), value=end)
+        for x in (found, target)
+    )
+    after = (other == end).cumsum(1) - (other == end).long() > 0
+    return ((one == other) | after).all(1).double().mean()
+
+
 torch_additive_by_query = at.additive_score
 
 

@@ -241,6 +241,8 @@ TOPICS = {
     "06": "positional encoding, rotary encoding, ALiBi, equivariance, wavelength",
     "07": "gradient, backpropagation, vector–Jacobian product, Jacobian, finite difference, saturation, log-sum-exp, "
     "tile, additive score",
+    "08": "encoder, decoder, recurrent network, embedding, vocabulary, context vector, alignment, additive score, "
+    "padding mask, teacher forcing, cross-entropy, greedy decoding, beam search",
 }
 
 

@@ -12,6 +12,7 @@ from attn_tutor.check.backwards import (
     numerical_gradient,
     self_attention_vjp,
 )
+from attn_tutor.check.decoding import beam, exact_match, greedy, previous_symbols
 from attn_tutor.check.exercise import Exercise
 from attn_tutor.check.heads import (
     contributions,
@@ -78,6 +79,7 @@ __all__ = [
     "additive_score",
     "alibi_bias",
     "attention",
+    "beam",
     "bilinear_score",
     "bilinear_score_vjp",
     "boxcar_kernel",
@@ -85,9 +87,11 @@ __all__ = [
     "contributions",
     "encode",
     "epanechnikov_kernel",
+    "exact_match",
     "find_temperature",
     "gaussian_kernel",
     "gaussian_score",
+    "greedy",
     "left_padding_mask",
     "log_softmax_vjp",
     "masked_softmax",
@@ -100,6 +104,7 @@ __all__ = [
     "numerical_gradient",
     "padding_mask",
     "permutation_gap",
+    "previous_symbols",
     "previous_weights",
     "rotary",
     "scaled_dot_score",

@@ -19,6 +19,7 @@ TITLES = {
     5: "Multi-head attention",
     6: "Positional encoding",
     7: "Gradients of attention",
+    8: "A translator",
 }
 
 

@@ -10,6 +10,7 @@ from attn_tutor.torch.attention import (
     nadaraya_watson,
 )
 from attn_tutor.torch.cache import KVCache
+from attn_tutor.torch.decoding import beam_search, exhaustive_search, greedy_search
 from attn_tutor.torch.kernels import (
     boxcar_kernel,
     epanechnikov_kernel,
@@ -39,21 +40,27 @@ from attn_tutor.torch.scoring import (
     scaled_dot_score,
 )
 from attn_tutor.torch.self_attention import cross_attention, self_attention
+from attn_tutor.torch.seq2seq import Translator, translation_loss
 from attn_tutor.torch.softmax import masked_softmax, normalize, softmax
+from attn_tutor.torch.training import History, train
+from attn_tutor.torch.weights import load_weights, save_weights
 
 __all__ = [
     "AdditiveAttention",
     "BilinearAttention",
+    "History",
     "KVCache",
     "MultiHeadAttention",
     "PositionalEncoding",
     "SelfAttention",
+    "Translator",
     "additive_attention",
     "additive_score",
     "alibi_bias",
     "attend",
     "attention",
     "attention_weights",
+    "beam_search",
     "bilinear_attention",
     "bilinear_score",
     "boxcar_kernel",
@@ -61,9 +68,12 @@ __all__ = [
     "cross_attention",
     "dot_score",
     "epanechnikov_kernel",
+    "exhaustive_search",
     "gaussian_attention",
     "gaussian_kernel",
     "gaussian_score",
+    "greedy_search",
+    "load_weights",
     "masked_softmax",
     "merge_heads",
     "multi_head_attention",
@@ -72,10 +82,13 @@ __all__ = [
     "normalize",
     "padding_mask",
     "rotary",
+    "save_weights",
     "scaled_dot_score",
     "self_attention",
     "sinusoidal_encoding",
     "softmax",
     "split_heads",
+    "train",
+    "translation_loss",
     "triangular_kernel",
 ]
