@@ -90,6 +90,8 @@ class Page:
         assert article is not None, f"{self.path} has no article"
         for tag in article.select(DROPPED):
             tag.decompose()
+        for tag in article.select("details"):
+            tag["open"] = ""
         for tag in article.select(UNCOLOURED):
             tag.unwrap()
         for tag in [*head, *article.find_all(True)]:

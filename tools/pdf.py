@@ -110,10 +110,11 @@ def page_numbers(page: Page) -> dict[str, int]:
     )
     draft = PdfReader(io.BytesIO(page.pdf(prefer_css_page_size=True)))
     style.evaluate("node => node.remove()")
-    places = draft.named_destinations.items()
-    return {
-        name: draft.get_destination_page_number(place) + 1 for name, place in places
+    pages = {
+        name: draft.get_destination_page_number(place)
+        for name, place in draft.named_destinations.items()
     }
+    return {name: page + 1 for name, page in pages.items() if page is not None}
 
 
 def write(printed: bytes, target: Path) -> int:
