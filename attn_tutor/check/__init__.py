@@ -43,6 +43,12 @@ from attn_tutor.check.scores import (
     widen,
     with_products,
 )
+from attn_tutor.check.tiles import (
+    causal_tiles,
+    merge,
+    quotient_scores,
+    score_bound,
+)
 from attn_tutor.check.tokens import (
     attention,
     permutation_gap,
@@ -75,6 +81,7 @@ __all__ = [
     "bilinear_score",
     "boxcar_kernel",
     "causal_mask",
+    "causal_tiles",
     "contributions",
     "encode",
     "epanechnikov_kernel",
@@ -83,6 +90,7 @@ __all__ = [
     "gaussian_score",
     "left_padding_mask",
     "masked_softmax",
+    "merge",
     "merge_heads",
     "multi_head",
     "multi_head_attention",
@@ -92,8 +100,10 @@ __all__ = [
     "padding_mask",
     "permutation_gap",
     "previous_weights",
+    "quotient_scores",
     "rotary",
     "scaled_dot_score",
+    "score_bound",
     "sees_future",
     "self_attention",
     "sinusoidal_encoding",
