@@ -234,7 +234,8 @@ TOPICS = {
     "causal mask",
     "05": "head, multi-head attention, grouped-query attention, multi-query attention, key–value cache",
     "06": "positional encoding, rotary encoding, ALiBi, equivariance",
-    "10": "weight, online softmax, tile, key–value cache, grouped-query attention, additive score, half precision, fused kernel",
+    "10": "weight, online softmax, tile, additive score, key–value cache, grouped-query attention, half precision, "
+    "fused kernel",
 }
 
 
