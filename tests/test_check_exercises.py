@@ -211,6 +211,29 @@ def torch_exact_match(found, target, end):
     return ((one == other) | after).all(1).double().mean()
 
 
+def torch_merge(t1, l1, o1, t2, l2, o2):
+    t = torch.maximum(t1, t2)
+    first, second = (torch.nan_to_num((x - t).exp()) for x in (t1, t2))
+    return t, first * l1 + second * l2, first * o1 + second * o2
+
+
+def torch_causal_tiles(n, m, tile):
+    seen = at.causal_mask(n, m)
+    rows = [x.any(0) for x in seen.split(tile)]
+    return torch.stack(
+        [torch.stack([x.any() for x in row.split(tile)]) for row in rows]
+    )
+
+
+def torch_score_bound(Q, K, scale):
+    return Q.norm(dim=-1).max() * K.norm(dim=-1).max() * abs(scale)
+
+
+def torch_quotient_scores(a, b, w):
+    c = b.mean(0)
+    return -2 / (1 + (2 * (a + c)).exp()[:, None] * (2 * (b - c)).exp()) @ w
+
+
 torch_additive_by_query = at.additive_score
 
 

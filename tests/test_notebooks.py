@@ -243,6 +243,8 @@ TOPICS = {
     "tile, additive score",
     "08": "encoder, decoder, recurrent network, embedding, vocabulary, context vector, alignment, additive score, "
     "padding mask, teacher forcing, cross-entropy, greedy decoding, beam search",
+    "10": "weight, online softmax, tile, additive score, key–value cache, grouped-query attention, half precision, "
+    "fused kernel",
 }
 
 

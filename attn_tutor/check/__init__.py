@@ -50,6 +50,12 @@ from attn_tutor.check.scores import (
     widen,
     with_products,
 )
+from attn_tutor.check.tiles import (
+    causal_tiles,
+    merge,
+    quotient_scores,
+    score_bound,
+)
 from attn_tutor.check.tokens import (
     attention,
     permutation_gap,
@@ -84,6 +90,7 @@ __all__ = [
     "bilinear_score_vjp",
     "boxcar_kernel",
     "causal_mask",
+    "causal_tiles",
     "contributions",
     "encode",
     "epanechnikov_kernel",
@@ -95,6 +102,7 @@ __all__ = [
     "left_padding_mask",
     "log_softmax_vjp",
     "masked_softmax",
+    "merge",
     "merge_heads",
     "multi_head",
     "multi_head_attention",
@@ -106,8 +114,10 @@ __all__ = [
     "permutation_gap",
     "previous_symbols",
     "previous_weights",
+    "quotient_scores",
     "rotary",
     "scaled_dot_score",
+    "score_bound",
     "sees_future",
     "self_attention",
     "self_attention_vjp",

@@ -20,6 +20,7 @@ TITLES = {
     6: "Positional encoding",
     7: "Gradients of attention",
     8: "A translator",
+    10: "Fast attention",
 }
 
 
