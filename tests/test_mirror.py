@@ -23,6 +23,8 @@ TORCH_ONLY = {
     "SelfAttention",
     "MultiHeadAttention",
     "PositionalEncoding",
+    "Block",
+    "LanguageModel",
 }
 FILES_OF_ONE_HALF = {
     "numpy": {"gradients.py"},
@@ -31,7 +33,9 @@ FILES_OF_ONE_HALF = {
         "additive_op.py",
         "additive_triton.py",
         "fused.py",
+        "language_model.py",
         "modules.py",
+        "transformer.py",
     },
 }
 TORCH_EXTRAS = {  # keyword-only, after all others, with these defaults

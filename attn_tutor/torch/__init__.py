@@ -16,6 +16,7 @@ from attn_tutor.torch.kernels import (
     gaussian_kernel,
     triangular_kernel,
 )
+from attn_tutor.torch.language_model import LanguageModel
 from attn_tutor.torch.masks import causal_mask, padding_mask
 from attn_tutor.torch.modules import (
     AdditiveAttention,
@@ -40,11 +41,14 @@ from attn_tutor.torch.scoring import (
 )
 from attn_tutor.torch.self_attention import cross_attention, self_attention
 from attn_tutor.torch.softmax import masked_softmax, normalize, softmax
+from attn_tutor.torch.transformer import Block
 
 __all__ = [
     "AdditiveAttention",
     "BilinearAttention",
+    "Block",
     "KVCache",
+    "LanguageModel",
     "MultiHeadAttention",
     "PositionalEncoding",
     "SelfAttention",
