@@ -25,6 +25,10 @@ TORCH_ONLY = {
     "PositionalEncoding",
     "Block",
     "LanguageModel",
+    "History",
+    "load_weights",
+    "save_weights",
+    "train",
 }
 FILES_OF_ONE_HALF = {
     "numpy": {"gradients.py"},
@@ -36,6 +40,9 @@ FILES_OF_ONE_HALF = {
         "language_model.py",
         "modules.py",
         "transformer.py",
+        "progress.py",
+        "training.py",
+        "weights.py",
     },
 }
 TORCH_EXTRAS = {  # keyword-only, after all others, with these defaults

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Those that compute, cheapest first; the others look at sources, pages and wheels.
 SUBJECTS = (
     "golden check textbook parity tiled tiled_torch framework half_precision gradients properties errors"
-    " fast_paths fused rows additive additive_triton complexity bench"
+    " training fast_paths fused rows additive additive_triton complexity bench"
 )
 TESTS = [f"tests/test_{subject}.py" for subject in SUBJECTS.split()]
 
@@ -106,6 +106,35 @@ LISTED = [
     ("queries that are not finite stay", "numpy/masks.py", "np.where(asks, Q, 0)", "Q"),
     ("queries that are not finite stay", "torch/masks.py", "torch.where(asks, Q, 0)", "Q"),
     ("what causal queries see, off by one", "*/masks.py", "[..., keys.shape[-1] :, None]", "[..., keys.shape[-1] - 1 : -1, None]"),
+    # training and its files
+    ("interrupt lost", "torch/training.py", "except KeyboardInterrupt:\n            state.history.stopped = True", "except ZeroDivisionError:\n            pass"),
+    ("gradients added up", "torch/training.py", "state.optimizer.zero_grad()", "pass"),
+    ("gradients not clipped", "torch/training.py", "LARGEST_GRADIENT = 1.0", "LARGEST_GRADIENT = 1e9"),
+    ("trained in evaluation mode after a check", "torch/training.py", "                model.train()\n", ""),
+    ("scored in training mode", "torch/training.py", "self.model.eval()\n            with torch.no_grad():", "with torch.no_grad():"),
+    ("scored with gradients", "torch/training.py", "with torch.no_grad():", "if True:"),
+    ("last weights in place of the best", "torch/training.py", "model.load_state_dict(state.best)\n            model.eval()", "model.eval()"),
+    ("best weights not copied", "torch/training.py", "x.detach().clone()", "x.detach()"),
+    ("highest score taken for the best", "torch/training.py", "all(value < x for x", "all(value > x for x"),
+    ("first of equal scores not kept", "torch/training.py", "all(value < x for x", "all(value <= x for x"),
+    ("mean loss over all steps of a check too many", "torch/training.py", "                    total.zero_()\n", ""),
+    ("last check skipped", "torch/training.py", " or state.step == steps:", ":"),
+    ("global random numbers used up", "torch/training.py", "with torch.random.fork_rng([device] if device.type == \"cuda\" else []):", "if True:"),
+    ("dropout not seeded", "torch/training.py", "            generator.manual_seed(seed)", "            state.generators[0].manual_seed(seed)"),
+    ("random numbers not taken up", "torch/training.py", "            generator.set_state(state)", "            pass"),
+    ("only batches taken up", "torch/training.py", "            generator.set_state(state)", "            self.generators[0].set_state(content[\"generators\"][0])"),
+    ("optimiser begins anew", "torch/training.py", "        self.optimizer.load_state_dict(content[\"optimizer\"])\n", ""),
+    ("best weights forgotten in a checkpoint", "torch/training.py", "\"best\": self.best}", "\"best\": self.model.state_dict()}"),
+    ("checkpoint of another run taken", "torch/training.py", "if there.get(name) != here:", "if False:"),
+    ("learning rate constant", "torch/training.py", "state.optimizer.param_groups[0][\"lr\"] = lr * rate(state.step, steps)", "state.optimizer.param_groups[0][\"lr\"] = lr"),
+    ("no warm-up", "torch/training.py", "    if step < warm:\n", "    if False:\n"),
+    ("loss that is not finite goes on", "torch/training.py", "if not math.isfinite(mean) or math.isnan(value):", "if math.isnan(value):"),
+    ("bar left behind", "torch/progress.py", "            self.write(\"\")", "            pass"),
+    ("bar where nobody watches", "torch/progress.py", "self.shown = wanted and watched and", "self.shown = wanted and"),
+    ("bar in spite of the wish", "torch/progress.py", "self.shown = wanted and watched and", "self.shown = watched and"),
+    ("checksums not compared", "torch/weights.py", "if damaged := archive.testzip():", "if damaged := None:"),
+    ("file written in place", "torch/weights.py", "    os.replace(part, path)", "    torch.save(content, path)"),
+    ("weights filled before they are checked", "torch/weights.py", "    own = model.state_dict()\n", "    own = model.state_dict()\n    model.load_state_dict({k: x for k, x in weights.items() if k in own and own[k].shape == x.shape}, strict=False)\n"),
     # softmax
     ("no subtraction of the maximum", "numpy/softmax.py", "e = x - x.max(axis, keepdims=True, initial=-np.inf)", "e = x.copy()"),
     ("no subtraction of the maximum behind a mask", "numpy/softmax.py", "weights -= weights.max(-1, keepdims=True, initial=-np.inf)", "weights -= 0"),

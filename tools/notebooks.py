@@ -185,6 +185,7 @@ def same_everywhere(folder: str) -> None:
         "IPYTHONDIR": folder,
         "MATPLOTLIBRC": str(empty),
         "PYTHONHASHSEED": "0",
+        "ATTN_TUTOR_QUIET": "1",  # no progress bars
         "OMP_NUM_THREADS": "1",  # small tensors gain nothing, and notebooks run side by side
     }
 

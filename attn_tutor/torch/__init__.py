@@ -41,12 +41,15 @@ from attn_tutor.torch.scoring import (
 )
 from attn_tutor.torch.self_attention import cross_attention, self_attention
 from attn_tutor.torch.softmax import masked_softmax, normalize, softmax
+from attn_tutor.torch.training import History, train
 from attn_tutor.torch.transformer import Block
+from attn_tutor.torch.weights import load_weights, save_weights
 
 __all__ = [
     "AdditiveAttention",
     "BilinearAttention",
     "Block",
+    "History",
     "KVCache",
     "LanguageModel",
     "MultiHeadAttention",
@@ -68,6 +71,7 @@ __all__ = [
     "gaussian_attention",
     "gaussian_kernel",
     "gaussian_score",
+    "load_weights",
     "masked_softmax",
     "merge_heads",
     "multi_head_attention",
@@ -76,10 +80,12 @@ __all__ = [
     "normalize",
     "padding_mask",
     "rotary",
+    "save_weights",
     "scaled_dot_score",
     "self_attention",
     "sinusoidal_encoding",
     "softmax",
     "split_heads",
+    "train",
     "triangular_kernel",
 ]
