@@ -87,6 +87,16 @@ def test_alibi_as_one_more_entry_is_the_bias(tensor, close, device):
     close(made(X), textbook(made, X, bias, seen))
 
 
+def test_alibi_with_slopes_that_are_no_powers_of_two(tensor, close, device):
+    torch.manual_seed(5)
+    made = at.Block(32, 16, causal=True, positions="alibi").double().to(device)
+    plain = at.Block(32, 16, causal=True).double().to(device)
+    plain.load_state_dict(made.state_dict())
+    X = tensor(7, 32)
+    biased = plain.weights(X) * at.alibi_bias(16, 7, device=device, dtype=X.dtype).exp()
+    close(made.weights(X), at.normalize(biased))
+
+
 @pytest.mark.parametrize("positions", PLACES)
 def test_the_weights_are_those_that_are_used(tensor, close, device, positions):
     """With W_o = 1 and no network, the output less the input is the weighted sum of the values."""

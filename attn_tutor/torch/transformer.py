@@ -35,8 +35,8 @@ class Block(nn.Module):
         n_heads: number of heads; divides ``d_model``.
         d_hidden: width of the hidden layer; None is 4·d_model.
         causal: forbid each token the tokens after it.
-        positions: "rotary" turns queries and keys, "alibi" penalises distance (with ``causal`` only); None tells
-            attention nothing of where tokens stand.
+        positions: "rotary" turns queries and keys; "alibi" penalises distance, with ``causal`` only, and rounds
+            positions to the dtype, which in bfloat16 is coarse beyond 256; None tells attention no positions.
         dropout: chance to drop each weight, each hidden unit and each entry of what is added, while training.
         activation: φ.
 
@@ -92,8 +92,21 @@ class Block(nn.Module):
 
         ``mask`` is that of :func:`multi_head_attention`; one for each sequence needs an axis for the heads.
         """
-        X = X + self.drop(self._attend(self.norm_1(X), mask, cache))
-        return X + self.drop(self._mlp(self.norm_2(X)))
+        return self.think(self.attend(X, mask, cache))
+
+    def attend(
+        self,
+        X: torch.Tensor,
+        mask: torch.Tensor | None = None,
+        cache: KVCache | None = None,
+    ) -> torch.Tensor:
+        """The first half: tokens with what they draw from one another."""
+        return X + self.drop(self._drawn(self.norm_1(X), mask, cache))
+
+    def think(self, X: torch.Tensor) -> torch.Tensor:
+        """The second half: each token by itself."""
+        hidden = self.drop(self.activation(self.widen(self.norm_2(X))))
+        return X + self.drop(self.narrow(hidden))
 
     def weights(
         self, X: torch.Tensor, mask: torch.Tensor | None = None
@@ -103,7 +116,7 @@ class Block(nn.Module):
         causal, scale = self.attention.causal, self._scale
         return attention_weights(Q, K, mask, causal=causal, scale=scale)
 
-    def _attend(
+    def _drawn(
         self, X: torch.Tensor, mask: torch.Tensor | None, cache: KVCache | None
     ) -> torch.Tensor:
         layer = self.attention
@@ -134,8 +147,10 @@ class Block(nn.Module):
             return rotary(Q, p), rotary(K, p), V
         # To the left of query i, ALiBi's −λ(i − j) is λj − λi. Softmax drops λi, the same for every key, and λj is
         # one more entry of key j. That of the query undoes the scale.
-        slopes = torch.tensor(alibi_slopes(h), device=X.device)[:, None, None]
-        entry = (slopes * p[:, None]).to(K).expand(*K.shape[:-1], 1)  # (…, h, n, 1)
+        precise = torch.promote_types(K.dtype, torch.float32)
+        slopes = torch.tensor(alibi_slopes(h), dtype=precise, device=X.device)
+        entry = (slopes[:, None] * p)[..., None].to(K)  # (h, n, 1)
+        entry = entry.expand(*K.shape[:-1], 1)  # (…, h, n, 1)
         one = torch.full_like(Q[..., :1], 1 / self._scale)
         return torch.cat([Q, one], -1), torch.cat([K, entry], -1), V
 
@@ -143,10 +158,6 @@ class Block(nn.Module):
     def _scale(self) -> float:
         """1/√d_h of the head's width, before ALiBi makes it wider."""
         return (self.narrow.out_features / self.attention.n_heads) ** -0.5
-
-    def _mlp(self, X: torch.Tensor) -> torch.Tensor:
-        """(…, n, d_model) -> (…, n, d_hidden) -> (…, n, d_model)."""
-        return self.narrow(self.drop(self.activation(self.widen(X))))
 
     @classmethod
     def from_torch(
