@@ -160,6 +160,25 @@ def torch_squeezed(w, ids, longest):
     return at.merge_heads(at.attention(Q, K, V))[:, 0] @ w["W_o"]
 
 
+def torch_layer_norm(X, gain, shift):
+    return torch.nn.functional.layer_norm(X, gain.shape, gain, shift)
+
+
+def torch_windows(ids, starts, n):
+    read = ids.unfold(0, n + 1, 1)[starts]
+    return read[:, :-1], read[:, 1:]
+
+
+def torch_next_token_loss(logits, targets):
+    return torch.nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
+
+
+def torch_top_k(logits, k, temperature):
+    least = logits.topk(k).values[..., -1:]
+    kept = logits.masked_fill(logits < least, -torch.inf)
+    return (kept / temperature).softmax(-1)
+
+
 torch_additive_by_query = at.additive_score
 
 
@@ -182,7 +201,7 @@ def notebook_functions(path):
 
 def test_there_are_enough_of_them():
     chapters = [x.chapter for x in EXERCISES.values()]
-    assert len(chapters) >= 24 and set(chapters) == set(range(1, 7))
+    assert len(chapters) >= 24 and set(chapters) >= set(range(1, 7))
     assert all(chapters.count(chapter) >= 3 for chapter in set(chapters))
     names = [{mistake.name for mistake in x.mistakes} for x in EXERCISES.values()]
     assert min(map(len, names)) >= 3 and sum(map(len, names)) >= 200

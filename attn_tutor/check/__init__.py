@@ -50,6 +50,12 @@ from attn_tutor.check.tokens import (
     self_attention,
     step,
 )
+from attn_tutor.check.transformer import (
+    layer_norm,
+    next_token_loss,
+    top_k,
+    windows,
+)
 from attn_tutor.check.visibility import (
     causal_mask,
     left_padding_mask,
@@ -81,6 +87,7 @@ __all__ = [
     "find_temperature",
     "gaussian_kernel",
     "gaussian_score",
+    "layer_norm",
     "left_padding_mask",
     "masked_softmax",
     "merge_heads",
@@ -88,6 +95,7 @@ __all__ = [
     "multi_head_attention",
     "nadaraya_watson",
     "neighbour_weights",
+    "next_token_loss",
     "normalize",
     "padding_mask",
     "permutation_gap",
@@ -105,8 +113,10 @@ __all__ = [
     "squeezed",
     "step",
     "to_halves",
+    "top_k",
     "triangular_kernel",
     "widen",
     "window_mask",
+    "windows",
     "with_products",
 ]
