@@ -18,6 +18,7 @@ from attn_tutor.check.answers import unchanged
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "book").glob("*.ipynb"))
+CHAPTERS = {int(path.name[:2]) for path in NOTEBOOKS}
 EACH = [pytest.param(x, id=x.name) for x in EXERCISES.values()]
 MISTAKES = [
     pytest.param(x, mistake, id=f"{x.name}: {mistake.name}")
@@ -179,6 +180,34 @@ def torch_top_k(logits, k, temperature):
     return (kept / temperature).softmax(-1)
 
 
+def torch_greedy(step, end, max_len):
+    return torch_beam(step, end, max_len, 1)
+
+
+def torch_beam(step, end, max_len, k):
+    def together(rows):  # (1, k, t) -> (1, k, |Y|)
+        return torch.stack([step(tokens) for tokens in rows[0]])[None]
+
+    begin = torch.empty(1, 0, dtype=torch.long)
+    tokens, scores = at.beam_search(together, begin, end, max_len, k)
+    stop = (tokens[0, 0] != end).sum() + 1
+    return tokens[0, 0, :stop], scores[0, 0]
+
+
+def torch_previous_symbols(target, end):
+    return torch.cat([torch.full_like(target[:, :1], end), target[:, :-1]], 1)
+
+
+def torch_exact_match(found, target, end):
+    width = max(found.shape[1], target.shape[1])
+    one, other = (
+        torch.nn.functional.pad(x, (0, width - x.shape[1]), value=end)
+        for x in (found, target)
+    )
+    after = (other == end).cumsum(1) - (other == end).long() > 0
+    return ((one == other) | after).all(1).double().mean()
+
+
 torch_additive_by_query = at.additive_score
 
 
@@ -202,6 +231,8 @@ def notebook_functions(path):
 def test_there_are_enough_of_them():
     chapters = [x.chapter for x in EXERCISES.values()]
     assert len(chapters) >= 24 and set(chapters) >= set(range(1, 7))
+
+    assert len(chapters) >= 24 and set(chapters) == CHAPTERS
     assert all(chapters.count(chapter) >= 3 for chapter in set(chapters))
     names = [{mistake.name for mistake in x.mistakes} for x in EXERCISES.values()]
     assert min(map(len, names)) >= 3 and sum(map(len, names)) >= 200

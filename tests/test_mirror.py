@@ -26,9 +26,11 @@ TORCH_ONLY = {
     "Block",
     "LanguageModel",
     "History",
+    "Translator",
     "load_weights",
     "save_weights",
     "train",
+    "translation_loss",
 }
 FILES_OF_ONE_HALF = {
     "numpy": {"gradients.py"},
@@ -41,6 +43,7 @@ FILES_OF_ONE_HALF = {
         "modules.py",
         "transformer.py",
         "progress.py",
+        "seq2seq.py",
         "training.py",
         "weights.py",
     },
@@ -102,6 +105,9 @@ multi_head_weights(Q, K, W_q, W_k, n_heads, mask=None, *, causal=False, biases=N
 sinusoidal_encoding(n, d, base=10000.0)
 rotary(X, positions=None, base=10000.0)
 alibi_bias(n_heads, n, m=None)
+greedy_search(step, prefix, end, max_len)
+exhaustive_search(step, prefix, end, max_len)
+beam_search(step, prefix, end, max_len, beam_width)
 softmax_vjp(weights, g)
 attention_vjp(Q, K, V, g, mask=None, *, causal=False, scale=None)
 additive_score_vjp(Q, K, W_q, W_k, w_v, g)

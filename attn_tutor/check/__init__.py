@@ -6,6 +6,7 @@ otherwise it says which mistake it sees, with the smallest input that shows it, 
 ``python -m attn_tutor.check`` lists the exercises, ``python -m attn_tutor.check my_solutions.py`` checks a file.
 """
 
+from attn_tutor.check.decoding import beam, exact_match, greedy, previous_symbols
 from attn_tutor.check.exercise import Exercise
 from attn_tutor.check.heads import (
     contributions,
@@ -78,15 +79,18 @@ __all__ = [
     "additive_score",
     "alibi_bias",
     "attention",
+    "beam",
     "bilinear_score",
     "boxcar_kernel",
     "causal_mask",
     "contributions",
     "encode",
     "epanechnikov_kernel",
+    "exact_match",
     "find_temperature",
     "gaussian_kernel",
     "gaussian_score",
+    "greedy",
     "layer_norm",
     "left_padding_mask",
     "masked_softmax",
@@ -99,6 +103,7 @@ __all__ = [
     "normalize",
     "padding_mask",
     "permutation_gap",
+    "previous_symbols",
     "previous_weights",
     "rotary",
     "scaled_dot_score",

@@ -18,6 +18,7 @@ TITLES = {
     4: "Self-attention",
     5: "Multi-head attention",
     6: "Positional encoding",
+    8: "A translator",
     9: "A small transformer",
 }
 

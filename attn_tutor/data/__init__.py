@@ -1,6 +1,21 @@
-"""Small real data that comes with the package."""
+"""Small real data that comes with the package, and a task that it makes."""
 
 from attn_tutor.data.cars import load_cars
+from attn_tutor.data.numbers import (
+    NumberPairs,
+    decode_digits,
+    encode_words,
+    number_pairs,
+    number_words,
+)
 from attn_tutor.data.text import load_book
 
-__all__ = ["load_book", "load_cars"]
+__all__ = [
+    "NumberPairs",
+    "decode_digits",
+    "encode_words",
+    "load_book",
+    "load_cars",
+    "number_pairs",
+    "number_words",
+]

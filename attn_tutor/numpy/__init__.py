@@ -10,6 +10,7 @@ from attn_tutor.numpy.attention import (
     nadaraya_watson,
 )
 from attn_tutor.numpy.cache import KVCache
+from attn_tutor.numpy.decoding import beam_search, exhaustive_search, greedy_search
 from attn_tutor.numpy.gradients import additive_score_vjp, attention_vjp, softmax_vjp
 from attn_tutor.numpy.kernels import (
     boxcar_kernel,
@@ -45,6 +46,7 @@ __all__ = [
     "attention",
     "attention_vjp",
     "attention_weights",
+    "beam_search",
     "bilinear_attention",
     "bilinear_score",
     "boxcar_kernel",
@@ -52,9 +54,11 @@ __all__ = [
     "cross_attention",
     "dot_score",
     "epanechnikov_kernel",
+    "exhaustive_search",
     "gaussian_attention",
     "gaussian_kernel",
     "gaussian_score",
+    "greedy_search",
     "masked_softmax",
     "merge_heads",
     "multi_head_attention",

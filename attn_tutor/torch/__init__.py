@@ -10,6 +10,7 @@ from attn_tutor.torch.attention import (
     nadaraya_watson,
 )
 from attn_tutor.torch.cache import KVCache
+from attn_tutor.torch.decoding import beam_search, exhaustive_search, greedy_search
 from attn_tutor.torch.kernels import (
     boxcar_kernel,
     epanechnikov_kernel,
@@ -40,6 +41,7 @@ from attn_tutor.torch.scoring import (
     scaled_dot_score,
 )
 from attn_tutor.torch.self_attention import cross_attention, self_attention
+from attn_tutor.torch.seq2seq import Translator, translation_loss
 from attn_tutor.torch.softmax import masked_softmax, normalize, softmax
 from attn_tutor.torch.training import History, train
 from attn_tutor.torch.transformer import Block
@@ -55,12 +57,14 @@ __all__ = [
     "MultiHeadAttention",
     "PositionalEncoding",
     "SelfAttention",
+    "Translator",
     "additive_attention",
     "additive_score",
     "alibi_bias",
     "attend",
     "attention",
     "attention_weights",
+    "beam_search",
     "bilinear_attention",
     "bilinear_score",
     "boxcar_kernel",
@@ -68,9 +72,11 @@ __all__ = [
     "cross_attention",
     "dot_score",
     "epanechnikov_kernel",
+    "exhaustive_search",
     "gaussian_attention",
     "gaussian_kernel",
     "gaussian_score",
+    "greedy_search",
     "load_weights",
     "masked_softmax",
     "merge_heads",
@@ -87,5 +93,6 @@ __all__ = [
     "softmax",
     "split_heads",
     "train",
+    "translation_loss",
     "triangular_kernel",
 ]

@@ -19,7 +19,7 @@ FIELD = re.compile(r":[a-z]+( [^:]*)?:( |$)")  # ":param x: …", and not ":func
 # Modules in the order of the chapters; one that is not listed comes last.
 ORDER = [
     "scoring", "kernels", "masks", "softmax", "attention", "self_attention", "multi_head", "positional", "cache",
-    "gradients", "modules",
+    "gradients", "decoding", "modules", "seq2seq", "training", "weights",
 ]  # fmt: skip  # a list of words reads as lines
 
 

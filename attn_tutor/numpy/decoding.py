@@ -1,0 +1,205 @@
+"""Search for a likely sentence, token by token: greedy, exhaustive and beam search over any model of the next token."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from attn_tutor._shapes import require_size
+from attn_tutor.numpy._arrays import require_array
+
+__all__ = ["beam_search", "exhaustive_search", "greedy_search"]
+
+Step = Callable[[np.ndarray], np.ndarray]
+MOST_SENTENCES = 10**6  # that an exhaustive search looks at
+
+
+def greedy_search(
+    step: Step, prefix: np.ndarray, end: int, max_len: int
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Take the likeliest next token, again and again.
+
+    .. math:: y_t = \operatorname{arg\,max}_{y} \log p(y \mid y_1, \dots, y_{t-1})
+
+    Source: beam search of width 1 in Sutskever et al. (2014), section 3.2.
+
+    Args:
+        step: takes the tokens so far, (b, k, t), and returns log-probabilities of the next one, (b, k, n_tokens).
+        prefix: tokens that stand before the sentences, (b, t); t may be 0.
+        end: the token that ends a sentence.
+        max_len: how many tokens a sentence may have, its end included.
+
+    Returns:
+        The tokens without the prefix, (b, T), ``end`` after the first ``end``; and their log-probabilities, (b,).
+        As soon as all sentences have ended the search stops, so that T is at most ``max_len``.
+
+    Raises:
+        TypeError: ``prefix`` holds no whole numbers, or ``step`` returns no array of this half.
+        ValueError: ``step`` returns another shape, or what cannot be log-probabilities; ``end`` is no token.
+
+    Example:
+        >>> def step(tokens):  # 0, or 1 that ends: 0 is three times as likely
+        ...     return np.array([[[-0.29, -1.39]] * tokens.shape[1]])
+        >>> tokens, scores = greedy_search(step, np.array([[1]]), end=1, max_len=3)
+        >>> tokens.tolist(), round(scores.item(), 2)
+        ([[0, 0, 0]], -0.87)
+    """
+    tokens, scores = _begin("greedy_search", prefix, max_len)
+    for _ in range(max_len):
+        total = _totals("greedy_search", step, prefix, tokens, scores, end)
+        last, scores = total.argmax(-1), total.max(-1)  # (b, 1)
+        tokens = np.concatenate([tokens, last[..., None]], -1)
+        if (last == end).all():
+            break
+    return tokens[:, 0], scores[:, 0]
+
+
+def exhaustive_search(
+    step: Step, prefix: np.ndarray, end: int, max_len: int
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Score every sentence, and take the likeliest.
+
+    .. math:: \hat y = \operatorname{arg\,max}_{y_1 \dots y_T} \sum_t \log p(y_t \mid y_1, \dots, y_{t-1})
+
+    Source: what beam search approximates in Sutskever et al. (2014), section 3.2. It scores n_tokens^T sentences.
+
+    Args:
+        step: takes the tokens so far, (b, k, t), and returns log-probabilities of the next one, (b, k, n_tokens).
+        prefix: tokens that stand before the sentences, (b, t); t may be 0.
+        end: the token that ends a sentence.
+        max_len: how many tokens a sentence may have, its end included.
+
+    Returns:
+        The tokens without the prefix, (b, max_len), ``end`` after the first ``end``; and their log-probabilities, (b,).
+        No sentence of at most ``max_len`` tokens has a higher one.
+
+    Raises:
+        TypeError: ``prefix`` holds no whole numbers, or ``step`` returns no array of this half.
+        ValueError: as in :func:`greedy_search`; or there are more than a million sentences.
+
+    Example:
+        >>> def step(tokens):  # 0, or 1 that ends: 0 is three times as likely
+        ...     return np.array([[[-0.29, -1.39]] * tokens.shape[1]])
+        >>> tokens, scores = exhaustive_search(step, np.array([[1]]), end=1, max_len=3)
+        >>> tokens.tolist(), round(scores.item(), 2)
+        ([[0, 0, 0]], -0.87)
+    """
+    tokens, scores = _begin("exhaustive_search", prefix, max_len)
+    for _ in range(max_len):
+        total = _totals("exhaustive_search", step, prefix, tokens, scores, end)
+        b, k, n_tokens = total.shape
+        if n_tokens**max_len > MOST_SENTENCES:
+            raise ValueError(
+                f"exhaustive_search: {n_tokens}^{max_len} sentences are more than {MOST_SENTENCES}; use beam_search"
+            )
+        # Each so far with each next token, in the order of the scores.
+        before = np.repeat(tokens, n_tokens, axis=1)
+        last = np.tile(np.arange(n_tokens)[:, None], (b, k, 1))
+        tokens = np.concatenate([before, last], -1)
+        scores = total.reshape(b, k * n_tokens)
+    best = scores.argmax(-1)
+    rows = np.arange(b)
+    return tokens[rows, best], scores[rows, best]
+
+
+def beam_search(
+    step: Step, prefix: np.ndarray, end: int, max_len: int, beam_width: int
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Keep the k likeliest beginnings, and in each step the k likeliest of all their continuations.
+
+    A sentence that has ended keeps its score and its place among the k, for as long as no k others are likelier.
+
+    .. math:: B_t = \operatorname{top}_k \{ (y, y_t) : y \in B_{t-1},\ y_t \in Y \}
+        \quad\text{by}\quad \sum_{i \le t} \log p(y_i \mid y_1, \dots, y_{i-1})
+
+    Source: Sutskever et al. (2014), section 3.2. It scores at most k · n_tokens · T continuations.
+
+    Args:
+        step: takes the tokens so far, (b, k, t), and returns log-probabilities of the next one, (b, k, n_tokens).
+        prefix: tokens that stand before the sentences, (b, t); t may be 0.
+        end: the token that ends a sentence.
+        max_len: how many tokens a sentence may have, its end included.
+        beam_width: how many sentences to keep, k. With 1 this is :func:`greedy_search`.
+
+    Returns:
+        The k sentences, the likeliest first, without the prefix, (b, k, T), ``end`` after the first ``end``; and their
+        log-probabilities, (b, k). Where there are fewer sentences than k, the rest has −inf and holds ``end`` alone.
+
+    Raises:
+        TypeError: ``prefix`` holds no whole numbers, or ``step`` returns no array of this half.
+        ValueError: as in :func:`greedy_search`; or ``beam_width`` is below 1.
+
+    Example:
+        >>> def step(tokens):  # 0, or 1 that ends: 0 is three times as likely
+        ...     return np.array([[[-0.29, -1.39]] * tokens.shape[1]])
+        >>> tokens, scores = beam_search(step, np.array([[1]]), end=1, max_len=3, beam_width=2)
+        >>> tokens.tolist(), [round(score, 2) for score in scores[0].tolist()]
+        ([[[0, 0, 0], [1, 1, 1]]], [-0.87, -1.39])
+    """
+    require_size("beam_search", "beam_width", beam_width, least=1)
+    tokens, scores = _begin("beam_search", prefix, max_len)
+    for _ in range(max_len):
+        total = _totals("beam_search", step, prefix, tokens, scores, end)
+        b, k, n_tokens = total.shape
+        order, scores = _best(total.reshape(b, k * n_tokens), beam_width)
+        parents, last = order // n_tokens, order % n_tokens  # (b, k)
+        rows = np.arange(b)[:, None]
+        tokens = np.concatenate([tokens[rows, parents], last[..., None]], -1)
+        impossible = scores == -np.inf
+        if ((last == end) | impossible).all():
+            break
+    return np.where(impossible[..., None], end, tokens), scores
+
+
+def _best(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where the k highest of each row stand, and what they are; of equal ones the first."""
+    order = np.argsort(-scores, axis=-1, kind="stable")[:, :k]
+    return order, np.take_along_axis(scores, order, axis=-1)
+
+
+def _begin(
+    where: str, prefix: np.ndarray, max_len: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """One empty sentence for each row of the batch, with probability 1."""
+    require_array(where, "prefix", prefix)
+    if prefix.ndim != 2:
+        raise ValueError(
+            f"{where}: prefix has shape {tuple(prefix.shape)} but needs (b,t); t may be 0"
+        )
+    if prefix.dtype.kind not in "iu":
+        raise TypeError(
+            f"{where}: prefix holds tokens, whole numbers; got {prefix.dtype}"
+        )
+    require_size(where, "max_len", max_len, least=1)
+    b = len(prefix)
+    return np.empty((b, 1, 0), prefix.dtype), np.zeros((b, 1), np.float32)
+
+
+def _totals(
+    where: str,
+    step: Step,
+    prefix: np.ndarray,
+    tokens: np.ndarray,
+    scores: np.ndarray,
+    end: int,
+) -> np.ndarray:
+    """Log-probabilities with each next token, (b, k, n_tokens). After an end comes only another, at no cost."""
+    k = tokens.shape[1]
+    before = np.broadcast_to(prefix[:, None], (len(prefix), k, prefix.shape[1]))
+    log_p = step(np.concatenate([before, tokens], -1))
+    require_array(where, "what step returns", log_p)
+    if log_p.ndim != 3 or log_p.shape[:2] != tokens.shape[:2]:
+        raise ValueError(
+            f"{where}: step returned shape {tuple(log_p.shape)} but must return "
+            f"({len(tokens)},{k},|Y|), a row for each sentence"
+        )
+    if not (log_p <= 1e-3).all():
+        raise ValueError(
+            f"{where}: step must return log-probabilities, none above 0; got {float(log_p.max()):.4g}. "
+            "log_softmax makes them of logits"
+        )
+    if not 0 <= end < log_p.shape[-1]:
+        raise ValueError(f"{where}: end={end} is none of the {log_p.shape[-1]} tokens")
+    over = (tokens == end).any(-1, keepdims=True)  # (b, k, 1)
+    is_end = np.arange(log_p.shape[-1]) == end
+    stay = np.where(is_end, scores[..., None], -np.inf)
+    return np.where(over, stay, scores[..., None] + log_p)
