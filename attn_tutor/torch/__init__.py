@@ -11,6 +11,7 @@ from attn_tutor.torch.attention import (
 )
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.decoding import beam_search, exhaustive_search, greedy_search
+from attn_tutor.torch.encoder_decoder import TransformerTranslator
 from attn_tutor.torch.kernels import (
     boxcar_kernel,
     epanechnikov_kernel,
@@ -57,6 +58,7 @@ __all__ = [
     "MultiHeadAttention",
     "PositionalEncoding",
     "SelfAttention",
+    "TransformerTranslator",
     "Translator",
     "additive_attention",
     "additive_score",
