@@ -29,7 +29,7 @@ torch.set_num_threads(
     1
 )  # tensors here are tiny, and pytest-xdist already fills the cores
 
-NOTEBOOK_BUDGET_S = 240  # all chapters, on two cores
+NOTEBOOK_BUDGET_S = 720  # all chapters, on two cores
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -234,6 +234,8 @@ TOPICS = {
     "causal mask",
     "05": "head, multi-head attention, grouped-query attention, multi-query attention, key–value cache",
     "06": "positional encoding, rotary encoding, ALiBi, equivariance",
+    "08": "encoder, decoder, recurrent network, embedding, vocabulary, context vector, alignment, additive score, "
+    "padding mask, teacher forcing, cross-entropy, greedy decoding, beam search",
     "09": "transformer, residual connection, layer norm, feed-forward network, cross-entropy, perplexity, vocabulary, "
     "autoregressive, key–value cache, cross-attention",
 }

@@ -22,8 +22,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 # Those that compute, cheapest first; the others look at sources, pages and wheels.
 SUBJECTS = (
-    "golden check textbook parity tiled tiled_torch framework half_precision gradients properties errors"
-    " training fast_paths fused rows additive additive_triton complexity bench transformer encoder_decoder"
+    "golden check decoding numbers seq2seq training textbook parity tiled tiled_torch framework half_precision gradients properties errors"
+    " fast_paths fused rows additive additive_triton complexity bench"
+    " transformer encoder_decoder"
 )
 TESTS = [f"tests/test_{subject}.py" for subject in SUBJECTS.split()]
 
@@ -106,6 +107,49 @@ LISTED = [
     ("queries that are not finite stay", "numpy/masks.py", "np.where(asks, Q, 0)", "Q"),
     ("queries that are not finite stay", "torch/masks.py", "torch.where(asks, Q, 0)", "Q"),
     ("what causal queries see, off by one", "*/masks.py", "[..., keys.shape[-1] :, None]", "[..., keys.shape[-1] - 1 : -1, None]"),
+    # searches
+    ("ended sentences extended", "*/decoding.py", "np.where(over, stay, scores", "np.where(over & False, stay, scores"),
+    ("an ended sentence pays for its ends", "numpy/decoding.py", "stay = np.where(is_end, scores[..., None], -np.inf)", "stay = np.where(is_end, scores[..., None] + log_p, -np.inf)"),
+    ("an ended sentence pays for its ends", "torch/decoding.py", "stay = torch.where(is_end, scores[..., None], -torch.inf)", "stay = torch.where(is_end, scores[..., None] + log_p, -torch.inf)"),
+    ("end of the prefix ends the sentence", "numpy/decoding.py", "over = (tokens == end).any(-1, keepdims=True)", "over = (np.concatenate([before, tokens], -1) == end).any(-1, keepdims=True)"),
+    ("end of the prefix ends the sentence", "torch/decoding.py", "over = (tokens == end).any(-1, keepdim=True)", "over = (torch.cat([before, tokens], -1) == end).any(-1, keepdim=True)"),
+    ("ranked by the last token", "numpy/decoding.py", "np.where(over, stay, scores[..., None] + log_p)", "np.where(over, stay, log_p + 0 * scores[..., None])"),
+    ("ranked by the last token", "torch/decoding.py", "torch.where(over, stay, scores[..., None] + log_p)", "torch.where(over, stay, log_p + 0 * scores[..., None])"),
+    ("beam not reordered", "*/decoding.py", "tokens[rows, parents]", "tokens[rows, parents * 0]"),
+    ("token and parent exchanged", "*/decoding.py", "order // n_tokens, order % n_tokens", "order % n_tokens % k, order // n_tokens"),
+    ("beam one too wide", "*/decoding.py", "n_tokens), beam_width)", "n_tokens), beam_width + 1)"),
+    ("beam stops at the first end", "numpy/decoding.py", "if ((last == end) | impossible).all():", "if ((last == end) | impossible).any():"),
+    ("beam stops at the first end", "torch/decoding.py", "if ((last == end) | impossible).all():", "if ((last == end) | impossible).any():"),
+    ("places without a sentence not marked", "*/decoding.py", "np.where(impossible[..., None], end, tokens), scores", "tokens, scores"),
+    ("greedy stops when one of a batch has ended", "*/decoding.py", "if (last == end).all():", "if (last == end).any():"),
+    ("greedy score of the last token", "numpy/decoding.py", "last, scores = total.argmax(-1), total.max(-1)", "last, scores = total.argmax(-1), (total - scores[..., None]).max(-1)"),
+    ("greedy score of the last token", "torch/decoding.py", "last, scores = total.argmax(-1), total.amax(-1)", "last, scores = total.argmax(-1), (total - scores[..., None]).amax(-1)"),
+    ("sentences not in the order of their scores", "numpy/decoding.py", "np.repeat(tokens, n_tokens, axis=1)", "np.tile(tokens, (1, n_tokens, 1))"),
+    ("sentences not in the order of their scores", "torch/decoding.py", "tokens.repeat_interleave(n_tokens, 1)", "tokens.repeat(1, n_tokens, 1)"),
+    ("probabilities taken for logarithms", "*/decoding.py", "if not (log_p <= 1e-3).all():", "if not (log_p <= 1).all():"),
+    ("NaN taken for a log-probability", "*/decoding.py", "if not (log_p <= 1e-3).all():", "if (log_p > 1e-3).any():"),
+    ("lowest first", "numpy/decoding.py", "np.argsort(-scores", "np.argsort(scores"),
+    ("lowest first", "torch/decoding.py", "descending=True", "descending=False"),
+    # the translator and its task
+    ("padding attended to", "torch/seq2seq.py", "masked_softmax(scores, encoded.mask)", "masked_softmax(scores)"),
+    ("encoder reads the padding", "torch/seq2seq.py", "lengths.cpu(), batch_first=True", "torch.full_like(lengths.cpu(), m), batch_first=True"),
+    ("last state of one direction only", "torch/seq2seq.py", "torch.cat([last[0], last[1]], -1)", "torch.cat([last[0], last[0]], -1)"),
+    ("state in the place of the context", "torch/seq2seq.py", "c = (A @ encoded.H)[:, 0]", "c = encoded.summary"),
+    ("state after the symbol asks", "torch/seq2seq.py", "            s = self.cell(torch.cat([y, c], -1), s)\n            seen", "            s = self.cell(torch.cat([y, 0 * c], -1), s)\n            seen"),
+    ("target not shifted", "torch/seq2seq.py", "previous = torch.cat([self.begin(target), target[:, :-1]], 1)", "previous = target"),
+    ("target shifted twice", "torch/seq2seq.py", "previous = torch.cat([self.begin(target), target[:, :-1]], 1)", "previous = torch.cat([self.begin(target), self.begin(target), target[:, :-2]], 1)"),
+    ("ends behind the end count", "torch/seq2seq.py", "counts = (target == model.end).cumsum(1) <= 1", "counts = target >= 0"),
+    ("end does not count", "torch/seq2seq.py", "counts = (target == model.end).cumsum(1) <= 1", "counts = target != model.end"),
+    ("sentences of a beam mixed over the batch", "torch/seq2seq.py", "x.repeat_interleave(k, 0) for x in encoded", "x.repeat(k, *[1] * (x.dim() - 1)) for x in encoded"),
+    ("translate keeps the graph", "torch/seq2seq.py", "    @torch.no_grad()\n", ""),
+    ("thousand and five without and", "data/numbers.py", "if with_and and (hundreds or (words and scale == 1)):", "if with_and and hundreds:"),
+    ("and before every group", "data/numbers.py", "if with_and and (hundreds or (words and scale == 1)):", "if with_and and (hundreds or words):"),
+    ("a one", "data/numbers.py", "words[0] == \"one\" and len(words) > 1:", "words[0] == \"one\":"),
+    ("held-out numbers in training", "data/numbers.py", "if (number % 7 == 3) != held_out or", "if held_out and (number % 7 != 3) or"),
+    ("held-out form in training", "data/numbers.py", "FORMS = ((True, False), (False, False), (True, True))", "FORMS = ((True, False), (False, False), (True, True), (False, True))"),
+    ("held-out numbers twice", "data/numbers.py", "        taken.add(number)\n", ""),
+    ("digits written from the right", "data/numbers.py", "row[: len(text)] = list(map(int, text))", "row[: len(text)] = list(map(int, text[::-1]))"),
+    ("text goes on behind the end", "data/numbers.py", "stop = row.index(END) if END in row else len(row)", "stop = len(row) - row.count(END)"),
     # training and its files
     ("interrupt lost", "torch/training.py", "except KeyboardInterrupt:\n            state.history.stopped = True", "except ZeroDivisionError:\n            pass"),
     ("gradients added up", "torch/training.py", "state.optimizer.zero_grad()", "pass"),

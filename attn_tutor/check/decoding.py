@@ -153,8 +153,8 @@ def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
 
 @beam.mistake("the first end wins")
 def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
-    """You return the first sentence that ends. A longer one may still be likelier: go on while one that has not ended is
-    in the beam."""
+    """You return the first sentence that ends. A longer one may still be likelier: go on while the beam holds one that
+    has not ended."""
     return search(step, end, max_len, k, first_end=True)
 
 
