@@ -211,6 +211,21 @@ def test_a_batch_is_as_one_by_one(half, name):
     assert prefix[0].tolist() == [END, 0]
 
 
+@pytest.mark.parametrize("name", SEARCHES)
+def test_the_halves_agree(halves, name):
+    """A batch of five beginnings with five tokens, and sentences that end early and late."""
+    model, options = random_model(6, n_tokens=5), {}
+    if name == "beam_search":
+        options = {"beam_width": 3}
+    prefix = np.array([[0, 1], [4, 2], [3, 3], [1, 0], [2, 4]])
+    (tokens, scores), (others, theirs) = (
+        search(half, name, Table(model, half), prefix, max_len=4, **options)
+        for half in halves
+    )
+    assert tokens.tolist() == others.tolist()
+    np.testing.assert_allclose(scores, theirs, rtol=1e-12)
+
+
 def test_scores_follow_the_model(device):
     for name in SEARCHES:
         options = {"beam_width": 2} if name == "beam_search" else {}
@@ -261,5 +276,12 @@ def test_errors_of_one():
         ValueError, match=re.escape("10^7 sentences are more than 1000000; use beam")
     ):
         an.exhaustive_search(step, NO_PREFIX, 0, 7)
+
+
+def test_errors_in_torch():
+    begin = torch.zeros(1, 0, dtype=torch.long)
+    for wrong, found in ((0.5, "0.5"), (torch.nan, "nan")):
+        with pytest.raises(ValueError, match=f"none above 0; got {found}"):
+            at.greedy_search(lambda _, p=wrong: torch.full((1, 1, 3), p), begin, 0, 3)
     with pytest.raises(TypeError, match="prefix holds tokens, whole numbers; got"):
-        at.greedy_search(step, torch.zeros(1, 1), 0, 3)
+        at.greedy_search(print, torch.zeros(1, 1), 0, 3)

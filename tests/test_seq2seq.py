@@ -26,12 +26,12 @@ def model(attention=True, device="cpu"):
     return made.to(device).double()
 
 
-def pairs(device="cpu", b=3, m=6, T=5):
+def pairs(device="cpu", m=6, T=5):
     generator = torch.Generator().manual_seed(1)
-    lengths = torch.tensor([4, 6, 1])[:b]
-    words = torch.randint(1, WORDS, (b, m), generator=generator)
+    lengths = torch.tensor([4, 6, 1])
+    words = torch.randint(1, WORDS, (3, m), generator=generator)
     words[torch.arange(m) >= lengths[:, None]] = 0
-    target = torch.randint(0, END, (b, T), generator=generator)
+    target = torch.randint(0, END, (3, T), generator=generator)
     target[0, 2:], target[1, 4:], target[2, 1:] = END, END, END
     return tuple(x.to(device) for x in (words, lengths, target))
 
@@ -137,6 +137,24 @@ def test_translate_is_the_search_over_the_model(attention, device):
             words[row : row + 1, :one], lengths[row : row + 1], 6, beam_width=4
         )
         assert many[row, :, : alone.shape[-1]].tolist() == alone[0].tolist()
+
+
+@either
+def test_steps_are_those_of_the_equations(attention):
+    """One sentence, one symbol at a time, with the numbers of the model and none of its code."""
+    net, each = model(attention), pairs()
+    words, lengths, target = (x[:1] for x in each)
+    logits, _ = net(words, lengths, target)
+    parts, a = net.decoder, net.decoder.attention
+    (H,), _, (c,) = net.encoder(words[:, : lengths[0]], lengths)
+    s = (parts.first.weight @ c + parts.first.bias).tanh()
+    for before, found in zip([END, *target[0].tolist()], logits[0], strict=False):
+        if attention:
+            e = torch.stack([(s @ a.W_q + h @ a.W_k).tanh() @ a.w_v for h in H])
+            c = sum(e.exp()[j] / e.exp().sum() * h for j, h in enumerate(H))
+        s = parts.cell(torch.cat([parts.embedding.weight[before], c]), s)
+        expected = parts.output.weight @ torch.cat([s, c]) + parts.output.bias
+        torch.testing.assert_close(found, expected)
 
 
 @either

@@ -46,8 +46,8 @@ def without_solutions(cells: list[Any]) -> list[Any]:
 def stub(node: ast.FunctionDef) -> Any:
     name = exercise_of(node)
     asked = EXERCISES[name].statement.partition("): ")[2]
-    words = textwrap.fill(f'"""{asked}"""', 88, initial_indent=4 * " ")
-    words = words.replace("\n", "\n    ")
+    fits = textwrap.TextWrapper(88, "    ", "    ", break_on_hyphens=False)
+    words = fits.fill(f'"""{asked}"""')
     call = f"check.{name}({node.name});"
     define = f"def {node.name}({ast.unparse(node.args)}):\n{words}"
     source = f"from attn_tutor import check\n\n\n{define}\n\n\n{call}"

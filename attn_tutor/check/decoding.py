@@ -68,8 +68,8 @@ def never(tokens: tuple, end: int) -> bool:
 
 greedy = Exercise(
     8,
-    "greedy(step, end, max_len): the likeliest next token again and again, up to and with the end or max_len tokens, "
-    "and the log-probability of them all; step(tokens) gives log-probabilities of the next one → (t), number",
+    "greedy(step, end, max_len): the likeliest next token again and again, until the end or max_len tokens, and the "
+    "log-probability of all; step(tokens) gives those of each next token → (t), number",
     lambda step, end, max_len: search(step, end, max_len, 1),
     [(model(seed), END, max_len) for seed in range(8) for max_len in (4, 6)],
 )
@@ -126,8 +126,8 @@ def _(step: Step, end: int, max_len: int) -> tuple[Array, float]:
 
 beam = Exercise(
     8,
-    "beam(step, end, max_len, k): the likeliest sentence that a beam of width k finds, up to and with its end or "
-    "max_len tokens, and its log-probability; ended sentences keep their place in the beam → (t), number",
+    "beam(step, end, max_len, k): the likeliest sentence that a beam of width k finds, as in greedy, and its "
+    "log-probability; ended sentences keep their place in the beam → (t), number",
     search,
     [
         (model(seed), END, max_len, k)

@@ -93,8 +93,9 @@ def number_pairs(
 ) -> NumberPairs:
     """Random numbers of one to nine digits, with their words.
 
-    Long ones are more frequent, as there are more of them, and half of the numbers have many zeros. One number in seven
-    is held out: those that leave the remainder 3. So is one way to say numbers: with "a" and without "and".
+    Long ones are more frequent, as there are more of them, three of ten begin with a 1, and half have many zeros. One
+    number in seven is held out: those that leave the remainder 3. So is one way to say numbers: with "a" and without
+    "and".
 
     Args:
         count: how many.
@@ -109,7 +110,7 @@ def number_pairs(
     Example:
         >>> pairs = number_pairs(2, seed=0)
         >>> pairs.lengths.tolist(), pairs.digits.shape
-        ([7, 13], (2, 10))
+        ([5, 11], (2, 10))
     """
     rng = np.random.default_rng(seed)
     numbers: list[int] = []
@@ -118,6 +119,8 @@ def number_pairs(
     while len(numbers) < count:
         length = rng.integers(1, DIGITS + 1, 2).max()
         figures = rng.integers(0, 10, length)
+        if length > 1:
+            figures[0] = int(10 ** rng.random())  # small ones more often, as in life
         if rng.random() < 0.5:
             figures[1:] *= rng.integers(0, 2, length - 1)
         number = int(figures @ 10 ** np.arange(length)[::-1])

@@ -1,7 +1,7 @@
 """A recurrent translator with additive attention, or without: one part reads, one writes symbol by symbol."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -84,13 +84,21 @@ class Translator(nn.Module):
         return torch.full_like(rows[:, :1], self.end)
 
 
+class Writes(Protocol):
+    """A model that writes symbols until the end."""
+
+    end: int
+
+    def __call__(self, *pairs: torch.Tensor) -> tuple[torch.Tensor, Any]: ...
+
+
 def translation_loss(
-    model: nn.Module, pairs: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+    model: Writes, pairs: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 ) -> torch.Tensor:
     """Mean cross-entropy of the symbols of the targets, each up to its first end.
 
     Args:
-        model: a :class:`Translator`, or what is called alike and has an ``end``.
+        model: a :class:`Translator`, or what is called alike and says which symbol is its ``end``.
         pairs: ids of the words, (b, m), their number, (b,), and targets, (b, T).
 
     Example:
