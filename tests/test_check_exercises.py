@@ -183,6 +183,25 @@ def torch_self_attention_vjp(X, W_q, W_k, W_v, g):
     return pulled_back(at.self_attention, (X, W_q, W_k, W_v), g)
 
 
+def torch_layer_norm(X, gain, shift):
+    return torch.nn.functional.layer_norm(X, gain.shape, gain, shift)
+
+
+def torch_windows(ids, starts, n):
+    read = ids.unfold(0, n + 1, 1)[starts]
+    return read[:, :-1], read[:, 1:]
+
+
+def torch_next_token_loss(logits, targets):
+    return torch.nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
+
+
+def torch_top_k(logits, k, temperature):
+    least = logits.topk(k).values[..., -1:]
+    kept = logits.masked_fill(logits < least, -torch.inf)
+    return (kept / temperature).softmax(-1)
+
+
 def torch_greedy(step, end, max_len):
     return torch_beam(step, end, max_len, 1)
 

@@ -245,6 +245,8 @@ TOPICS = {
     "padding mask, teacher forcing, cross-entropy, greedy decoding, beam search",
     "10": "weight, online softmax, tile, additive score, key–value cache, grouped-query attention, half precision, "
     "fused kernel",
+    "09": "transformer, residual connection, layer norm, feed-forward network, cross-entropy, perplexity, vocabulary, "
+    "autoregressive, key–value cache, cross-attention",
 }
 
 

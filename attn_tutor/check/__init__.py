@@ -63,6 +63,12 @@ from attn_tutor.check.tokens import (
     self_attention,
     step,
 )
+from attn_tutor.check.transformer import (
+    layer_norm,
+    next_token_loss,
+    top_k,
+    windows,
+)
 from attn_tutor.check.visibility import (
     causal_mask,
     left_padding_mask,
@@ -99,6 +105,7 @@ __all__ = [
     "gaussian_kernel",
     "gaussian_score",
     "greedy",
+    "layer_norm",
     "left_padding_mask",
     "log_softmax_vjp",
     "masked_softmax",
@@ -108,6 +115,7 @@ __all__ = [
     "multi_head_attention",
     "nadaraya_watson",
     "neighbour_weights",
+    "next_token_loss",
     "normalize",
     "numerical_gradient",
     "padding_mask",
@@ -130,8 +138,10 @@ __all__ = [
     "squeezed",
     "step",
     "to_halves",
+    "top_k",
     "triangular_kernel",
     "widen",
     "window_mask",
+    "windows",
     "with_products",
 ]

@@ -21,6 +21,7 @@ TITLES = {
     7: "Gradients of attention",
     8: "A translator",
     10: "Fast attention",
+    9: "A small transformer",
 }
 
 
