@@ -56,7 +56,6 @@ def test_paper_is_white_and_the_screen_is_as_before(sheet: Page) -> None:
         ".sd-tab-content",  # both tabs, each with its name
         "figure img",
         ".attn-still img",  # in place of the figure that moves
-        ".bd-article p:not(.notebook-link) > a.reference",
     ],
 )
 def test_what_a_reader_of_paper_needs_is_there(sheet: Page, parts: str) -> None:

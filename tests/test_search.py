@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page
 @pytest.fixture(scope="module")
 def page(browser: Browser) -> Iterator[Page]:
     page = browser.new_page()
+    page.set_default_timeout(5000)
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda said: said.type == "error" and faults.append(said.text))
@@ -20,7 +21,9 @@ def page(browser: Browser) -> Iterator[Page]:
 
 def search(page: Page, book: Path, words: str) -> list[str]:
     page.goto(f"{(book / 'search.html').as_uri()}?q={words}")
-    page.wait_for_selector("#search-results h2:text-is('Search Results')")  # the end
+    page.locator("#search-results h2:text-is('Search Results')").wait_for(
+        state="attached"  # the end of the search; the theme hides this title
+    )
     links = page.locator("#search-results li a")
     return [str(link.get_attribute("href")) for link in links.all()]
 

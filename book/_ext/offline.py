@@ -88,7 +88,6 @@ def mend(page: str) -> str:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", point_to_mathjax)
-    app.connect(
-        "build-finished", finish, priority=900
-    )  # the first page is written late
+    # Late, when the first page is written too.
+    app.connect("build-finished", finish, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

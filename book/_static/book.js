@@ -1,4 +1,10 @@
 document.addEventListener("DOMContentLoaded", () => {
+  /* Closed with Escape, the contents of a narrow page leave the focus nowhere: it goes back to their button. */
+  for (const side of ["primary", "secondary"])
+    document.getElementById(`pst-${side}-sidebar-modal`)?.addEventListener("close", () => {
+      document.querySelector(`.${side}-toggle`).focus();
+    });
+
   const SCROLLING = { tabindex: 0, role: "group", "aria-label": "Formula, scrolls sideways" };
   /* The keyboard must reach what scrolls. The theme sees to it once; what a tab or a fold shows later is seen to here,
      and formulas, which the theme does not know. */
@@ -26,3 +32,9 @@ document.addEventListener("DOMContentLoaded", () => {
 
 /* From a file the search finds, but may not read the pages that it found to quote them. */
 if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+
+/* Copying takes the focus away from the button and gives it to nobody. */
+document.addEventListener("click", ({ target }) => {
+  const button = target.closest(".copybtn");
+  if (button) setTimeout(() => button.focus());
+});
