@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import string
 
 import numpy as np
 import pytest
 
-from attn_tutor.data import load_cars
+from attn_tutor.data import load_book, load_cars
 from attn_tutor.data.cars import COLUMNS
 
 HEADER = ",".join(COLUMNS)
@@ -166,3 +168,21 @@ def test_a_malformed_file_is_refused_with_its_name_and_line(write, text, message
 def test_a_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere.csv"):
         load_cars(tmp_path / "nowhere.csv")
+
+
+def test_the_text_is_frozen():
+    """Trained models and their outputs in the book depend on each character."""
+    text = load_book()
+    digest = hashlib.sha256(text.encode("ascii")).hexdigest()
+    assert digest.startswith("a071536dde8514bb05eaca99620ee3e0")
+    assert len(text) == 61271
+    assert set(text) <= set(string.ascii_letters + string.digits + " \n\"'(),-.:;?")
+    assert len(set(text)) == 73
+
+
+def test_the_text_is_prose_of_the_book():
+    """Most of it is sentences; it was taken from chapters that have been edited since."""
+    lines = load_book().split("\n")
+    assert lines[-1] == "" and all(line[0].isalnum() for line in lines[:-1])
+    assert all(line[-1] in ".?" for line in lines[:-1])
+    assert load_book().lower().count("attention") > 50

@@ -48,11 +48,12 @@ def test_wheel_holds_the_package_and_nothing_else(dist: Path) -> None:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
     assert {
         "attn_tutor/py.typed",
+        "attn_tutor/data/book.txt",
         "attn_tutor/data/cars.csv",
         "attn_tutor/torch/attention.py",
     } <= set(names)
     assert {name.partition("/")[0] for name in names} == {"attn_tutor"}
-    assert {Path(name).suffix for name in names} == {".py", ".csv", ".typed"}
+    assert {Path(name).suffix for name in names} == {".py", ".csv", ".txt", ".typed"}
 
 
 def test_sdist_builds_and_leaves_the_book_out(dist: Path) -> None:

@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SUBJECTS = (
     "golden check decoding numbers seq2seq training textbook parity tiled tiled_torch framework half_precision gradients properties errors"
     " fast_paths fused rows additive additive_triton complexity bench"
+    " transformer encoder_decoder"
 )
 TESTS = [f"tests/test_{subject}.py" for subject in SUBJECTS.split()]
 
@@ -381,6 +382,8 @@ LISTED = [
     ("ALiBi counts in half precision", "torch/positional.py", "(slopes[:, None, None] * -distance).to(", "(slopes.to(dtype or torch.float32)[:, None, None] * -distance.to(dtype or torch.float32)).to("),
     # gradients
     ("no row sum in the gradient of softmax", "numpy/gradients.py", "weights * (g - (g * weights).sum(-1, keepdims=True))", "weights * g"),
+    ("row sum over queries in the gradient of softmax", "numpy/gradients.py", "(g * weights).sum(-1, keepdims=True)", "(g * weights).sum(0, keepdims=True)"),
+    ("gradient passed on by a query that sees nothing", "numpy/gradients.py", "A.any(-1, keepdims=True), g, 0", "True, g, 0"),
     ("batch sum missing", "numpy/gradients.py", "return gradient.sum(repeated, keepdims=True)", "return gradient"),
     ("sum over new batch axes missing", "numpy/gradients.py", "gradient.sum(tuple(range(gradient.ndim - len(shape))))", "gradient"),
     ("scale missing in dQ", "numpy/gradients.py", "scale * dS @ K", "dS @ K"),
@@ -400,6 +403,48 @@ LISTED = [
     ("table of positions not grown", "torch/modules.py", "if len(table) < n or (", "if ("),
     ("table of positions in the wrong dtype", "torch/modules.py", " or (table.dtype, table.device) != (X.dtype, X.device):", ":"),
     ("mask lost in a module", "torch/modules.py", "return bilinear_attention(Q, K, V, self.M, mask)", "return bilinear_attention(Q, K, V, self.M)"),
+    # transformer
+    ("post-norm: what is added is not of normalised tokens", "torch/transformer.py", "self._drawn(self.norm_1(X), mask, cache)", "self._drawn(X, mask, cache)"),
+    ("no residual around attention", "torch/transformer.py", "return X + self.drop(self._drawn(", "return self.drop(self._drawn("),
+    ("no residual around the network", "torch/transformer.py", "return X + self.drop(self.narrow(hidden))", "return self.drop(self.narrow(hidden))"),
+    ("one norm for both halves", "torch/transformer.py", "self.widen(self.norm_2(X))", "self.widen(self.norm_1(X))"),
+    ("network without its bend", "torch/transformer.py", "self.activation(self.widen(", "(self.widen("),
+    ("mask of a block lost", "torch/transformer.py", "return layer(X, mask=mask)", "return layer(X)"),
+    ("mask lost where heads are placed", "torch/transformer.py", "Q, K, V, mask, causal=layer.causal", "Q, K, V, None, causal=layer.causal"),
+    ("causal flag lost where heads are placed", "torch/transformer.py", "causal=layer.causal, scale=self._scale, dropout_p", "causal=False, scale=self._scale, dropout_p"),
+    ("new tokens at position 0", "torch/transformer.py", "self._heads(X, 0 if cache is None else len(cache))", "self._heads(X, 0)"),
+    ("queries turned, keys not", "torch/transformer.py", "return rotary(Q, p), rotary(K, p), V", "return rotary(Q, p), K, V"),
+    ("values turned too", "torch/transformer.py", "return rotary(Q, p), rotary(K, p), V", "return rotary(Q, p), rotary(K, p), rotary(V, p)"),
+    ("ALiBi's entry scaled", "torch/transformer.py", "torch.full_like(Q[..., :1], 1 / self._scale)", "torch.ones_like(Q[..., :1])"),
+    ("ALiBi as a reward", "torch/transformer.py", "(slopes[:, None] * p)", "(-slopes[:, None] * p)"),
+    ("ALiBi's slopes rounded to float32", "torch/transformer.py", "dtype=precise,", "dtype=torch.float32,"),
+    ("√d of the widened heads", "torch/transformer.py", "        return (self.narrow.out_features / self.attention.n_heads) ** -0.5", "        return (self.narrow.out_features / self.attention.n_heads + 1) ** -0.5"),
+    ("√d of the model width in a block", "torch/transformer.py", "(self.narrow.out_features / self.attention.n_heads)", "(self.narrow.out_features)"),
+    ("weights shown without positions", "torch/transformer.py", "        Q, K, _ = self._heads(self.norm_1(X), 0)", "        Q, K, _ = self._heads(X, 0)"),
+    ("dropout of weights lost with positions", "torch/transformer.py", "layer.dropout if self.training else 0.0", "0.0"),
+    ("dropout of weights in eval", "torch/transformer.py", "layer.dropout if self.training else 0.0", "layer.dropout"),
+    ("bias of the output lost with positions", "torch/transformer.py", "layer.W_o.mT, layer.b_o)", "layer.W_o.mT)"),
+    ("torch's block: norms swapped", "torch/transformer.py", "(layer.norm1, layer.norm2)", "(layer.norm2, layer.norm1)"),
+    ("torch's block: weights shared, not copied", "torch/transformer.py", "map(copy.deepcopy, (layer.linear1, layer.linear2))", "layer.linear1, layer.linear2"),
+    ("torch's block: activation not taken over", "torch/transformer.py", "            activation=layer.activation,\n", ""),
+    ("torch's block: post-norm accepted", "torch/transformer.py", "if not layer.norm_first:", "if False:"),
+    ("torch's block: mode not taken over", "torch/transformer.py", "return mine.train(layer.training)", "return mine"),
+    ("marks from 0 with a cache", "torch/language_model.py", "self.encoding(X, start)", "self.encoding(X)"),
+    ("marks of a later position from 0", "torch/modules.py", "self.table[start:n]", "self.table[: n - start]"),
+    ("last norm lost", "torch/language_model.py", "self.head(self.norm(X))", "self.head(X)"),
+    ("blocks that see the future", "torch/language_model.py", "causal=True,", "causal=False,"),
+    ("the cache not used", "torch/language_model.py", "new = token if cached else ids", "new = ids"),
+    ("temperature multiplied", "torch/language_model.py", "logits.float() / temperature", "logits.float() * temperature"),
+    ("the first logits, not the last", "torch/language_model.py", "self(new, caches)[..., -1, :]", "self(new, caches)[..., 0, :]"),
+    ("weights of one block for all", "torch/language_model.py", "            X = block(X)\n        return torch.stack", "        return torch.stack"),
+    ("a padded word is read", "torch/encoder_decoder.py", "            X = block(X, mask)", "            X = block(X)"),
+    ("a padded word is looked at", "torch/encoder_decoder.py", "cross(N, read.X, mask=read.mask)", "cross(N, read.X)"),
+    ("the symbol to be written is seen", "torch/encoder_decoder.py", "previous = torch.cat([self.begin(target), target[:, :-1]], 1)", "previous = target"),
+    ("writers that see later symbols", "torch/encoder_decoder.py", "n_heads, causal=True, dropout", "n_heads, dropout"),
+    ("reading without positions", "torch/encoder_decoder.py", "X = self.encoding(self.words(words))", "X = self.words(words)"),
+    ("a beam with the words of others", "torch/encoder_decoder.py", "x.repeat_interleave(k, 0)", "x.repeat(k, *[1] * (x.ndim - 1))"),
+    ("cross-attention replaces what was there", "torch/encoder_decoder.py", "self.block.think(Y + self.block.drop(", "self.block.think(self.block.drop("),
+    ("nothing looked at", "torch/encoder_decoder.py", "self.block.think(Y + self.block.drop(cross(N, read.X, mask=read.mask)))", "self.block.think(Y)"),
     # arguments
     ("float masks accepted", "_shapes.py", 'if dtype != "bool":', "if False:"),
     ("masks that make queries out of nothing", "_shapes.py", "if not core_fits or ", "if "),
@@ -421,6 +466,7 @@ LISTED = [
     ("half precision tells where other cases do", "check/exercise.py", "telling = wider if any(", "telling = tried if any("),
     ("part of it where the reader is right", "check/exercise.py", "if all(map(any, pairs)) and sum", "if sum"),
     ("a mistake that fails agrees with every answer", "check/exercise.py", "return outcome.error is not None", "return True"),
+    ("one-sided differences count as right", "check/backwards.py", "tolerance=1e-6", "tolerance=1e-2"),
     ("changed input unseen", "check/answers.py", "return np.array_equal(before, after, equal_nan=nan)", "return True"),
     ("dtype unseen", "check/answers.py", "and x.dtype != given:", "and False:"),
     ("the cases themselves handed out", "check/calls.py", "if tensors else x.copy()", "if tensors else x"),

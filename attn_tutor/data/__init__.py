@@ -8,11 +8,13 @@ from attn_tutor.data.numbers import (
     number_pairs,
     number_words,
 )
+from attn_tutor.data.text import load_book
 
 __all__ = [
     "NumberPairs",
     "decode_digits",
     "encode_words",
+    "load_book",
     "load_cars",
     "number_pairs",
     "number_words",

@@ -11,12 +11,14 @@ from attn_tutor.torch.attention import (
 )
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.decoding import beam_search, exhaustive_search, greedy_search
+from attn_tutor.torch.encoder_decoder import TransformerTranslator
 from attn_tutor.torch.kernels import (
     boxcar_kernel,
     epanechnikov_kernel,
     gaussian_kernel,
     triangular_kernel,
 )
+from attn_tutor.torch.language_model import LanguageModel
 from attn_tutor.torch.masks import causal_mask, padding_mask
 from attn_tutor.torch.modules import (
     AdditiveAttention,
@@ -43,16 +45,20 @@ from attn_tutor.torch.self_attention import cross_attention, self_attention
 from attn_tutor.torch.seq2seq import Translator, translation_loss
 from attn_tutor.torch.softmax import masked_softmax, normalize, softmax
 from attn_tutor.torch.training import History, train
+from attn_tutor.torch.transformer import Block
 from attn_tutor.torch.weights import load_weights, save_weights
 
 __all__ = [
     "AdditiveAttention",
     "BilinearAttention",
+    "Block",
     "History",
     "KVCache",
+    "LanguageModel",
     "MultiHeadAttention",
     "PositionalEncoding",
     "SelfAttention",
+    "TransformerTranslator",
     "Translator",
     "additive_attention",
     "additive_score",

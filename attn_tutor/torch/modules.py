@@ -310,19 +310,23 @@ class PositionalEncoding(nn.Module):
         # No buffer: a cast of the module would round it and not compute it again.
         self.table = sinusoidal_encoding(0, d)
 
-    def forward(self, X: torch.Tensor) -> torch.Tensor:
-        """(…, n, d) -> (…, n, d)."""
+    def forward(self, X: torch.Tensor, start: int = 0) -> torch.Tensor:
+        """(…, n, d) -> (…, n, d); row 0 stands at position ``start``, as in decoding."""
         require_array("PositionalEncoding", "X", X)
+        require_size("PositionalEncoding", "start", start)
         if X.ndim < 2 or X.shape[-1] != self.d:
             raise ValueError(
                 f"PositionalEncoding: X has shape {tuple(X.shape)} but needs (…, n, {self.d})"
             )
         X = X if X.is_floating_point() else X.to(torch.get_default_dtype())
-        n, table = X.shape[-2], self.table
+        n, table = start + X.shape[-2], self.table
         if len(table) < n or (table.dtype, table.device) != (X.dtype, X.device):
-            # Once a longest sequence.
-            self.table = sinusoidal_encoding(n, self.d, device=X.device, dtype=X.dtype)
-        return self.dropout(X + self.table[:n])
+            # Once a longest sequence; decoding, which comes back with one more, gets room for many.
+            rows = 2 * n if start else n
+            self.table = sinusoidal_encoding(
+                rows, self.d, device=X.device, dtype=X.dtype
+            )
+        return self.dropout(X + self.table[start:n])
 
 
 def _matrix(where: str, **sizes: int) -> nn.Parameter:

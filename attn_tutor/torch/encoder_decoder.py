@@ -1,0 +1,149 @@
+"""A translator without recurrence: a stack of blocks reads all words at once, another writes and looks at them."""
+
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from attn_tutor._shapes import require_size
+from attn_tutor.torch.decoding import beam_search
+from attn_tutor.torch.masks import padding_mask
+from attn_tutor.torch.modules import MultiHeadAttention, PositionalEncoding
+from attn_tutor.torch.multi_head import multi_head_weights
+from attn_tutor.torch.transformer import Block
+
+__all__ = ["TransformerTranslator"]
+
+
+class TransformerTranslator(nn.Module):
+    """The translator of Vaswani et al. (2017), pre-norm and small; called as :class:`Translator` is.
+
+    Args:
+        n_words: number of words of the source; word 0 is the padding.
+        n_symbols: number of symbols of the target; the last is the end, and also what the decoder begins with.
+        d_model: width of the tokens; a multiple of ``n_heads``.
+        n_heads: number of heads of each attention.
+        n_layers: number of blocks that read, and of blocks that write.
+        dropout: as in :class:`Block`.
+
+    Example:
+        >>> model = TransformerTranslator(5, 3, 8, n_heads=2, n_layers=1)
+        >>> words, lengths = torch.tensor([[1, 4, 2], [3, 0, 0]]), torch.tensor([3, 1])
+        >>> logits, weights = model(words, lengths, torch.tensor([[0, 1, 2], [1, 2, 2]]))
+        >>> logits.shape, weights[1, 0].tolist()
+        (torch.Size([2, 3, 3]), [1.0, 0.0, 0.0])
+    """
+
+    def __init__(
+        self,
+        n_words: int,
+        n_symbols: int,
+        d_model: int,
+        n_heads: int,
+        n_layers: int,
+        *,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        for name, size in (
+            ("n_words", n_words),
+            ("n_symbols", n_symbols),
+            ("n_layers", n_layers),
+        ):
+            require_size("TransformerTranslator", name, size, least=1)
+        self.end = n_symbols - 1
+        self.words = nn.Embedding(n_words, d_model)
+        self.symbols = nn.Embedding(n_symbols, d_model)
+        self.encoding = PositionalEncoding(d_model, dropout)
+        layers = range(n_layers)
+        self.readers = nn.ModuleList(
+            Block(d_model, n_heads, dropout=dropout) for _ in layers
+        )
+        self.writers = nn.ModuleList(Writer(d_model, n_heads, dropout) for _ in layers)
+        self.norm_read, self.norm_write = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.head = nn.Linear(d_model, n_symbols)
+
+    def forward(
+        self, words: torch.Tensor, lengths: torch.Tensor, target: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits of each symbol of the target, given the words and the right symbols before it.
+
+        Args:
+            words: ids, (b, m).
+            lengths: number of words, (b,).
+            target: symbols, (b, T).
+
+        Returns:
+            Logits, (b, T, n_symbols), and the weight of each word in each step, the mean over the heads of the last
+            block, (b, T, m).
+        """
+        previous = torch.cat([self.begin(target), target[:, :-1]], 1)
+        return self.decode(self.encode(words, lengths), previous)
+
+    def encode(self, words: torch.Tensor, lengths: torch.Tensor) -> "Read":
+        mask = padding_mask(lengths, words.shape[1])[:, None]  # (b, 1, 1, m)
+        X = self.encoding(self.words(words))
+        for block in self.readers:
+            X = block(X, mask)
+        return Read(self.norm_read(X), mask)
+
+    def decode(
+        self, read: "Read", previous: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """All steps at once: the causal mask stands in for the loop."""
+        Y = self.encoding(self.symbols(previous))
+        for block in self.writers:
+            Y, weights = block(Y, read)
+        return self.head(self.norm_write(Y)), weights.mean(1)
+
+    @torch.no_grad()
+    def translate(
+        self,
+        words: torch.Tensor,
+        lengths: torch.Tensor,
+        max_len: int,
+        beam_width: int = 1,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The likeliest targets that :func:`beam_search` finds, (b, beam_width, T), and their log-probabilities."""
+        step = partial(self.next_log_probs, self.encode(words, lengths))
+        return beam_search(step, self.begin(words), self.end, max_len, beam_width)
+
+    def next_log_probs(self, read: "Read", tokens: torch.Tensor) -> torch.Tensor:
+        """Of the next symbol, (b, k, n_symbols), after each of k beginnings for each sentence, (b, k, t)."""
+        b, k, _ = tokens.shape
+        each = Read(*(x.repeat_interleave(k, 0) for x in read))
+        logits, _ = self.decode(each, tokens.flatten(0, 1))
+        return logits[:, -1].log_softmax(-1).unflatten(0, (b, k))
+
+    def begin(self, rows: torch.Tensor) -> torch.Tensor:
+        return torch.full_like(rows[:, :1], self.end)
+
+
+class Read(NamedTuple):
+    """What the writers get to know of the words."""
+
+    X: torch.Tensor  # (b, m, d_model)
+    mask: torch.Tensor  # (b, 1, 1, m)
+
+
+class Writer(nn.Module):
+    """A causal block that, between its two halves, attends to the words: cross-attention."""
+
+    def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.block = Block(d_model, n_heads, causal=True, dropout=dropout)
+        self.norm = nn.LayerNorm(d_model)
+        self.cross = MultiHeadAttention(d_model, n_heads, dropout=dropout)
+
+    def forward(self, Y: torch.Tensor, read: Read) -> tuple[torch.Tensor, torch.Tensor]:
+        """(b, T, d_model) -> (b, T, d_model), and the weights of the cross-attention, (b, h, T, m)."""
+        Y, cross = self.block.attend(Y), self.cross
+        N = self.norm(Y)
+        Y = self.block.think(Y + self.block.drop(cross(N, read.X, mask=read.mask)))
+        with torch.no_grad():  # to be looked at
+            biases = cross.b_q, cross.b_k
+            weights = multi_head_weights(
+                N, read.X, cross.W_q, cross.W_k, cross.n_heads, read.mask, biases=biases
+            )
+        return Y, weights

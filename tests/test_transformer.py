@@ -1,0 +1,392 @@
+"""The block and the language model: no leak, nothing lost by the cache, torch's own layer, and clear refusals."""
+
+import inspect
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import linear, relu
+
+import attn_tutor.torch as at
+from attn_tutor.torch.modules import PositionalEncoding
+
+POSITIONS = ["sinusoidal", "rotary", "alibi", None]
+PLACES = ["rotary", "alibi", None]
+each_kind = pytest.mark.parametrize("positions", POSITIONS)
+
+
+@pytest.fixture
+def tensor(draw, device):
+    return lambda *shape: torch.from_numpy(draw(*shape)).to(device)
+
+
+@pytest.fixture
+def model(device):
+    """Two blocks of three heads of width 4 over 13 tokens, with weights of order 1 in every matrix."""
+
+    def make(positions, **options):
+        torch.manual_seed(3)
+        made = at.LanguageModel(13, 12, 3, 2, positions=positions, **options)
+        return made.double().to(device).eval()
+
+    return make
+
+
+@pytest.fixture
+def ids(device):
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(13, (2, 11), generator=generator).to(device)
+
+
+def block(device, **options):
+    torch.manual_seed(5)
+    made = at.Block(12, 3, **options).double().to(device).eval()
+    with torch.no_grad():  # biases and norms that show where they are left out
+        for parameter in made.parameters():
+            if parameter.ndim == 1:
+                parameter += 0.5 * torch.randn(parameter.shape).to(parameter)
+    return made
+
+
+# What a block computes
+
+
+def textbook(made, X, bias=None, mask=None, turn=lambda heads: heads):
+    """The formulas word by word, with all scores stored."""
+    layer = made.attention
+    N = nn.functional.layer_norm(X, (12,), made.norm_1.weight, made.norm_1.bias)
+    Q, K, V = (
+        at.split_heads(N @ getattr(layer, f"W_{c}") + getattr(layer, f"b_{c}"), 3)
+        for c in "qkv"
+    )
+    scores = at.scaled_dot_score(turn(Q), turn(K))
+    heads = at.attend(scores if bias is None else scores + bias, V, mask)
+    Y = X + at.merge_heads(heads) @ layer.W_o + layer.b_o
+    N = nn.functional.layer_norm(Y, (12,), made.norm_2.weight, made.norm_2.bias)
+    hidden = made.activation(N @ made.widen.weight.mT + made.widen.bias)
+    return Y + hidden @ made.narrow.weight.mT + made.narrow.bias
+
+
+def test_a_block_is_its_formula(tensor, close, device, mask_of):
+    X = tensor(2, 7, 12)
+    mask = torch.from_numpy(mask_of(2, 1, 7, 7)).to(device)
+    made = block(device, activation=relu, d_hidden=19)
+    close(made(X, mask), textbook(made, X, mask=mask))
+
+
+def test_rotary_turns_queries_and_keys_of_each_head(tensor, close, device):
+    X, seen = tensor(2, 7, 12), at.causal_mask(7, device=device)
+    made = block(device, causal=True, positions="rotary")
+    close(made(X), textbook(made, X, mask=seen, turn=at.rotary))
+
+
+def test_alibi_as_one_more_entry_is_the_bias(tensor, close, device):
+    X, seen = tensor(2, 7, 12), at.causal_mask(7, device=device)
+    made = block(device, causal=True, positions="alibi")
+    bias = at.alibi_bias(3, 7, device=device, dtype=X.dtype)
+    close(made(X), textbook(made, X, bias, seen))
+
+
+def test_alibi_with_slopes_that_are_no_powers_of_two(tensor, close, device):
+    torch.manual_seed(5)
+    made = at.Block(32, 16, causal=True, positions="alibi").double().to(device)
+    plain = at.Block(32, 16, causal=True).double().to(device)
+    plain.load_state_dict(made.state_dict())
+    X = tensor(7, 32)
+    biased = plain.weights(X) * at.alibi_bias(16, 7, device=device, dtype=X.dtype).exp()
+    close(made.weights(X), at.normalize(biased))
+
+
+@pytest.mark.parametrize("positions", PLACES)
+def test_the_weights_are_those_that_are_used(tensor, close, device, positions):
+    """With W_o = 1 and no network, the output less the input is the weighted sum of the values."""
+    X = tensor(2, 7, 12)
+    made = block(device, causal=True, positions=positions)
+    layer = made.attention
+    with torch.no_grad():
+        layer.W_o.copy_(torch.eye(12))
+        layer.b_o.zero_()
+        made.narrow.weight.zero_()
+        made.narrow.bias.zero_()
+    V = at.split_heads(linear(made.norm_1(X), layer.W_v.mT, layer.b_v), 3)
+    close(X + at.merge_heads(made.weights(X) @ V), made(X))
+
+
+def test_a_mask_hides_padding(tensor, device, close):
+    X = tensor(2, 7, 12)
+    lengths = torch.tensor([3, 5], device=device)
+    mask = at.padding_mask(lengths, 7)[:, None]
+    other = X.clone()
+    other[0, 3:], other[1, 5:] = tensor(4, 12) + 3, tensor(2, 12) - 9
+    for positions in ("rotary", None):
+        made = block(device, positions=positions)
+        for i, n in enumerate(lengths.tolist()):
+            close(made(other, mask)[i, :n], made(X, mask)[i, :n])
+            close(made(X[i, :n]), made(X, mask)[i, :n])
+
+
+@pytest.mark.parametrize("positions", PLACES)
+def test_dropout_only_while_training(tensor, device, positions):
+    X = tensor(7, 12)
+    made = block(device, causal=True, positions=positions, dropout=0.5)
+    assert torch.equal(made(X), made(X))
+    made.train()
+    assert not torch.allclose(made(X), made(X))
+
+
+@pytest.mark.parametrize("positions", PLACES)
+def test_dropout_reaches_the_weights(tensor, device, positions):
+    """The first token sees itself alone: its weight is 1, and dropped or doubled."""
+    made = block(device, causal=True, positions=positions, dropout=0.5).train()
+    made.drop = nn.Identity()
+    X = tensor(7, 12)
+    first = torch.stack([made(X)[0] for _ in range(30)])
+    assert len(first.unique(dim=0)) == 8  # of three heads each
+
+
+# torch's own layer
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_the_layer_of_torch(tensor, close, device, bias, activation):
+    torch.manual_seed(2)
+    theirs = nn.TransformerEncoderLayer(
+        12, 3, 19, activation=activation, norm_first=True, batch_first=True,
+        bias=bias, layer_norm_eps=1e-3, dtype=torch.float64, device=device,
+    ).eval()  # fmt: skip  # a table of its settings
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            if parameter.ndim == 1:
+                parameter += 0.5 * torch.randn(parameter.shape).to(parameter)
+    X = tensor(2, 7, 12)
+    ours = at.Block.from_torch(theirs)
+    close(ours(X), theirs(X))
+    padded = torch.arange(7, device=device) >= torch.tensor([[3], [6]], device=device)
+    expected = theirs(X, src_key_padding_mask=padded)[~padded]
+    close(ours(X, ~padded[:, None, None, :])[~padded], expected)
+    forbidden = ~at.causal_mask(7, device=device)
+    expected = theirs(X, src_mask=forbidden)
+    close(at.Block.from_torch(theirs, causal=True)(X), expected)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_state_and_gradient_travel(tensor, close, device, training):
+    theirs = nn.TransformerEncoderLayer(
+        12, 3, 19, 0.0, norm_first=True, batch_first=True, dtype=torch.float64
+    ).to(device)
+    ours = at.Block.from_torch(theirs.train(training))
+    assert {x.training for x in ours.modules()} == {training}
+    X = tensor(2, 7, 12)
+    (theirs(X) ** 2).sum().backward()
+    (ours(X) ** 2).sum().backward()
+    close(ours.widen.weight.grad, theirs.linear1.weight.grad)
+    close(ours.attention.W_o.grad, theirs.self_attn.out_proj.weight.grad.mT)
+    with torch.no_grad():  # copies, not views
+        ours.narrow.weight.zero_()
+    assert theirs.linear2.weight.any()
+
+
+def test_the_chances_to_drop_travel():
+    theirs = nn.TransformerEncoderLayer(12, 3, dropout=0.3, norm_first=True)
+    ours = at.Block.from_torch(theirs)
+    assert ours.drop.p == ours.attention.dropout == 0.3
+
+
+# The language model
+
+
+@each_kind
+def test_no_logit_sees_a_later_token(model, ids, positions):
+    made = model(positions)
+    before = made(ids)
+    for t in range(1, 11):
+        other = ids.clone()
+        other[:, t] = (other[:, t] + 5) % 13
+        change = (made(other) - before).abs().amax((0, 2))
+        assert not change[:t].any() and change[t] > 0
+
+
+def test_who_knows_the_order(model, ids):
+    """One causal layer without positions sees a set behind each token; with positions it does not."""
+    swapped = ids[:, [1, 0, *range(2, 11)]]
+    for positions in POSITIONS:
+        made = model(positions)
+        del made.blocks[1]
+        last = [made(x)[:, -1] for x in (ids, swapped)]
+        assert torch.allclose(*last, atol=1e-12) == (positions is None)
+
+
+@each_kind
+def test_logits_with_a_cache_are_those_without(model, ids, close, positions):
+    made, caches = model(positions), [at.KVCache(), at.KVCache()]
+    with torch.no_grad():
+        parts = [
+            made(ids[:, a:b], caches) for a, b in ((0, 4), (4, 5), (5, 8), (8, 11))
+        ]
+        close(torch.cat(parts, 1), made(ids))
+
+
+@each_kind
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_the_cache_writes_the_same_tokens(model, ids, device, positions, temperature):
+    written = []
+    for cached in (True, False):
+        generator = torch.Generator(device).manual_seed(4)
+        options = dict(temperature=temperature, generator=generator, cached=cached)
+        written.append(model(positions).generate(ids, 40, **options))
+    assert torch.equal(*written)
+    assert written[0].shape == (2, 51) and torch.equal(written[0][:, :11], ids)
+    assert len(written[0][:, 11:].unique()) > 2
+
+
+def test_greedy_takes_the_largest_logit_each_time(model, ids):
+    made = model("rotary")
+    for _ in range(9):
+        ids = torch.cat([ids, made(ids)[:, -1:].argmax(-1)], -1)
+    assert torch.equal(made.generate(ids[:, :11], 9), ids)
+
+
+def test_temperature_divides_the_logits(model, device):
+    """Frequencies of 20,000 drawn tokens beside the probabilities; their standard error is at most 0.0036."""
+    made = model("rotary")
+    generator = torch.Generator(device).manual_seed(0)
+    start = torch.full((20_000, 1), 7, device=device)
+    drawn = made.generate(start, 1, temperature=0.4, generator=generator)[:, 1]
+    expected = (made(start[0]) / 0.4).softmax(-1)[0]
+    found = torch.bincount(drawn, minlength=13) / 20_000
+    assert (found - expected).abs().max() < 0.015
+    assert (made(start[0]).softmax(-1)[0] - expected).abs().max() > 0.05
+
+
+@each_kind
+def test_the_cache_saves_work(model, ids, positions, monkeypatch):
+    """Rows that go through a block: 11 and then 1 a step, where without the cache it is 11, 12, 13, …"""
+    rows = []
+    made = model(positions)
+    made.blocks[0].register_forward_hook(
+        lambda _, given, __: rows.append(given[0].shape[1])
+    )
+    made.generate(ids, 4)
+    made.generate(ids, 4, cached=False)
+    assert rows == [11, 1, 1, 1, 11, 12, 13, 14]
+
+
+@each_kind
+def test_weights_of_every_head(model, ids, close, positions):
+    weights = model(positions).weights(ids)
+    assert weights.shape == (2, 2, 3, 11, 11)
+    close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+    assert not weights.triu(1).any()
+    made = model(positions)
+    X = (
+        made.embedding(ids)
+        if positions != "sinusoidal"
+        else made.encoding(made.embedding(ids))
+    )
+    close(weights[0], made.blocks[0].weights(X))
+    close(weights[1], made.blocks[1].weights(made.blocks[0](X)))
+
+
+@each_kind
+def test_a_gradient_reaches_every_parameter(model, ids, positions):
+    made = model(positions)
+    nn.functional.cross_entropy(made(ids).flatten(0, 1), ids.flatten()).backward()
+    for name, parameter in made.named_parameters():
+        # A bias of the keys adds the same to all scores of a query. Rotary turns it, so that it counts there.
+        dead = name.endswith("b_k") and positions != "rotary"
+        assert (parameter.grad.abs().max() > 1e-9) != dead, name
+
+
+def test_axes_before_the_tokens(model, ids, close):
+    made = model("alibi")
+    many = torch.stack([ids, ids.flip(0), ids.flip(1)])
+    close(made(many)[1], made(ids.flip(0)))
+    close(made(ids[0]), made(ids)[0])
+    assert torch.equal(made.generate(many, 5)[2], made.generate(ids.flip(1), 5))
+    assert made.generate(ids[0], 3, temperature=1.0).shape == (14,)
+
+
+def test_state_is_put_back_and_inputs_are_left_alone(model, ids):
+    made, before = model("rotary").train(), ids.clone()
+    made.generate(ids, 3)
+    assert made.training and torch.is_grad_enabled() and torch.equal(ids, before)
+
+
+def test_marks_from_a_later_position_on(device, close):
+    encode = PositionalEncoding(6)
+    X = torch.zeros(9, 6, dtype=torch.float64, device=device)
+    whole = encode(X)
+    close(encode(X[4:], 4), whole[4:])
+    fresh = PositionalEncoding(6)
+    close(torch.cat([fresh(X[i : i + 1], i) for i in range(9)]), whole)
+
+
+# Errors
+
+
+def test_what_a_block_refuses():
+    with pytest.raises(
+        ValueError,
+        match="^Block: positions must be 'rotary', 'alibi' or None, got 'sin'",
+    ):
+        at.Block(12, 3, positions="sin")
+    with pytest.raises(ValueError, match="^Block: 'alibi' needs causal=True"):
+        at.Block(12, 3, positions="alibi")
+    with pytest.raises(
+        ValueError, match="^Block: d_model=9 does not split into 2·n_heads=6"
+    ):
+        at.Block(9, 3, positions="rotary")
+    with pytest.raises(ValueError, match="^Block: d_hidden must be 1 or more, got 0"):
+        at.Block(12, 3, d_hidden=0)
+    with pytest.raises(
+        ValueError, match="^MultiHeadAttention: d_model=13 does not split"
+    ):
+        at.Block(13, 3)
+    with pytest.raises(
+        TypeError,
+        match="^from_torch: needs a torch.nn.TransformerEncoderLayer, got Linear",
+    ):
+        at.Block.from_torch(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="make it with norm_first=True"):
+        at.Block.from_torch(nn.TransformerEncoderLayer(12, 3))
+
+
+def test_what_the_model_refuses(model, ids):
+    made = model("rotary")
+    with pytest.raises(
+        TypeError, match="^LanguageModel: ids must be whole numbers, got torch.float64"
+    ):
+        made(ids.double())
+    with pytest.raises(
+        TypeError, match="^LanguageModel: ids must be a torch.Tensor, got list"
+    ):
+        made([1, 2])
+    if ids.device.type == "cpu":  # a GPU does not wait to be looked at
+        for wrong in (13, -1):
+            with pytest.raises(
+                ValueError, match=f"ids must lie in 0 … 12, got {wrong}"
+            ):
+                made(torch.tensor([3, wrong]))
+    with pytest.raises(ValueError, match="^LanguageModel: n_layers must be 1 or more"):
+        at.LanguageModel(13, 12, 3, 0)
+    with pytest.raises(ValueError, match="^Block: positions must be"):
+        at.LanguageModel(13, 12, 3, 1, positions="learned")
+    with pytest.raises(ValueError, match="^generate: ids holds no token"):
+        made.generate(ids[:, :0], 3)
+    with pytest.raises(
+        ValueError, match="^generate: temperature must be 0 or more, got -1"
+    ):
+        made.generate(ids, 3, temperature=-1)
+    with pytest.raises(ValueError, match="^generate: n_new must be 0 or more"):
+        made.generate(ids, -1)
+    with pytest.raises(
+        ValueError, match="^LanguageModel: 2 blocks need as many caches, got 1"
+    ):
+        made(ids, [at.KVCache()])
+
+
+@pytest.mark.parametrize("file", ["transformer", "language_model"])
+def test_a_model_is_a_short_file(file):
+    module = inspect.getmodule(at.Block if file == "transformer" else at.LanguageModel)
+    assert module is not None and len(inspect.getsource(module).splitlines()) < 200
