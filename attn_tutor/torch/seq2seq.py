@@ -42,8 +42,8 @@ class Translator(nn.Module):
         for name, size in (("n_words", n_words), ("n_symbols", n_symbols), ("d", d)):
             require_size("Translator", name, size, least=1)
         self.end = n_symbols - 1
-        self.encoder = Encoder(n_words, d)
-        self.decoder = Decoder(n_symbols, d, attention)
+        self.encoder = _Encoder(n_words, d)
+        self.decoder = _Decoder(n_symbols, d, attention)
 
     def forward(
         self, words: torch.Tensor, lengths: torch.Tensor, target: torch.Tensor
@@ -121,7 +121,7 @@ class Encoded(NamedTuple):
     summary: torch.Tensor  # (b, 2d), the last state of each direction
 
 
-class Encoder(nn.Module):
+class _Encoder(nn.Module):
     """Reads forwards and backwards: h_t = [h→_t; h←_t]."""
 
     def __init__(self, n_words: int, d: int) -> None:
@@ -140,7 +140,7 @@ class Encoder(nn.Module):
         return Encoded(H, padding_mask(lengths, m), torch.cat([last[0], last[1]], -1))
 
 
-class Decoder(nn.Module):
+class _Decoder(nn.Module):
     """Writes: its state s, as a query, weighs the annotations, and their sum c enters the next state."""
 
     def __init__(self, n_symbols: int, d: int, attention: bool) -> None:
