@@ -17,7 +17,7 @@ export XDG_CACHE_HOME := $(CACHE)
 export XDG_CONFIG_HOME := $(CACHE)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book open test pytest notebooks student mutants coverage lint format dist clean
+.PHONY: help book open pdf lite test pytest notebooks student mutants coverage lint format dist clean
 .DELETE_ON_ERROR:
 
 stop = { echo; echo "Stopped: $(1)"; exit 1; } >&2
@@ -32,6 +32,15 @@ book: _build/book.stamp  ## build the book and say which page to open
 open: book  ## open the book in the browser
 	@$(PY) -m webbrowser "file://$(CURDIR)/_build/html/index.html"
 
+pdf: _build/book.stamp  ## print the book to one PDF, with Chromium
+	@$(PY) tools/pdf.py || $(call stop,the PDF could not be printed; see above.)
+
+lite: .venv-lite/ready  ## build the site on which the notebooks run in a browser
+	@.venv-lite/bin/python tools/lite.py || $(call stop,the site could not be built; see above.)
+	@echo "The site is in _build/lite and needs a web server, for example:"
+	@echo "  .venv-lite/bin/python -m http.server --directory _build/lite"
+	@echo "  http://localhost:8000/lab/index.html?path=book/01_queries_keys_values.ipynb"
+
 test: lint _build/book.stamp pytest  ## check everything (style, types, strict build, tests, notebooks, pages)
 
 notebooks: .venv/ready  ## run every notebook and write its outputs
@@ -45,7 +54,7 @@ mutants: .venv/ready  ## require the tests to catch each of a list of wrong prog
 
 coverage: .venv/ready  ## show which lines of the package no test runs; at least 98 % must run
 	@$(PY) -m pytest -q -n 2 --dist loadscope --cov --cov-report=term-missing attn_tutor \
-		$(filter-out tests/test_notebooks.py tests/test_pages.py tests/test_packaging.py,$(wildcard tests/test_*.py)) \
+		$(filter-out tests/test_notebooks.py tests/test_pages.py tests/test_pdf.py tests/test_lite.py tests/test_packaging.py,$(wildcard tests/test_*.py)) \
 		|| $(call stop,a test fails or too few lines are covered; see above.)
 
 lint: .venv/ready  ## check style and types
@@ -79,14 +88,26 @@ _build/book.stamp: .venv/ready $(SOURCES)
 		|| $(call stop,the book does not build; each WARNING above names the page and line to mend.)
 	@touch $@
 
+new-enough = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	|| $(call stop,this needs Python 3.11 or newer; '$(PYTHON)' is not. Try: make PYTHON=/path/to/python3.11)
+has-venv = $(PYTHON) -c 'import venv, ensurepip' \
+	|| $(call stop,Python's venv module is missing. On Debian and Ubuntu: apt-get install python3-venv)
+
 .venv/ready: requirements.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-		|| $(call stop,this needs Python 3.11 or newer; '$(PYTHON)' is not. Try: make PYTHON=/path/to/python3.11)
-	@$(PYTHON) -c 'import venv, ensurepip' \
-		|| $(call stop,Python's venv module is missing. On Debian and Ubuntu: apt-get install python3-venv)
+	@$(new-enough)
+	@$(has-venv)
 	@$(PYTHON) -m venv .venv || $(call stop,the folder .venv could not be made here; is this folder writable?)
 	@echo "Installing the pinned tools into .venv (2 GB or more; the first time takes minutes) …"
 	@$(PY) -m pip install --quiet -r requirements.txt -e . \
 		|| $(call stop,pip could not install the requirements. Is there a network? The last lines above say what failed.)
 	@$(PY) -c 'import matplotlib.pyplot'  # lists the fonts now; later its message could land in a notebook
+	@touch $@
+
+.venv-lite/ready: requirements-lite.txt
+	@$(new-enough)
+	@$(has-venv)
+	@$(PYTHON) -m venv .venv-lite || $(call stop,the folder .venv-lite could not be made here; is this folder writable?)
+	@echo "Installing JupyterLite into .venv-lite (about 150 MB) …"
+	@.venv-lite/bin/python -m pip install --quiet -r requirements-lite.txt \
+		|| $(call stop,pip could not install the requirements. Is there a network? The last lines above say what failed.)
 	@touch $@

@@ -1,8 +1,5 @@
 """Additive attention without its (n, m, h) tensor: equal to the textbook across tiles, far out, and in its gradient."""
 
-import subprocess
-import sys
-import tracemalloc
 import warnings
 
 import numpy as np
@@ -12,7 +9,6 @@ from torch.autograd import gradcheck
 
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
-from attn_tutor import _parallel
 from attn_tutor.numpy import additive as numpy_engine
 from attn_tutor.torch import additive as torch_engine
 
@@ -160,45 +156,6 @@ def test_products_are_used_unless_both_sides_are_wide(draw):
         assert numpy_engine.factors(a, b)[2] == product
         pair = (torch.from_numpy(x)[None] for x in (a, b))
         assert torch_engine.factors(*pair)[2] == product
-
-
-# What it costs
-
-
-def test_memory_of_the_numpy_half_does_not_hold_the_hidden_layer(draw):
-    n, h = 1009, 31
-    args = draw(n, h), draw(n, h), draw(n, 2), np.eye(h), np.eye(h), draw(h)
-    args = [x.astype(np.float32) for x in args]
-    tracemalloc.start()
-    an.additive_attention(*args)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    # Each thread has a tile and a block of scores; the tensor would take 126 MB.
-    tile = 4 * numpy_engine.SPACE + 8 * numpy_engine.QUERIES * n
-    assert peak < 1.5 * _parallel.threads() * tile + 2**22
-
-
-PEAK = """
-import resource, sys, torch, attn_tutor.torch as at
-def run(n):
-    args = [torch.randn(*s, requires_grad=True) for s in [(n, 64)] * 3 + [(64, 64)] * 2 + [(64,)]]
-    at.additive_attention(*args).sum().backward()
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 2**20)
-run(16)
-before = peak()
-run(2048)
-print(peak() - before)
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="resource is not in Windows")
-def test_memory_of_the_torch_half_does_not_hold_the_hidden_layer():
-    """Forward and backward together, in MiB; the tensor would take 1024."""
-    done = subprocess.run(
-        [sys.executable, "-c", PEAK], capture_output=True, text=True, check=True
-    )
-    assert float(done.stdout) < 100
 
 
 # Compiled, transformed

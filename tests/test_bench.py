@@ -107,7 +107,7 @@ def written(tmp_path_factory):
     """One run of the command, as a user starts it."""
     folder = tmp_path_factory.mktemp("bench")
     arguments = (
-        "--quick --sizes 13 37 --rows causal softmax --json result.json --plot plot.svg"
+        "--quick --sizes 37 --rows causal softmax --json result.json --plot plot.svg"
     )
     done = subprocess.run(
         [sys.executable, "-m", "attn_tutor.bench", *arguments.split()],
@@ -125,7 +125,7 @@ def written(tmp_path_factory):
 def test_a_run_says_all_that_is_needed_to_repeat_it(written):
     done, result, _ = written
     assert done.stderr == ""  # a progress bar is for terminals
-    assert result["command"].startswith("python -m attn_tutor.bench --quick --sizes 13")
+    assert result["command"].startswith("python -m attn_tutor.bench --quick --sizes 37")
     assert set(result["versions"]) >= {"attn_tutor", "Python", "NumPy", "torch"}
     assert result["machine"]["processor"]
     assert result["machine"]["cores"] == result["settings"]["threads"]
@@ -135,7 +135,7 @@ def test_a_run_says_all_that_is_needed_to_repeat_it(written):
 def test_a_run_measures_every_contestant(written):
     done, result, plot = written
     contests = result["results"]
-    assert len(contests) == 2 * 5  # causal in three ways, softmax in two
+    assert len(contests) == 5  # causal in three ways, softmax in two
     for contest in contests:
         assert {e["role"] for e in contest["contestants"]} >= {
             "ours",
@@ -152,6 +152,24 @@ def test_a_run_measures_every_contestant(written):
             assert ("MiB" in entry) == (entry["role"] != "limit")
     assert done.stdout.rstrip() == report.text(result)
     assert plot.count("<svg") == 1
+
+
+def test_an_interrupt_keeps_what_was_measured(tmp_path, monkeypatch, capsys):
+    def compare(case, rounds, budget):
+        if case.n == 17:
+            raise KeyboardInterrupt
+        entry = {"role": "ours", "name": "attention", "ms": [1, 2, 3], "steady": False}
+        about = {"row": case.row, "half": case.half, "n": case.n, "backward": False}
+        return about | {"tries": 3, "contestants": [entry]}
+
+    monkeypatch.setattr(command, "compare", compare)
+    path = tmp_path / "result.json"
+    arguments = ["--quick", "--rows", "softmax", "--sizes", "13", "17", "--json", path]
+    assert command.main([str(x) for x in arguments]) == 130
+    assert [c["n"] for c in json.loads(path.read_text("utf-8"))["results"]] == [13]
+    said = capsys.readouterr().out
+    assert said.startswith("Stopped; 1 of 4 comparisons were made.")
+    assert "Masked softmax, NumPy, n = 13" in said
 
 
 def test_missing_peers_are_listed(written):
@@ -200,7 +218,7 @@ def test_unsteady_times_are_measured_again_and_marked(monkeypatch):
     spreads = iter([[1.0, 2.0, 3.0], [1.0, 2.0, 2.5], [1.0, 2.0, 4.0]])
     monkeypatch.setattr(measure, "in_turns", lambda *_: {0: next(spreads)})
     call = Contestant("ours", "wild", lambda: None)
-    entries, tries = measure.compete(Case("attention", "torch", 13), [call], 3, 0)
+    entries, tries = measure.compete(Case("attention", "torch", 13), [call], 3, 60)
     assert tries == 3
     assert entries[0]["ms"] == [1000, 2000, 2500]  # the steadiest of them
     assert entries[0]["steady"] is False

@@ -2,18 +2,21 @@
 
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote, urldefrag, urlsplit
 
+import nbformat
 import pytest
 import yaml
 from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
+
+from attn_tutor.check import EXERCISES
 
 ROOT = Path(__file__).parents[1]
 BUILT = ROOT / "_build" / "html"
@@ -148,11 +151,12 @@ def test_images_have_alt_text(page: str) -> None:
     ] == []
 
 
-CHAPTERS = [page for page in PAGES if (ROOT / page).with_suffix(".ipynb").exists()]
+NOTEBOOKS = [page for page in PAGES if (ROOT / page).with_suffix(".ipynb").exists()]
+CHAPTERS = [page for page in NOTEBOOKS if Path(page).name[0].isdigit()]
 HEAVIEST_PAGE = 1_500_000  # bytes, with its pictures
 
 
-@pytest.mark.parametrize("page", CHAPTERS)
+@pytest.mark.parametrize("page", NOTEBOOKS)
 def test_chapter_is_light(page: str) -> None:
     path = BUILT / page
     pictures = {path.parent / str(img["src"]) for img in soup(path).select("img")}
@@ -161,7 +165,7 @@ def test_chapter_is_light(page: str) -> None:
     assert weight < HEAVIEST_PAGE, f"{weight / 1e6:.2f} MB"
 
 
-@pytest.mark.parametrize("page", CHAPTERS)
+@pytest.mark.parametrize("page", NOTEBOOKS)
 def test_chapter_has_a_link_that_downloads_its_notebook(page: str) -> None:
     link = soup(BUILT / page).select_one(".notebook-link a[download]")
     assert link is not None
@@ -189,6 +193,59 @@ def test_reference_has_every_public_name_with_its_shapes(half: str) -> None:
         assert name in ledger and shapes in ledger, name
 
 
+def test_reference_has_every_checker_and_what_it_tells() -> None:
+    page = soup(BUILT / "book" / "api_check.html")
+    for name, exercise in EXERCISES.items():
+        entry = page.find(id=f"attn_tutor.check.{name}")
+        assert entry is not None, name
+        text = re.sub(r"\s+", " ", entry.parent.get_text()).replace("’", "'")
+        for words in (exercise.statement, *(x.name for x in exercise.mistakes)):
+            assert " ".join(words.split()) in text, name
+
+
+def test_reference_has_pictures_data_and_the_help_of_commands() -> None:
+    page = soup(BUILT / "book" / "api_more.html")
+    for package in ("attn_tutor.figures", "attn_tutor.data"):
+        for name in importlib.import_module(package).__all__:
+            assert page.find(id=f"{package}.{name}"), name
+    for command in ("check", "bench"):
+        assert f"usage: python -m attn_tutor.{command}" in page.get_text()
+
+
+def labels(kind: str) -> set[str]:
+    """What the sources number: the figures' names, the theorems' and exercises' labels."""
+    sources = [(ROOT / page).with_suffix(".ipynb") for page in NOTEBOOKS]
+    cells = [cell for path in sources for cell in nbformat.read(path, 4).cells]
+    text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    for page in PAGES:
+        if (path := (ROOT / page).with_suffix(".md")).exists():
+            text += path.read_text(encoding="utf-8")
+    for path in (ROOT / "book" / "_tables").glob("*.markdown"):
+        text += path.read_text(encoding="utf-8")
+    if kind == "figures":
+        drawn = {
+            cell.metadata["mystnb"]["figure"]["name"]
+            for cell in cells
+            if "figure" in cell.metadata.get("mystnb", {})
+        }
+        return drawn | set(re.findall(r"\{figure\} .+\n(?:.*\n)*?:name: (\S+)", text))
+    box = {"theorems": r"\{prf:(?!proof|ref)\w+\}", "exercises": r"\{exercise\}"}[kind]
+    return set(re.findall(rf"{box}.*\n:label: (\S+)", text))
+
+
+@pytest.mark.parametrize("kind", ["figures", "theorems", "exercises"])
+def test_index_has_every_number_of_the_book(kind: str) -> None:
+    part = soup(BUILT / "book" / "indices.html").find(id=kind)
+    assert part is not None
+    lines = part.select("ul.index-of > li")
+    linked = [str(line.a["href"]).partition("#")[2] for line in lines]
+    assert set(linked) == labels(kind)
+    assert len(linked) == len(set(linked)) > 10
+    numbered = rf"{kind.title()[:-1]} \d+(\.\d+)? · \S[^()]+"
+    for line in lines:
+        assert re.fullmatch(numbered, line.get_text(strip=False).strip(), re.DOTALL)
+
+
 def test_chapters_show_the_package_itself() -> None:
     page = BUILT / "book" / "01_queries_keys_values.html"
     for half in ("numpy", "torch"):
@@ -202,7 +259,15 @@ def test_chapters_show_the_package_itself() -> None:
 @pytest.mark.parametrize("page", CHAPTERS)
 def test_chapters_show_both_halves_in_tabs_that_follow_each_other(page: str) -> None:
     tabs = soup(BUILT / page).select(".sd-tab-set > label")
-    assert {tab["data-sync-id"] for tab in tabs} == {"numpy", "torch"}
+    notebook = (ROOT / page).with_suffix(".ipynb").read_text(encoding="utf-8")
+    shown = set(re.findall(r"\{source\} (\w+)\.", notebook))
+    files = {half: ROOT / "attn_tutor" / half for half in ("numpy", "torch")}
+    halves = {
+        half
+        for half, folder in files.items()
+        if any((folder / f"{module}.py").exists() for module in shown)
+    }
+    assert {tab["data-sync-id"] for tab in tabs} == halves != set()
     assert {tab["data-sync-group"] for tab in tabs} == {"halves"}
 
 
@@ -217,20 +282,50 @@ def test_glossary_leads_to_the_chapters_that_use_a_word() -> None:
     assert linked == {Path(page).name for page in CHAPTERS}
 
 
+def tags(page: str) -> dict[str, str]:
+    found = soup(BUILT / page).select("meta[property^=og], meta[name=description]")
+    return {str(t.get("property", t.get("name"))): str(t["content"]) for t in found}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_shared_link_says_what_the_page_is(page: str) -> None:
+    said = tags(page)
+    heading = soup(BUILT / page).select_one("article h1, main h1")
+    assert heading is not None
+    assert said["og:title"] == heading.get_text().removesuffix("#")
+    assert said["og:description"] == said["description"]
+    assert 20 < len(said["description"]) <= 300
+    assert not re.search(r"[\\$<]", said["description"])
+    if page in CHAPTERS:
+        assert "?" in said["description"]  # the question that opens the chapter
+    # Their addresses must be absolute: without html.baseurl there are none.
+    assert "og:image" not in said and "og:url" not in said
+    icon = soup(BUILT / page).select_one("link[rel=icon]")
+    assert icon is not None and str(icon["href"]).endswith("favicon.svg")
+
+
 AXE = {
     "runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"],
     "resultTypes": ["violations"],
     "preload": False,  # it would ask for style sheets once more, which file:// forbids
 }
 FORMULA = 'nodes => nodes.map(node => node.closest("mjx-container").textContent)'
-PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
+DESK = {"width": 1280, "height": 900}
+NARROW = {
+    390: "a telephone",
+    320: "what WCAG asks for (1.4.10), and a laptop's window at 400 %",
+    640: "a laptop's window at 200 %: a browser that enlarges lays out as in a narrower window",
+}
 
 
 @pytest.fixture(scope="module")
 def opened(
-    browser: Browser, request: pytest.FixtureRequest
+    browser: Browser, request: pytest.FixtureRequest, unfold: Callable[[Page], None]
 ) -> Iterator[SimpleNamespace]:
-    """A page in the browser, read from its file, with what it asked for and complained about on the way."""
+    """A page in the browser, read from its file, with what it asked for and complained about on the way.
+
+    All that it folds away is open, and its moving figures have been moved.
+    """
     name, scheme = request.param
     context = browser.new_context(
         color_scheme=scheme, viewport=DESK, reduced_motion="reduce"
@@ -245,17 +340,10 @@ def opened(
         lambda message: message.type == "error" and complaints.append(message.text),
     )
     page.goto((BUILT / name).as_uri())
-    page.evaluate("window.MathJax && MathJax.startup.promise")
-    # What is folded away must be readable too; in the dark, look behind the second tab.
-    page.evaluate(
-        """behind => {
-            document.querySelectorAll("details").forEach(fold => { fold.open = true; });
-            document.querySelectorAll(".toggle-hidden").forEach(fold => fold.classList.remove("toggle-hidden"));
-            if (behind) document.querySelectorAll(".sd-tab-label").forEach(tab => tab.click());
-            return new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)));
-        }""",
-        scheme == "dark",
-    )
+    unfold(page)
+    if scheme == "dark":  # look behind the second tab there
+        for tab in page.locator(".sd-tab-label:nth-of-type(2)").all():
+            tab.click()
     yield SimpleNamespace(
         page=page, scheme=scheme, requests=requests, complaints=complaints
     )
@@ -309,11 +397,15 @@ class InTheBrowser:
         ] == []
 
     # The last of the four: it leaves the page narrow.
-    def test_a_phone_scrolls_no_page_sideways(self, opened: SimpleNamespace) -> None:
-        opened.page.set_viewport_size(PHONE)
-        opened.page.wait_for_function("document.getAnimations().length === 0")
-        width = opened.page.evaluate("document.documentElement.scrollWidth")
-        assert width <= PHONE["width"]
+    def test_a_narrow_window_shows_all_and_scrolls_no_page_sideways(
+        self, opened: SimpleNamespace, cut_off: Callable[[Page], list[str]]
+    ) -> None:
+        for width in NARROW:
+            opened.page.set_viewport_size({"width": width, "height": 844})
+            opened.page.wait_for_function("document.getAnimations().length === 0")
+            page = opened.page.evaluate("document.documentElement.scrollWidth")
+            assert page <= width
+            assert cut_off(opened.page) == [], width
 
 
 # Two classes, so that two processes can share the work.

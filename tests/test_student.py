@@ -11,8 +11,8 @@ import student
 
 from attn_tutor.check import EXERCISES
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "book").glob("*.ipynb"))
-each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+CHAPTERS = sorted((Path(__file__).parents[1] / "book").glob("[0-9]*.ipynb"))
+each = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +87,15 @@ def test_each_function_that_is_asked_for_has_a_stub_that_says_what_is_missing(
 
 
 @each
+def test_each_link_to_a_file_leads_to_it(path, written):
+    cells = nbformat.read(written / path.name, 4).cells
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    links = re.findall(r"\]\(([^()\s:#]+\.\w+)", text)
+    assert {Path(link).suffix for link in links} >= {".md", ".py", ".ipynb"}
+    assert [link for link in links if not (written / link).is_file()] == []
+
+
+@each
 def test_no_cell_needs_what_a_solution_made(path, written):
     def names(sources, kind):
         trees = [ast.walk(ast.parse(source)) for source in sources]
@@ -108,7 +117,7 @@ def test_no_cell_needs_what_a_solution_made(path, written):
 
 def test_the_files_are_sound_and_the_same_every_time(written, capsys):
     before = {path.name: path.read_bytes() for path in written.glob("*.ipynb")}
-    assert sorted(before) == [path.name for path in NOTEBOOKS]
+    assert sorted(before) == [path.name for path in CHAPTERS]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["student.py", str(written)])
         student.main()

@@ -382,6 +382,8 @@ LISTED = [
     ("ALiBi counts in half precision", "torch/positional.py", "(slopes[:, None, None] * -distance).to(", "(slopes.to(dtype or torch.float32)[:, None, None] * -distance.to(dtype or torch.float32)).to("),
     # gradients
     ("no row sum in the gradient of softmax", "numpy/gradients.py", "weights * (g - (g * weights).sum(-1, keepdims=True))", "weights * g"),
+    ("row sum over queries in the gradient of softmax", "numpy/gradients.py", "(g * weights).sum(-1, keepdims=True)", "(g * weights).sum(0, keepdims=True)"),
+    ("gradient passed on by a query that sees nothing", "numpy/gradients.py", "A.any(-1, keepdims=True), g, 0", "True, g, 0"),
     ("batch sum missing", "numpy/gradients.py", "return gradient.sum(repeated, keepdims=True)", "return gradient"),
     ("sum over new batch axes missing", "numpy/gradients.py", "gradient.sum(tuple(range(gradient.ndim - len(shape))))", "gradient"),
     ("scale missing in dQ", "numpy/gradients.py", "scale * dS @ K", "dS @ K"),
@@ -464,6 +466,7 @@ LISTED = [
     ("half precision tells where other cases do", "check/exercise.py", "telling = wider if any(", "telling = tried if any("),
     ("part of it where the reader is right", "check/exercise.py", "if all(map(any, pairs)) and sum", "if sum"),
     ("a mistake that fails agrees with every answer", "check/exercise.py", "return outcome.error is not None", "return True"),
+    ("one-sided differences count as right", "check/backwards.py", "tolerance=1e-6", "tolerance=1e-2"),
     ("changed input unseen", "check/answers.py", "return np.array_equal(before, after, equal_nan=nan)", "return True"),
     ("dtype unseen", "check/answers.py", "and x.dtype != given:", "and False:"),
     ("the cases themselves handed out", "check/calls.py", "if tensors else x.copy()", "if tensors else x"),

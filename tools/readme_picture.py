@@ -52,7 +52,7 @@ def main() -> None:
         right.scatter(mpg, rows, s=20 + 1500 * weight, color="#1f5f8f", alpha=0.75)
         right.axvline(answer, color="#b3400a")
         truth = cars["mpg"][asked].item()
-        xlabel = f"miles per gallon: answer {answer:.1f}, truth {truth:.1f}"
+        xlabel = f"mpg: answer {answer:.1f}, truth {truth:.1f}"
         right.set(title="3  weighted sum", xlabel=xlabel)
         figure.suptitle(f"How far does a {ASKED} go on a gallon? Ask the cars like it.")
         figure.savefig(PICTURE, metadata={"Date": None})

@@ -5,6 +5,8 @@ python tools/student.py FOLDER       writes FOLDER
 """
 
 import ast
+import os
+import re
 import shutil
 import sys
 import textwrap
@@ -16,7 +18,11 @@ import nbformat
 from attn_tutor.check import EXERCISES
 
 ROOT = Path(__file__).resolve().parents[1]
+BOOK = ROOT / "book"
 START, END = ":::{solution-start}", ":::{solution-end}\n:::"
+STAYS = re.compile(
+    r"\]\(([^()\s:#]+\.(?:md|markdown|py))\b"
+)  # links to what stays in the repository
 
 
 def without_solutions(cells: list[Any]) -> list[Any]:
@@ -58,13 +64,24 @@ def exercise_of(node: ast.FunctionDef) -> str:
     return node.name.removeprefix("my_")
 
 
+def linked_from(folder: Path, text: str) -> str:
+    """The text with its links to pages and programs as they lead there from another folder."""
+
+    def there(link: re.Match[str]) -> str:
+        return "](" + Path(os.path.relpath(BOOK / link[1], folder)).as_posix()
+
+    return STAYS.sub(there, text)
+
+
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "student"
-    pictures = ROOT / "book" / "_static"
-    shutil.copytree(pictures, folder / "_static", dirs_exist_ok=True)
-    for path in sorted((ROOT / "book").glob("*.ipynb")):
+    shutil.copytree(BOOK / "_static", folder / "_static", dirs_exist_ok=True)
+    for path in sorted(BOOK.glob("[0-9]*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         notebook.cells = without_solutions(notebook.cells)
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                cell.source = linked_from(folder, cell.source)
         nbformat.write(notebook, folder / path.name)
         stubs = sum(cell.id.startswith("stub-") for cell in notebook.cells)
         print(f"{folder.name}/{path.name}: functions to write: {stubs}")

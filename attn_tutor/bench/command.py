@@ -30,14 +30,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     torch.set_num_threads(cores())
     torch.manual_seed(0)
-    result = run(options, sys.argv[1:] if arguments is None else arguments)
+    rounds, budget = (QUICK_ROUNDS, QUICK_BUDGET) if options.quick else (ROUNDS, BUDGET)
+    result = begin(options, sys.argv[1:] if arguments is None else arguments, rounds)
+    plan, status = cases(options), 0
+    try:
+        for i, case in enumerate(plan):
+            progress(i, len(plan), heading(case))
+            result["results"] += [compare(case, rounds, budget)]
+            if options.json:  # after each, so that an interrupt loses none
+                text = json.dumps(result, indent=1, ensure_ascii=False)
+                options.json.write_text(text + "\n", encoding="utf-8")
+    except KeyboardInterrupt:
+        status = 130
+    progress(len(plan), len(plan), "")
+    if status:
+        done = len(result["results"])
+        print(f"Stopped; {done} of {len(plan)} comparisons were made.\n")
     print(report.text(result))
-    if options.json:
-        text = json.dumps(result, indent=1, ensure_ascii=False)
-        options.json.write_text(text + "\n", encoding="utf-8")
     if options.plot:
         report.draw(result, options.plot)
-    return 0
+    return status
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -92,25 +104,13 @@ def file(text: str) -> Path:
     return path
 
 
-def run(options: argparse.Namespace, arguments: Sequence[str]) -> dict[str, Any]:
-    rounds, budget = (QUICK_ROUNDS, QUICK_BUDGET) if options.quick else (ROUNDS, BUDGET)
+def begin(
+    options: argparse.Namespace, arguments: Sequence[str], rounds: int
+) -> dict[str, Any]:
+    """What is written down before the first comparison."""
     missing = {name: reason for name in PEERS if (reason := why_missing(name))}
     if options.quick:
         missing.setdefault("FlexAttention", "compiles, so --quick leaves it out")
-    plan, results = cases(options), []
-    for i, case in enumerate(plan):
-        progress(i, len(plan), heading(case))
-        contestants = list(ROWS[case.row].compete(case))
-        entries, tries = compete(case, contestants, rounds, budget)
-        del contestants
-        for entry in entries:
-            if "ms" in entry and entry["role"] != "limit":
-                entry["MiB"] = peak_memory(case, entry["name"])
-        results += [
-            {"row": case.row, "half": case.half, "n": case.n, "backward": case.backward}
-            | {"tries": tries, "contestants": entries}
-        ]
-    progress(len(plan), len(plan), "")
     return {
         "command": " ".join(["python -m attn_tutor.bench", *arguments]),
         "date": date.today().isoformat(),
@@ -119,8 +119,19 @@ def run(options: argparse.Namespace, arguments: Sequence[str]) -> dict[str, Any]
         "settings": {"device": options.device, "dtype": options.dtype}
         | {"threads": torch.get_num_threads(), "rounds": rounds},
         "missing": missing,
-        "results": results,
+        "results": [],
     }
+
+
+def compare(case: Case, rounds: int, budget: float) -> dict[str, Any]:
+    contestants = list(ROWS[case.row].compete(case))
+    entries, tries = compete(case, contestants, rounds, budget)
+    del contestants  # the memory is measured beside empty hands
+    for entry in entries:
+        if "ms" in entry and entry["role"] != "limit":
+            entry["MiB"] = peak_memory(case, entry["name"])
+    about = {"row": case.row, "half": case.half, "n": case.n, "backward": case.backward}
+    return about | {"tries": tries, "contestants": entries}
 
 
 def cases(options: argparse.Namespace) -> list[Case]:

@@ -6,6 +6,12 @@ otherwise it says which mistake it sees, with the smallest input that shows it, 
 ``python -m attn_tutor.check`` lists the exercises, ``python -m attn_tutor.check my_solutions.py`` checks a file.
 """
 
+from attn_tutor.check.backwards import (
+    bilinear_score_vjp,
+    log_softmax_vjp,
+    numerical_gradient,
+    self_attention_vjp,
+)
 from attn_tutor.check.decoding import beam, exact_match, greedy, previous_symbols
 from attn_tutor.check.exercise import Exercise
 from attn_tutor.check.heads import (
@@ -44,6 +50,12 @@ from attn_tutor.check.scores import (
     widen,
     with_products,
 )
+from attn_tutor.check.tiles import (
+    causal_tiles,
+    merge,
+    quotient_scores,
+    score_bound,
+)
 from attn_tutor.check.tokens import (
     attention,
     permutation_gap,
@@ -81,8 +93,10 @@ __all__ = [
     "attention",
     "beam",
     "bilinear_score",
+    "bilinear_score_vjp",
     "boxcar_kernel",
     "causal_mask",
+    "causal_tiles",
     "contributions",
     "encode",
     "epanechnikov_kernel",
@@ -93,7 +107,9 @@ __all__ = [
     "greedy",
     "layer_norm",
     "left_padding_mask",
+    "log_softmax_vjp",
     "masked_softmax",
+    "merge",
     "merge_heads",
     "multi_head",
     "multi_head_attention",
@@ -101,14 +117,18 @@ __all__ = [
     "neighbour_weights",
     "next_token_loss",
     "normalize",
+    "numerical_gradient",
     "padding_mask",
     "permutation_gap",
     "previous_symbols",
     "previous_weights",
+    "quotient_scores",
     "rotary",
     "scaled_dot_score",
+    "score_bound",
     "sees_future",
     "self_attention",
+    "self_attention_vjp",
     "sinusoidal_encoding",
     "softmax",
     "softmax_plus_one",

@@ -18,7 +18,9 @@ TITLES = {
     4: "Self-attention",
     5: "Multi-head attention",
     6: "Positional encoding",
+    7: "Gradients of attention",
     8: "A translator",
+    10: "Fast attention",
     9: "A small transformer",
 }
 

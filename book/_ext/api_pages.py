@@ -1,31 +1,38 @@
-"""Write the API pages from the docstrings, so that no public function can be missing from them.
+"""Write the API pages from the code, so that nothing public can be missing from them.
 
-A page says where: ``<!-- api attn_tutor.numpy -->`` becomes a section for each module, and ``<!-- ledger -->`` a
-table of every function with its shapes. Functions carry their shape signature as ``__shapes__``.
+A page says where: ``<!-- api attn_tutor.numpy -->`` becomes a section for each module, ``<!-- ledger -->`` the tables
+of every function with its shapes, ``<!-- checkers -->`` the exercises, and ``<!-- help attn_tutor.bench -->`` what
+``python -m attn_tutor.bench --help`` prints. Functions carry their shape signature as ``__shapes__``.
 """
 
-import ast
 import importlib
 import inspect
-import pkgutil
+import os
 import re
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import groupby
 from types import ModuleType
 from typing import Any
 
+from public_names import import_name, modules, public_names
+from shape_ledger import ledger
 from sphinx.application import Sphinx
 
 FIELD = re.compile(r":[a-z]+( [^:]*)?:( |$)")  # ":param x: …", and not ":func:`…`"
 
-# Modules in the order of the chapters; one that is not listed comes last.
-ORDER = [
-    "scoring", "kernels", "masks", "softmax", "attention", "self_attention", "multi_head", "positional", "cache",
-    "gradients", "decoding", "modules", "seq2seq", "training", "weights",
-]  # fmt: skip  # a list of words reads as lines
-
 
 def write_pages(app: Sphinx, docname: str, source: list[str]) -> None:
-    source[0] = re.sub(r"<!-- api (\S+) -->", lambda mark: api(mark[1]), source[0])
-    source[0] = re.sub(r"<!-- ledger -->", lambda mark: ledger(), source[0])
+    written: dict[str, Callable[[str], str]] = {
+        r"<!-- api (\S+) -->": api,
+        r"<!-- help (\S+) -->": help_text,
+        r"<!-- (ledger) -->": lambda _: ledger(),
+        r"<!-- (checkers) -->": lambda _: checkers(),
+    }
+    for pattern, write in written.items():
+        for mark in re.finditer(pattern, source[0]):
+            source[0] = source[0].replace(mark[0], write(mark[1]))
 
 
 def api(package: str) -> str:
@@ -38,66 +45,56 @@ def api(package: str) -> str:
     return "\n\n".join(sections)
 
 
-def modules(package: ModuleType) -> list[ModuleType]:
-    if not hasattr(package, "__path__"):
-        return [package]
-    names = [
-        info.name
-        for info in pkgutil.iter_modules(package.__path__)
-        if not info.name.startswith("_")
-    ]
-    names.sort(key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
-    found = [importlib.import_module(f"{package.__name__}.{name}") for name in names]
-    return [module for module in found if public_names(module)]
-
-
-def public_names(module: ModuleType) -> list[str]:
-    """What the module offers, in the order of its source."""
-    tree = ast.parse(inspect.getsource(module))
-    defined = [
-        node.name
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-    ]
-    return [name for name in defined if name in getattr(module, "__all__", [])]
-
-
 def entry(package: str, module: ModuleType, name: str) -> str:
     """The autodoc directive, under the name by which readers import it."""
+    path = import_name(package, module, name)
     if inspect.isclass(getattr(module, name)):
-        directive = f".. autoclass:: {package}.{name}\n   :members:"
+        directive = f".. autoclass:: {path}\n   :members:"
     else:
-        directive = f".. autofunction:: {package}.{name}"
+        directive = f".. autofunction:: {path}"
     return f"```{{eval-rst}}\n{directive}\n```"
 
 
-def ledger() -> str:
-    """Each function once, with its shapes, and a link into each half that has it."""
-    halves = {half: owners(f"attn_tutor.{half}") for half in ("numpy", "torch")}
-    rows = ["| function | shapes, and what it gives |", "|---|---|"]
-    for name in halves["numpy"] | halves["torch"]:
-        having = [half for half in halves if name in halves[half]]
-        thing = getattr(halves[having[0]][name], name)
-        links = " · ".join(
-            f"{{py:obj}}`{half} <attn_tutor.{half}.{name}>`" for half in having
-        )
-        first_line = (inspect.getdoc(thing) or "").partition("\n")[0]
-        meaning = re.sub(":[a-z]+:`", "`", first_line)  # this page is Markdown
-        rows.append(f"| `{name}` <br> {links} | {shapes(thing)}{meaning} |")
-    return "\n".join(rows)
+def checkers() -> str:
+    """A section for each chapter with its exercises, and the mistakes that each tells by name."""
+    titles = importlib.import_module("attn_tutor.check.__main__").TITLES
+    found = importlib.import_module("attn_tutor.check").EXERCISES
+    sections = []
+    ordered = sorted(found.values(), key=lambda exercise: exercise.chapter)
+    for chapter, exercises in groupby(ordered, lambda exercise: exercise.chapter):
+        sections += [f"## Chapter {chapter}: {titles[chapter]}"]
+        sections += [checker(exercise) for exercise in exercises]
+    return "\n\n".join(sections)
 
 
-def owners(package: str) -> dict[str, ModuleType]:
-    """Which module each public name comes from."""
-    return {
-        name: module
-        for module in modules(importlib.import_module(package))
-        for name in public_names(module)
-    }
+def checker(exercise: Any) -> str:
+    asked, _, words = exercise.statement.partition(": ")
+    mistakes = dict.fromkeys(mistake.name for mistake in exercise.mistakes)
+    told = "; ".join(re.sub(r"([\\*_`|])", r"\\\1", name) for name in mistakes)
+    text = re.sub(r"([\\*_`|])", r"\\\1", words)
+    return "\n".join(
+        [
+            "```{eval-rst}",
+            ".. py:currentmodule:: attn_tutor",
+            f".. py:function:: check.{exercise.name}(fn)",
+            "",
+            f"   Asks for ``{asked}``: {text}",
+            "",
+            f"   Tells by name: {told}.",
+            "```",
+        ]
+    )
 
 
-def shapes(thing: Any) -> str:
-    return f"`{thing.__shapes__}` <br> " if hasattr(thing, "__shapes__") else ""
+def help_text(command: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", command, "--help"],
+        env=os.environ | {"COLUMNS": "88"},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return f"```text\n{done.stdout}```"
 
 
 def add_shapes(

@@ -40,8 +40,9 @@ def add_links(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         term = item[0].astext().casefold()
         line = nodes.paragraph("", classes=["glossary-links"])
         for chapter, found in sorted(uses(app.env).items()):
-            if term in found:
-                number = app.env.toc_secnumbers[chapter][""][0]
+            numbers = app.env.toc_secnumbers.get(chapter, {})
+            if term in found and numbers:  # a page without a number is no chapter
+                number = numbers[""][0]
                 address = app.builder.get_relative_uri(docname, chapter)
                 line += nodes.Text(", " if line.children else "")
                 line += nodes.reference(

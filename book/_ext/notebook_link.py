@@ -1,10 +1,17 @@
-"""Under the title of each chapter, a link that downloads its notebook."""
+"""Under the title of each chapter, a link that downloads its notebook, and links that run it elsewhere.
+
+Those to Colab and Binder come with the address of the repository: ``repository: url:`` in _config.yml, on GitHub. The
+one to the site of `make lite` comes with that site's address, ``launch_buttons: jupyterlite_url:``.
+"""
 
 from pathlib import Path
+from typing import Any
 
+import yaml
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 
 
 def add_link(app: Sphinx, doctree: nodes.document) -> None:
@@ -26,7 +33,30 @@ def add_link(app: Sphinx, doctree: nodes.document) -> None:
     )
     line = nodes.paragraph("", "", download, nodes.Text(" · "), how)
     line["classes"].append("notebook-link")
+    config = yaml.safe_load(Path(app.srcdir, "_config.yml").read_text(encoding="utf-8"))
+    path = f"{app.env.docname}.ipynb"
+    for name, url in launch_links(config, path).items():
+        line += [nodes.Text(" · "), nodes.reference("", name, refuri=url)]
     title.parent.insert(title.parent.index(title) + 1, line)
+
+
+def launch_links(config: dict[str, Any], path: str) -> dict[str, str]:
+    """Where a notebook can be run, by the words of the link."""
+    links = {}
+    if site := config.get("launch_buttons", {}).get("jupyterlite_url"):
+        links["run it in the browser"] = f"{site}?path={path}"
+    if url := config.get("repository", {}).get("url"):
+        branch = config["repository"].get("branch", "main")
+        start, _, name = url.removesuffix(".git").rstrip("/").partition("github.com/")
+        if start != "https://" or name.count("/") != 1:
+            raise ExtensionError(
+                f"_config.yml: repository: url: is {url}; Colab and Binder need https://github.com/OWNER/NAME"
+            )
+        links |= {
+            "Colab": f"https://colab.research.google.com/github/{name}/blob/{branch}/{path}",
+            "Binder": f"https://mybinder.org/v2/gh/{name}/{branch}?urlpath=lab/tree/{path}",
+        }
+    return links
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""Make the built book readable with no network, and mend what the theme gets wrong for screen readers."""
+"""Make the built book readable with no network, and mend what others write that is invalid or shuts readers out."""
 
 import re
 import shutil
@@ -24,11 +24,34 @@ FIXES = [
     ),
     # A deprecated role, forbidden outside its own kind of list.
     (r'role="doc-biblioentry"', 'role="listitem"'),
+    # The same id at each exercise, solution, theorem and proof; no paragraph may stand in a summary.
+    (r'(<section[^>]*) id="(?:exercise|solution|proof)-content"', r"\1"),
+    (r'<div class="proof admonition" id="proof">', '<div class="proof admonition">'),
+    (
+        r'<p class="(collapsed|expanded) admonition-title">(.*?)</p>',
+        r'<span class="\1">\2</span>',
+    ),
+    (
+        r"Solution to<a ([^>]*)> ",
+        r"Solution to <a \1>",
+    ),  # the gap is no part of the link
+    (r'\s+autocorrect="off"', ""),  # not yet in the standard
+    # The first page of the folder, which only leads to the introduction.
+    (
+        r'\A<meta http-equiv="Refresh" content="0; url=(.*?)" />\s*\Z',
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>attn_tutor</title>\n'
+        r'<meta http-equiv="Refresh" content="0; url=\1"></head>'
+        "\n"
+        r'<body><main><h1><a href="\1">The book</a></h1></main></body></html>'
+        "\n",
+    ),
 ]
 
 
 def point_to_mathjax(app: Sphinx, config: Config) -> None:
     config.mathjax_path = f"mathjax/{MATHJAX}"
+    # Its menu would make each formula a stop of the Tab key, and offers what is only to be had with a network.
+    config.mathjax3_config = {"options": {"enableMenu": False}}
 
 
 def finish(app: Sphinx, failure: Exception | None) -> None:
@@ -65,5 +88,6 @@ def mend(page: str) -> str:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", point_to_mathjax)
-    app.connect("build-finished", finish)
+    # Late, when the first page is written too.
+    app.connect("build-finished", finish, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

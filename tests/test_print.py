@@ -1,0 +1,100 @@
+"""A chapter on paper: black on white, everything unfolded, and nothing there that one would have to press."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+COLUMN = 680  # pixels between the margins of A4
+CHAPTERS = sorted(
+    path.stem for path in (Path(__file__).parents[1] / "book").glob("0*.ipynb")
+)
+SHOWN = "part => part.checkVisibility({ opacityProperty: true, visibilityProperty: true }) && part.clientHeight > 0"
+
+
+@pytest.fixture(scope="module", params=CHAPTERS)
+def sheet(
+    browser: Browser, book: Path, request: pytest.FixtureRequest
+) -> Iterator[Page]:
+    """A chapter as a reader of the dark page prints it, nothing opened."""
+    page = browser.new_page(
+        color_scheme="dark", viewport={"width": COLUMN, "height": 960}
+    )
+    page.goto((book / "book" / f"{request.param}.html").as_uri())
+    page.evaluate("MathJax.startup.promise")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    yield page
+    page.close()
+
+
+def shown(page: Page, selector: str) -> list[bool]:
+    parts = page.locator(selector).all()
+    assert parts, selector
+    return [bool(part.evaluate(SHOWN)) for part in parts]
+
+
+def test_paper_is_white_and_the_screen_is_as_before(sheet: Page) -> None:
+    ground, ink = sheet.evaluate(
+        "(({ backgroundColor, color }) => [backgroundColor, color])(getComputedStyle(document.body))"
+    )
+    assert ground == "rgb(255, 255, 255)"
+    assert max(map(int, ink[4:-1].split(","))) < 80
+    sheet.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert sheet.evaluate("document.documentElement.dataset.theme") == "dark"
+    sheet.evaluate("dispatchEvent(new Event('beforeprint'))")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ".bd-article h1",
+        ".solution p",  # folded on the screen
+        ".sd-tab-set > label",
+        ".sd-tab-content",  # both tabs, each with its name
+        "figure img",
+        ".attn-still img",  # in place of the figure that moves
+    ],
+)
+def test_what_a_reader_of_paper_needs_is_there(sheet: Page, parts: str) -> None:
+    assert all(shown(sheet, parts))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ".bd-sidebar-primary",
+        ".bd-sidebar-secondary",
+        ".bd-header-article",
+        ".prev-next-footer",
+        ".headerlink",
+        ".notebook-link",
+        "button",
+        "summary",
+        ".attn-live",
+        "#jb-print-docs-body",
+    ],
+)
+def test_what_only_a_screen_can_use_is_not(sheet: Page, parts: str) -> None:
+    assert not any(shown(sheet, parts))
+
+
+def test_each_half_follows_its_name(sheet: Page) -> None:
+    tops = sheet.evaluate(
+        """() => [...document.querySelectorAll(".sd-tab-set")].map(set =>
+            [...set.querySelectorAll(":scope > :not(input)")].map(part => part.getBoundingClientRect().top))"""
+    )
+    assert all(places == sorted(places) for places in tops)
+
+
+def test_nothing_is_cut_off(sheet: Page, cut_off: Callable[[Page], list[str]]) -> None:
+    assert cut_off(sheet) == []
+    assert sheet.evaluate("document.documentElement.scrollWidth") <= COLUMN
+
+
+def test_links_are_underlined(sheet: Page) -> None:
+    links = sheet.locator(".bd-article p > a.reference:not(.headerlink):visible")
+    lines = links.evaluate_all("links => links.map(link => getComputedStyle(link).textDecorationLine)")  # fmt: skip
+    assert set(lines) == {"underline"}

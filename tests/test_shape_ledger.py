@@ -1,0 +1,106 @@
+"""The shape ledger of the reference: complete, and with the shapes that the code itself gives."""
+
+import importlib
+import re
+
+import pytest
+import shape_ledger
+from public_names import commands, import_name, modules, public_names
+
+LEDGER = shape_ledger.ledger()
+PACKAGES = ["attn_tutor.numpy", "attn_tutor.torch", *shape_ledger.OTHERS]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_holds_every_public_name(package: str) -> None:
+    offered = set(importlib.import_module(package).__all__)
+    linked = set(re.findall(rf"<{package}\.(\w+)>", LEDGER))
+    assert offered and offered - linked == set()
+
+
+def test_holds_every_checker_with_its_statement() -> None:
+    exercises = importlib.import_module("attn_tutor.check").EXERCISES
+    for name, exercise in exercises.items():
+        [line] = re.findall(rf"^\| `check\.{name}` .*", LEDGER, re.MULTILINE)
+        assert exercise.statement.partition(": ")[0] in line
+
+
+def test_holds_every_method_and_command() -> None:
+    for row in ("MultiHeadAttention.forward", "MultiHeadAttention.to_torch"):
+        assert f"| `{row}` |" in LEDGER
+    assert "| `KVCache.append` |" in LEDGER
+    assert "._" not in LEDGER
+    names = [command.__name__ for command in commands()]
+    assert names == ["attn_tutor.bench", "attn_tutor.check"]
+    assert all(f"| `python -m {name}` |" in LEDGER for name in names)
+
+
+def test_nothing_in_it_depends_on_the_run() -> None:
+    assert "0x" not in LEDGER
+    assert "kernel=gaussian_kernel" in LEDGER
+
+
+def one(X, n, *, scale=None):
+    """Do one thing.
+
+    Args:
+        X: tokens, (…, n, d), or lengths,
+            (b,).
+        n: how many (in all).
+        scale: None is 1/√d.
+
+    Returns:
+        Weights, (…, n, n), and what is left, (b,).
+
+    Raises:
+        ValueError: X is not (n, d).
+    """
+
+
+def two(X, n, *, scale=None, device=None):
+    """(…, n, d) -> (…, n, n); X is changed."""
+
+
+class Three:
+    """A layer."""
+
+    def __init__(self, d: int = 1) -> None:
+        self.d = d
+
+    def forward(self, X: int) -> int:
+        """(n, d) -> (n). Once."""
+        return X
+
+    def _hidden(self) -> None: ...
+
+
+def test_shapes_come_from_the_docstring() -> None:
+    assert shape_ledger.shapes(one) == "X (…,n,d), (b,) -> (…,n,n), (b,)"
+    assert shape_ledger.shapes(two) == "(…, n, d) -> (…, n, n)"
+    assert shape_ledger.first_line(two) == "X is changed."
+
+
+def test_a_decorated_function_says_its_shapes_itself() -> None:
+    softmax = importlib.import_module("attn_tutor.numpy").softmax
+    assert shape_ledger.shapes(softmax) == softmax.__shapes__ == "(m)->(m)"
+
+
+def test_signatures_have_no_types_and_the_other_half_its_extras() -> None:
+    assert shape_ledger.signature(Three) == "(d=1)"
+    assert shape_ledger.extras(one, [two]) == " torch also takes `device=None`."
+    assert shape_ledger.extras(one, [one]) == ""
+
+
+def test_a_class_has_a_row_for_each_public_method() -> None:
+    first, second = shape_ledger.rows("Three", [Three], {})
+    assert first == "| `Three` | `(d=1)` <br> A layer. |"
+    assert second == "| `Three.forward` | `(X)` <br> `(n, d) -> (n)` <br> Once. |"
+
+
+def test_names_are_those_by_which_readers_import() -> None:
+    for package in PACKAGES:
+        for module in modules(importlib.import_module(package)):
+            for name in public_names(module):
+                path, _, last = import_name(package, module, name).rpartition(".")
+                thing = getattr(importlib.import_module(path), last)
+                assert thing is getattr(module, name)

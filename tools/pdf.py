@@ -1,0 +1,131 @@
+"""Print the built book to one PDF with bookmarks, page numbers, and links that lead from page to page.
+
+python tools/pdf.py               writes _build/attn_tutor.pdf from _build/html
+python tools/pdf.py FOLDER FILE   writes FILE from the built book in FOLDER
+
+Chromium prints. A formula that fails or a picture that is missing stops it, and nothing is written.
+"""
+
+import io
+import shutil
+import sys
+from pathlib import Path
+
+import yaml
+from one_page import ROOT, one_page
+from playwright.sync_api import (
+    Browser,
+    Error,
+    Page,
+    Playwright,
+    ViewportSize,
+    sync_playwright,
+)
+from pypdf import PdfReader, PdfWriter
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+]  # fmt: skip  # a list of words reads as lines
+PAPER = ViewportSize(width=658, height=1000)  # A4 within its margins, in CSS pixels
+
+# Counts, and says what went wrong. A formula gets its TeX for those who listen; what is too wide gets smaller.
+READY = """() => {
+    const faults = [];
+    const words = (node) => node.textContent.trim().slice(0, 80);
+    const formulas = document.querySelectorAll(".math"), pictures = document.images;
+    for (const formula of formulas) {
+        if (!formula.querySelector("mjx-container svg")) faults.push("a formula is not drawn: " + words(formula));
+        if (formula.querySelector('mjx-merror, [data-mjx-error], [fill="red"]'))
+            faults.push("a formula is wrong: " + words(formula));
+    }
+    for (const { math, typesetRoot } of MathJax.startup.document.math) {
+        typesetRoot.querySelector("mjx-assistive-mml")?.remove();
+        const drawn = typesetRoot.querySelector("svg");
+        drawn?.removeAttribute("aria-hidden");
+        drawn?.setAttribute("role", "img");
+        drawn?.setAttribute("aria-label", math.trim());
+    }
+    for (const picture of pictures)
+        if (!picture.complete || !picture.naturalWidth) faults.push("a picture is missing: " + picture.src);
+    for (const wide of document.querySelectorAll("table, mjx-container[display], pre")) {
+        const room = wide.parentElement.clientWidth;
+        if (wide.scrollWidth > room) wide.style.zoom = room / wide.scrollWidth;
+    }
+    return { faults, formulas: formulas.length, pictures: pictures.length };
+}"""
+FILL_IN = """(pages) => {
+    for (const place of document.querySelectorAll(".page-number"))
+        place.textContent = pages["/" + decodeURIComponent(place.closest("a").hash.slice(1))];
+}"""
+
+
+def main(built: Path, target: Path) -> None:
+    if not built.is_dir():
+        sys.exit(f"There is no built book in {built}; type 'make book' first.")
+    sheet = target.with_suffix(".html")
+    print("Putting the pages together …", flush=True)
+    sheet.write_text(one_page(built, sheet), encoding="utf-8")
+    with sync_playwright() as playwright:
+        browser = chromium(playwright)
+        page = browser.new_page(viewport=PAPER)
+        page.emulate_media(media="print", color_scheme="light")
+        print("Drawing the formulas …", flush=True)
+        page.goto(sheet.as_uri())
+        page.evaluate("MathJax.startup.promise")
+        found = page.evaluate(READY)
+        if found["faults"]:
+            sys.exit("The book cannot be printed:\n  " + "\n  ".join(found["faults"]))
+        print("Counting the pages …", flush=True)
+        page.evaluate(FILL_IN, page_numbers(page))
+        print("Printing …", flush=True)
+        printed = page.pdf(
+            outline=True,
+            tagged=True,
+            print_background=True,
+            prefer_css_page_size=True,
+        )
+        browser.close()
+    sheet.unlink()
+    pages = write(printed, target)
+    print(
+        f"{target}: {pages} pages, {found['formulas']} formulas, {found['pictures']} pictures"
+    )
+
+
+def chromium(playwright: Playwright) -> Browser:
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    try:
+        return playwright.chromium.launch(executable_path=found, args=FLAGS)
+    except Error as error:
+        sys.exit(
+            f"Chromium does not start: {error.message.splitlines()[0]}\n"
+            "Install it: apt-get install chromium (Debian), or .venv/bin/playwright install chromium"
+        )
+
+
+def page_numbers(page: Page) -> dict[str, int]:
+    """On which page each anchor comes to stand; formulas and pictures keep their room, and go unpainted."""
+    style = page.add_style_tag(
+        content="mjx-container svg, img { visibility: hidden !important }"
+    )
+    draft = PdfReader(io.BytesIO(page.pdf(prefer_css_page_size=True)))
+    style.evaluate("node => node.remove()")
+    pages = {
+        name: draft.get_destination_page_number(place)
+        for name, place in draft.named_destinations.items()
+    }
+    return {name: page + 1 for name, page in pages.items() if page is not None}
+
+
+def write(printed: bytes, target: Path) -> int:
+    """Add what Chromium leaves out, write the file, and count its pages."""
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    writer = PdfWriter(io.BytesIO(printed), incremental=True)
+    writer.add_metadata({"/Author": config["author"], "/Creator": "attn_tutor"})
+    writer.write(target)
+    return len(writer.pages)
+
+
+if __name__ == "__main__":
+    given = [Path(argument).resolve() for argument in sys.argv[1:]]
+    main(*(given or [ROOT / "_build/html", ROOT / "_build/attn_tutor.pdf"]))
