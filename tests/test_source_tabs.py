@@ -69,3 +69,10 @@ def test_names_of_one_module_share_a_block() -> None:
         "`attn_tutor/numpy/kernels.py` · {py:obj}`~attn_tutor.numpy.one`",
         "`attn_tutor/numpy/softmax.py` · {py:obj}`~attn_tutor.numpy.three`",
     ]
+
+
+def test_methods_stand_one_blank_line_apart() -> None:
+    """A second line above a method would be the end of the one before."""
+    parts = {"kernels.One.call": [4, 5], "kernels.One.other": [18, 19]}
+    [lines] = [x for x in source_tabs.markdown("torch", parts) if ":lines:" in x]
+    assert lines == ":lines: 4,5,17,18,19"

@@ -71,7 +71,7 @@ def models() -> str:
 def speed() -> str:
     """Seconds to write on from one character, and how many tokens go through each block."""
     lines = [
-        "| characters | tokens through a block: all anew | with the cache | seconds: all anew | with the cache |",
+        "| n | tokens, anew | tokens, cached | s, anew | s, cached |",
         "|---:|---:|---:|---:|---:|",
     ]
     torch.manual_seed(0)
@@ -80,7 +80,10 @@ def speed() -> str:
         taken = [seconds(model, start, n, cached) for cached in (False, True)]
         cells = [f"{n * (n + 1) // 2:,}", f"{n:,}", *(f"{x:.2g}" for x in taken)]
         lines.append(f"| {n} | {' | '.join(cells)} |")
-    caption = f"One text, rotary positions, the fastest of {REPEATS} runs."
+    caption = (
+        "Tokens that go through each block to write n characters, and seconds. "
+        f"One text, rotary positions, the fastest of {REPEATS} runs."
+    )
     return "\n".join([*lines, "", f"{caption} {machine()}", ""])
 
 

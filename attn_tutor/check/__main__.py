@@ -20,8 +20,8 @@ TITLES = {
     6: "Positional encoding",
     7: "Gradients of attention",
     8: "A translator",
-    10: "Fast attention",
     9: "A small transformer",
+    10: "Fast attention",
 }
 
 

@@ -60,7 +60,7 @@ class TransformerTranslator(nn.Module):
         self.readers = nn.ModuleList(
             Block(d_model, n_heads, dropout=dropout) for _ in layers
         )
-        self.writers = nn.ModuleList(Writer(d_model, n_heads, dropout) for _ in layers)
+        self.writers = nn.ModuleList(_Writer(d_model, n_heads, dropout) for _ in layers)
         self.norm_read, self.norm_write = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         self.head = nn.Linear(d_model, n_symbols)
 
@@ -82,6 +82,7 @@ class TransformerTranslator(nn.Module):
         return self.decode(self.encode(words, lengths), previous)
 
     def encode(self, words: torch.Tensor, lengths: torch.Tensor) -> "Read":
+        """Read the words, (b, m), of which ``lengths``, (b,), are no padding: all of them see each other."""
         mask = padding_mask(lengths, words.shape[1])[:, None]  # (b, 1, 1, m)
         X = self.encoding(self.words(words))
         for block in self.readers:
@@ -127,7 +128,7 @@ class Read(NamedTuple):
     mask: torch.Tensor  # (b, 1, 1, m)
 
 
-class Writer(nn.Module):
+class _Writer(nn.Module):
     """A causal block that, between its two halves, attends to the words: cross-attention."""
 
     def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:

@@ -145,8 +145,9 @@ class Block(nn.Module):
         p = torch.arange(start, start + X.shape[-2], device=X.device)
         if self.positions == "rotary":
             return rotary(Q, p), rotary(K, p), V
-        # To the left of query i, ALiBi's −λ(i − j) is λj − λi. Softmax drops λi, the same for every key, and λj is
-        # one more entry of key j. That of the query undoes the scale.
+        # To the left of query i, ALiBi's −λ(i − j) is λj − λi. Softmax drops λi, the
+        # same for every key, and λj is one more entry of key j. That of the query
+        # undoes the scale.
         precise = torch.promote_types(K.dtype, torch.float32)
         slopes = torch.tensor(alibi_slopes(h), dtype=precise, device=X.device)
         entry = (slopes[:, None] * p)[..., None].to(K)  # (h, n, 1)

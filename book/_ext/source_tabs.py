@@ -64,7 +64,8 @@ def markdown(half: str, parts: dict[str, list[int]]) -> list[str]:
         names, shown = list(group), list[int]()
         for name in names:
             first = parts[name][0]
-            shown += [first - 2, first - 1] * bool(shown)  # two blank lines between
+            blank = 1 if name.count(".") > 1 else 2  # above a method, or a function
+            shown += range(first - blank, first) if shown else []
             shown += parts[name]
         paths = [name.removeprefix(f"{module}.") for name in names]
         links = [
