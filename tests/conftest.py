@@ -305,7 +305,7 @@ def unfold() -> Callable[[Page], None]:
     """Open every fold of a page and every solution, and work each control of its moving figures."""
 
     def open_and_use(page: Page) -> None:
-        page.evaluate("MathJax.startup.promise")
+        page.evaluate("window.MathJax?.startup.promise")  # some pages have no formula
         page.evaluate(
             """() => {
                 document.querySelectorAll("details").forEach(fold => { fold.open = true; });

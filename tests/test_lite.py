@@ -114,10 +114,26 @@ def test_torch_goes_by_any_name(line):
     assert derived(f"x = 1\n{line}")[0] == ("code", "x = 1")
 
 
-def test_imports_of_a_cell_that_needs_torch_stay():
-    cells = derived("import math\nimport torch\n\nprint(torch.pi)", "print(math.pi)")
+def test_what_a_cell_defines_without_torch_stays():
+    first = (
+        "import math\nimport torch\n\nx, y = 3, torch.ones(2)\nz = 4\nprint(torch.pi)"
+    )
+    cells = derived(first, "print(math.pi, z)", "print(x)", "print(y)")
     assert cells[0][1].startswith(NEEDS_TORCH) and "torch.pi" in cells[0][1]
-    assert cells[1:] == [("code", "import math"), ("code", "print(math.pi)")]
+    assert cells[1:3] == [("code", "import math\nz = 4"), ("code", "print(math.pi, z)")]
+    assert [kind for kind, _ in cells[3:]] == ["markdown", "markdown"]
+
+
+def test_what_torch_fills_is_lost():
+    fill = "import torch\nlayers, n = {}, 1\nfor i in range(2):\n    layers[i] = torch.ones(i)"
+    assert kinds(fill, "print(layers[1])", "n = 2", "print(n)") == [
+        "markdown", "code", "markdown", "code", "code",
+    ]  # fmt: skip  # a list of words reads as lines
+
+
+def test_of_a_picture_half_drawn_nothing_stays():
+    draw = "import torch\nfigure, ax = plt.subplots()\nax.plot(torch.ones(2))"
+    assert kinds("import matplotlib.pyplot as plt", draw) == ["code", "markdown"]
 
 
 def test_the_text_has_code_output_and_picture():

@@ -3,7 +3,7 @@
 import ast
 import dis
 from types import CodeType
-from typing import Any
+from typing import Any, TypeGuard
 
 Cell = dict[str, Any]
 
@@ -11,6 +11,8 @@ WELCOME = """*You read this chapter in the browser, which has NumPy and no torch
 the package. Cells that need torch stand here as text, with what they give elsewhere.*"""
 INSTALL = "%pip install -q attn-tutor matplotlib"
 NEEDS_TORCH = "*This cell needs torch, which the browser does not have.*"
+DEFINITION = ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom
+SILENT = DEFINITION | ast.Assign  # of a picture half drawn, only definitions stay
 KERNEL = {"display_name": "Python (Pyodide)", "language": "python", "name": "python"}
 
 
@@ -23,37 +25,53 @@ def for_browser(notebook: Cell) -> Cell:
             cells.append(cell)
             continue
         source = "".join(cell["source"])
-        imports = [line for line in ast.parse(source).body if is_import(line)]
-        torch = [line for line in imports if needs_torch(line)]
-        lost |= {name for line in torch for name in made(line)}
-        rest = without(source, torch)
-        program = compile(rest, cell["id"], "exec")
-        if reads(program) & lost or (torch and not rest.strip()):
-            others = [ast.unparse(line) for line in imports if line not in torch]
-            lost |= writes(program) - {n for line in imports for n in made(line)}
+        body = ast.parse(source).body
+        torch = [line for line in body if is_torch_import(line)]
+        others = [line for line in body if line not in torch]
+        lost |= {name for line in torch for name in writes(program(line))}
+        free = [line for line in others if is_free(line, lost)]
+        if len(free) == len(others) > 0:
+            cells.append(cell | code(cell["id"], without(source, torch)))
+        else:  # what it imports and defines without torch stays, for the cells below
+            kept = DEFINITION if "plt." in source or "plot_" in source else SILENT
+            stays = [line for line in free if isinstance(line, kept)]
+            gone = [line for line in others if line not in stays]
+            lost |= {name for line in gone for name in writes(program(line))}
             cells.append(as_text(cell, source))
-            cells += [code(cell["id"] + "-imports", "\n".join(others))] * bool(others)
-        else:
-            lost -= writes(program)
-            cells.append(cell | code(cell["id"], rest))
+            rest = "\n".join(map(ast.unparse, stays))
+            cells += [code(cell["id"] + "-rest", rest)] * bool(stays)
     about = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
     return notebook | {"cells": cells, "metadata": about}
 
 
-def is_import(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Import | ast.ImportFrom)
-
-
-def needs_torch(statement: ast.stmt) -> bool:
-    """Whether an import loads torch or the half that is written in it."""
-    names = [name.name for name in statement.names]  # type: ignore[attr-defined]  # an import
-    origin = getattr(statement, "module", None)
-    modules = [f"{origin}.{name}" for name in names] if origin else names
+def is_torch_import(statement: ast.stmt) -> bool:
+    """Whether this imports torch or the half that is written in it."""
+    if isinstance(statement, ast.Import):
+        modules = [name.name for name in statement.names]
+    elif isinstance(statement, ast.ImportFrom):
+        modules = [f"{statement.module}.{name.name}" for name in statement.names]
+    else:
+        return False
     return any(f"{m}.".startswith(("torch.", "attn_tutor.torch.")) for m in modules)
 
 
-def made(statement: ast.stmt) -> set[str]:
-    return writes(compile(ast.Module([statement], []), "import", "exec"))
+def is_free(statement: ast.stmt, lost: set[str]) -> bool:
+    """Whether this reads no lost name. What it makes is found again, or is lost too."""
+    compiled = program(statement)
+    if reads(compiled) & lost:
+        filled = [x.value for x in ast.walk(statement) if is_filled(x)]
+        lost |= writes(compiled) | {x.id for x in filled if isinstance(x, ast.Name)}
+        return False
+    lost -= writes(compiled)
+    return True
+
+
+def is_filled(node: ast.AST) -> TypeGuard[ast.Subscript]:
+    return isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+
+
+def program(statement: ast.stmt) -> CodeType:
+    return compile(ast.Module([statement], []), "cell", "exec")
 
 
 def without(source: str, statements: list[ast.stmt]) -> str:
@@ -63,13 +81,13 @@ def without(source: str, statements: list[ast.stmt]) -> str:
 
 
 def writes(program: CodeType) -> set[str]:
-    """The names that a cell binds."""
+    """The names that a statement binds."""
     found = dis.get_instructions(program)
     return {step.argval for step in found if step.opname == "STORE_NAME"}
 
 
 def reads(program: CodeType) -> set[str]:
-    """The names that a cell takes from the cells above it."""
+    """The names that a statement takes from those above it."""
     found: set[str] = set()
     bound: set[str] = set()
     for step in dis.get_instructions(program):
