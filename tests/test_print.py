@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page
 
 COLUMN = 680  # pixels between the margins of A4
 CHAPTERS = sorted(
-    path.stem for path in (Path(__file__).parents[1] / "book").glob("0*.ipynb")
+    path.stem for path in (Path(__file__).parents[1] / "book").glob("[0-9]*.ipynb")
 )
 SHOWN = "part => part.checkVisibility({ opacityProperty: true, visibilityProperty: true }) && part.clientHeight > 0"
 

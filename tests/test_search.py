@@ -36,6 +36,10 @@ def search(page: Page, book: Path, words: str) -> list[str]:
         ("jacobian", "03_masked_softmax"),
         ("grouped-query", "05_multi_head_attention"),
         ("rotary", "06_positional_encoding"),
+        ("backpropagation", "07_gradients"),
+        ("alignment", "08_translator"),
+        ("perplexity", "09_transformer"),
+        ("tracemalloc", "10_fast_attention"),
     ],
 )
 def test_a_word_leads_to_its_chapter(
