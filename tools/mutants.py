@@ -151,7 +151,7 @@ LISTED = [
     ("digits written from the right", "data/numbers.py", "row[: len(text)] = list(map(int, text))", "row[: len(text)] = list(map(int, text[::-1]))"),
     ("text goes on behind the end", "data/numbers.py", "stop = row.index(END) if END in row else len(row)", "stop = len(row) - row.count(END)"),
     # training and its files
-    ("interrupt lost", "torch/training.py", "except KeyboardInterrupt:\n            state.history.stopped = True", "except ZeroDivisionError:\n            pass"),
+    ("interrupt not told", "torch/training.py", "state.history.stopped = True", "pass"),
     ("gradients added up", "torch/training.py", "state.optimizer.zero_grad()", "pass"),
     ("gradients not clipped", "torch/training.py", "LARGEST_GRADIENT = 1.0", "LARGEST_GRADIENT = 1e9"),
     ("trained in evaluation mode after a check", "torch/training.py", "                model.train()\n", ""),
