@@ -80,6 +80,15 @@ def test_weights_are_the_mean_over_the_heads_of_the_last_block(model, pairs, clo
     close(weights, each.mean(1))
 
 
+def test_what_is_looked_up_is_added(model, pairs, close):
+    """With nothing looked up, a writer is a causal block."""
+    writer = model.writers[0]
+    with torch.no_grad():
+        writer.cross.W_o.zero_()
+        Y = model.symbols(pairs[2])
+        close(writer(Y, model.encode(*pairs[:2]))[0], writer.block(Y))
+
+
 def test_translating_takes_the_likeliest_symbol_each_time(model, pairs):
     words, lengths, _ = pairs
     tokens, scores = model.translate(words, lengths, 5)
