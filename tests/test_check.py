@@ -303,6 +303,14 @@ def test_a_nested_function_that_names_torch():
     assert not calls.names_torch(print)
 
 
+mean = torch.ones(1)  # a global with the name of an attribute
+
+
+def test_an_attribute_is_no_global():
+    assert not calls.names_torch(lambda x: x.mean())
+    assert calls.names_torch(lambda x: mean + x)
+
+
 def test_a_statement_needs_its_form():
     with pytest.raises(ValueError, match="not of the form"):
         Exercise(1, "softmax of x", an.softmax, [])

@@ -1,5 +1,6 @@
 """Call a reader's function as NumPy's or torch's, with a limit on its time, and keep what came of it."""
 
+import dis
 import inspect
 import sys
 from collections.abc import Callable
@@ -86,8 +87,10 @@ def names_torch(fn: Callable[..., Any]) -> bool:
 
 
 def _names(code: CodeType) -> set[str]:
+    """The globals that it reads; co_names would also hold attributes, such as the mean of x.mean."""
     inner = [x for x in code.co_consts if isinstance(x, CodeType)]
-    return set(code.co_names).union(*map(_names, inner))
+    read = {x.argval for x in dis.get_instructions(code) if x.opname == "LOAD_GLOBAL"}
+    return read.union(*map(_names, inner))
 
 
 def is_tensor(x: Any) -> bool:
