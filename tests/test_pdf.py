@@ -132,10 +132,9 @@ def test_each_page_has_its_number_and_none_is_lost(texts):
 
 @pytest.mark.parametrize("file", FILES)
 def test_text_of_each_page_can_be_searched(file, texts):
-    paragraphs = [
-        p for p in article(file).select("p") if not p.select(".math, code, a")
-    ]
-    sentences = [" ".join(p.get_text().split()) for p in paragraphs]
+    paragraphs = article(file).select("p")
+    plain = [p for p in paragraphs if not p.select(".math, code, a")]
+    sentences = [" ".join(p.get_text().split()) for p in plain or paragraphs]
     longest = max((s for s in sentences if s.isascii()), key=len)
     assert len(longest) > 40
     assert re.sub(r"\W", "", longest[:60]) in re.sub(r"\W", "", "".join(texts))

@@ -55,7 +55,6 @@ def test_paper_is_white_and_the_screen_is_as_before(sheet: Page) -> None:
         ".sd-tab-set > label",
         ".sd-tab-content",  # both tabs, each with its name
         "figure img",
-        ".attn-still img",  # in place of the figure that moves
     ],
 )
 def test_what_a_reader_of_paper_needs_is_there(sheet: Page, parts: str) -> None:
@@ -73,12 +72,21 @@ def test_what_a_reader_of_paper_needs_is_there(sheet: Page, parts: str) -> None:
         ".notebook-link",
         "button",
         "summary",
-        ".attn-live",
         "#jb-print-docs-body",
     ],
 )
 def test_what_only_a_screen_can_use_is_not(sheet: Page, parts: str) -> None:
     assert not any(shown(sheet, parts))
+
+
+def test_figures_that_move_stand_still(sheet: Page) -> None:
+    moving = sheet.evaluate(
+        "[...document.querySelectorAll('*')].filter(part => part.localName.startsWith('attn-')).length"
+    )
+    stills = sheet.locator(".attn-still img").all()
+    assert len(stills) == moving
+    assert all(still.evaluate(SHOWN) for still in stills)
+    assert not any(x.evaluate(SHOWN) for x in sheet.locator(".attn-live").all())
 
 
 def test_each_half_follows_its_name(sheet: Page) -> None:
