@@ -1,6 +1,7 @@
 """The training loop: what it gives is the best it saw, the same twice, and the same after a stop; files are checked."""
 
 import io
+import itertools
 import re
 import sys
 
@@ -355,3 +356,18 @@ def test_other_files_are_refused(tmp_path, content, message):
 def test_no_file_says_so(tmp_path):
     with pytest.raises(FileNotFoundError):
         load_weights(nn.Linear(1, 1), tmp_path / "none.pt")
+
+
+def test_the_learning_rate_rises_and_falls():
+    """With a gradient of 1 in every step, AdamW moves by the learning rate, less a little decay."""
+    model, seen = nn.Linear(1, 1, bias=False), []
+
+    def loss(model, batch):
+        seen.append(model.weight.item())
+        return model.weight.sum()
+
+    train(model, loss, lambda _: torch.zeros(1), steps=40, lr=0.1, progress=False)
+    moves = [before - after for before, after in itertools.pairwise(seen)]
+    assert moves[:2] == pytest.approx([0.05, 0.1], rel=0.05)  # up in two steps
+    assert moves[20] == pytest.approx(0.052, rel=0.05)  # half of the cosine
+    assert 0 < moves[-1] < 0.001
