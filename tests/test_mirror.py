@@ -24,6 +24,7 @@ TORCH_ONLY = {
     "MultiHeadAttention",
     "PositionalEncoding",
     "Block",
+    "EncoderDecoder",
     "LanguageModel",
     "TransformerTranslator",
     "History",

@@ -439,10 +439,8 @@ LISTED = [
     ("weights of one block for all", "torch/language_model.py", "            X = block(X)\n        return torch.stack", "        return torch.stack"),
     ("a padded word is read", "torch/encoder_decoder.py", "            X = block(X, mask)", "            X = block(X)"),
     ("a padded word is looked at", "torch/encoder_decoder.py", "cross(N, read.X, mask=read.mask)", "cross(N, read.X)"),
-    ("the symbol to be written is seen", "torch/encoder_decoder.py", "previous = torch.cat([self.begin(target), target[:, :-1]], 1)", "previous = target"),
     ("writers that see later symbols", "torch/encoder_decoder.py", "n_heads, causal=True, dropout", "n_heads, dropout"),
     ("reading without positions", "torch/encoder_decoder.py", "X = self.encoding(self.words(words))", "X = self.words(words)"),
-    ("a beam with the words of others", "torch/encoder_decoder.py", "x.repeat_interleave(k, 0)", "x.repeat(k, *[1] * (x.ndim - 1))"),
     ("cross-attention replaces what was there", "torch/encoder_decoder.py", "self.block.think(Y + self.block.drop(", "self.block.think(self.block.drop("),
     ("nothing looked at", "torch/encoder_decoder.py", "self.block.think(Y + self.block.drop(cross(N, read.X, mask=read.mask)))", "self.block.think(Y)"),
     # arguments

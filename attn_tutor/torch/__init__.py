@@ -42,7 +42,11 @@ from attn_tutor.torch.scoring import (
     scaled_dot_score,
 )
 from attn_tutor.torch.self_attention import cross_attention, self_attention
-from attn_tutor.torch.seq2seq import Translator, translation_loss
+from attn_tutor.torch.seq2seq import (
+    EncoderDecoder,
+    Translator,
+    translation_loss,
+)
 from attn_tutor.torch.softmax import masked_softmax, normalize, softmax
 from attn_tutor.torch.training import History, train
 from attn_tutor.torch.transformer import Block
@@ -52,6 +56,7 @@ __all__ = [
     "AdditiveAttention",
     "BilinearAttention",
     "Block",
+    "EncoderDecoder",
     "History",
     "KVCache",
     "LanguageModel",

@@ -1,22 +1,21 @@
 """A translator without recurrence: a stack of blocks reads all words at once, another writes and looks at them."""
 
-from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from attn_tutor._shapes import require_size
-from attn_tutor.torch.decoding import beam_search
 from attn_tutor.torch.masks import padding_mask
 from attn_tutor.torch.modules import MultiHeadAttention, PositionalEncoding
 from attn_tutor.torch.multi_head import multi_head_weights
+from attn_tutor.torch.seq2seq import EncoderDecoder
 from attn_tutor.torch.transformer import Block
 
 __all__ = ["TransformerTranslator"]
 
 
-class TransformerTranslator(nn.Module):
+class TransformerTranslator(EncoderDecoder):
     """The translator of Vaswani et al. (2017), pre-norm and small; called as :class:`Translator` is.
 
     Args:
@@ -45,14 +44,9 @@ class TransformerTranslator(nn.Module):
         *,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__()
-        for name, size in (
-            ("n_words", n_words),
-            ("n_symbols", n_symbols),
-            ("n_layers", n_layers),
-        ):
+        super().__init__(n_symbols)
+        for name, size in (("n_words", n_words), ("n_layers", n_layers)):
             require_size("TransformerTranslator", name, size, least=1)
-        self.end = n_symbols - 1
         self.words = nn.Embedding(n_words, d_model)
         self.symbols = nn.Embedding(n_symbols, d_model)
         self.encoding = PositionalEncoding(d_model, dropout)
@@ -64,23 +58,6 @@ class TransformerTranslator(nn.Module):
         self.norm_read, self.norm_write = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         self.head = nn.Linear(d_model, n_symbols)
 
-    def forward(
-        self, words: torch.Tensor, lengths: torch.Tensor, target: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits of each symbol of the target, given the words and the right symbols before it.
-
-        Args:
-            words: ids, (b, m).
-            lengths: number of words, (b,).
-            target: symbols, (b, T).
-
-        Returns:
-            Logits, (b, T, n_symbols), and the weight of each word in each step, the mean over the heads of the last
-            block, (b, T, m).
-        """
-        previous = torch.cat([self.begin(target), target[:, :-1]], 1)
-        return self.decode(self.encode(words, lengths), previous)
-
     def encode(self, words: torch.Tensor, lengths: torch.Tensor) -> "Read":
         """Read the words, (b, m), of which ``lengths``, (b,), are no padding: all of them see each other."""
         mask = padding_mask(lengths, words.shape[1])[:, None]  # (b, 1, 1, m)
@@ -90,35 +67,13 @@ class TransformerTranslator(nn.Module):
         return Read(self.norm_read(X), mask)
 
     def decode(
-        self, read: "Read", previous: torch.Tensor
+        self, encoded: "Read", previous: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """All steps at once: the causal mask stands in for the loop."""
+        """All steps at once: the causal mask stands in for the loop. The weights are the mean over the last heads."""
         Y = self.encoding(self.symbols(previous))
         for block in self.writers:
-            Y, weights = block(Y, read)
+            Y, weights = block(Y, encoded)
         return self.head(self.norm_write(Y)), weights.mean(1)
-
-    @torch.no_grad()
-    def translate(
-        self,
-        words: torch.Tensor,
-        lengths: torch.Tensor,
-        max_len: int,
-        beam_width: int = 1,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The likeliest targets that :func:`beam_search` finds, (b, beam_width, T), and their log-probabilities."""
-        step = partial(self.next_log_probs, self.encode(words, lengths))
-        return beam_search(step, self.begin(words), self.end, max_len, beam_width)
-
-    def next_log_probs(self, read: "Read", tokens: torch.Tensor) -> torch.Tensor:
-        """Of the next symbol, (b, k, n_symbols), after each of k beginnings for each sentence, (b, k, t)."""
-        b, k, _ = tokens.shape
-        each = Read(*(x.repeat_interleave(k, 0) for x in read))
-        logits, _ = self.decode(each, tokens.flatten(0, 1))
-        return logits[:, -1].log_softmax(-1).unflatten(0, (b, k))
-
-    def begin(self, rows: torch.Tensor) -> torch.Tensor:
-        return torch.full_like(rows[:, :1], self.end)
 
 
 class Read(NamedTuple):

@@ -1,7 +1,7 @@
 """A recurrent translator with additive attention, or without: one part reads, one writes symbol by symbol."""
 
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -15,10 +15,78 @@ from attn_tutor.torch.modules import AdditiveAttention
 from attn_tutor.torch.scoring import additive_score
 from attn_tutor.torch.softmax import masked_softmax
 
-__all__ = ["Translator", "translation_loss"]
+__all__ = ["EncoderDecoder", "Translator", "translation_loss"]
 
 
-class Translator(nn.Module):
+class EncoderDecoder(nn.Module):
+    """A translator of two parts: ``encode`` reads the words, ``decode`` writes symbols from what it read.
+
+    :class:`Translator` and :class:`TransformerTranslator` say what the two parts are.
+
+    Args:
+        n_symbols: number of symbols of the target; the last is the end, and also what the decoder begins with.
+
+    Example:
+        >>> model = Translator(5, 3, 8)
+        >>> model.begin(torch.tensor([[4, 1], [2, 0]])).tolist()  # for each sentence
+        [[2], [2]]
+    """
+
+    def __init__(self, n_symbols: int) -> None:
+        super().__init__()
+        require_size(type(self).__name__, "n_symbols", n_symbols, least=1)
+        self.end = n_symbols - 1
+
+    def encode(self, words: torch.Tensor, lengths: torch.Tensor) -> Any:
+        """What the decoder gets to know of the words, (b, m): a named tuple of tensors, each with the batch first."""
+        raise NotImplementedError
+
+    def decode(
+        self, encoded: Any, previous: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Logits after each of the previous symbols, (b, T) -> (b, T, n_symbols), and the weights, (b, T, m)."""
+        raise NotImplementedError
+
+    def forward(
+        self, words: torch.Tensor, lengths: torch.Tensor, target: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Logits of each symbol of the target, given the words and the right symbols before it.
+
+        Args:
+            words: ids, (b, m).
+            lengths: number of words, (b,).
+            target: symbols, (b, T).
+
+        Returns:
+            Logits, (b, T, n_symbols), and the weight of each word in each step, (b, T, m), or None without attention.
+        """
+        previous = torch.cat([self.begin(target), target[:, :-1]], 1)
+        return self.decode(self.encode(words, lengths), previous)
+
+    @torch.no_grad()
+    def translate(
+        self,
+        words: torch.Tensor,
+        lengths: torch.Tensor,
+        max_len: int,
+        beam_width: int = 1,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The likeliest targets that :func:`beam_search` finds, (b, beam_width, T), and their log-probabilities."""
+        step = partial(self.next_log_probs, self.encode(words, lengths))
+        return beam_search(step, self.begin(words), self.end, max_len, beam_width)
+
+    def next_log_probs(self, encoded: Any, tokens: torch.Tensor) -> torch.Tensor:
+        """Of the next symbol, (b, k, n_symbols), after each of k beginnings for each sentence, (b, k, t)."""
+        b, k, _ = tokens.shape
+        each = type(encoded)(*(x.repeat_interleave(k, 0) for x in encoded))
+        logits, _ = self.decode(each, tokens.flatten(0, 1))
+        return logits[:, -1].log_softmax(-1).unflatten(0, (b, k))
+
+    def begin(self, rows: torch.Tensor) -> torch.Tensor:
+        return torch.full_like(rows[:, :1], self.end)
+
+
+class Translator(EncoderDecoder):
     """The translator of Bahdanau et al. (2015): it reads in both directions, and looks at all words to write a symbol.
 
     Args:
@@ -38,67 +106,30 @@ class Translator(nn.Module):
     def __init__(
         self, n_words: int, n_symbols: int, d: int, *, attention: bool = True
     ) -> None:
-        super().__init__()
-        for name, size in (("n_words", n_words), ("n_symbols", n_symbols), ("d", d)):
-            require_size("Translator", name, size, least=1)
-        self.end = n_symbols - 1
+        super().__init__(n_symbols)
+        require_size("Translator", "n_words", n_words, least=1)
+        require_size("Translator", "d", d, least=1)
         self.encoder = _Encoder(n_words, d)
         self.decoder = _Decoder(n_symbols, d, attention)
 
-    def forward(
-        self, words: torch.Tensor, lengths: torch.Tensor, target: torch.Tensor
+    def encode(self, words: torch.Tensor, lengths: torch.Tensor) -> "Encoded":
+        """The annotation of each word, (b, m) -> (b, m, 2d), the mask, and the last states."""
+        return self.encoder(words, lengths)
+
+    def decode(
+        self, encoded: "Encoded", previous: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Logits of each symbol of the target, given the words and the right symbols before it.
-
-        Args:
-            words: ids, (b, m).
-            lengths: number of words, (b,).
-            target: symbols, (b, T).
-
-        Returns:
-            Logits, (b, T, n_symbols), and the weight of each word in each step, (b, T, m), or None without attention.
-        """
-        previous = torch.cat([self.begin(target), target[:, :-1]], 1)
-        return self.decoder(self.encoder(words, lengths), previous)
-
-    @torch.no_grad()
-    def translate(
-        self,
-        words: torch.Tensor,
-        lengths: torch.Tensor,
-        max_len: int,
-        beam_width: int = 1,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The likeliest targets that :func:`beam_search` finds, (b, beam_width, T), and their log-probabilities."""
-        step = partial(self.next_log_probs, self.encoder(words, lengths))
-        return beam_search(step, self.begin(words), self.end, max_len, beam_width)
-
-    def next_log_probs(self, encoded: "Encoded", tokens: torch.Tensor) -> torch.Tensor:
-        """Of the next symbol, (b, k, n_symbols), after each of k beginnings for each sentence, (b, k, t)."""
-        b, k, _ = tokens.shape
-        each = Encoded(*(x.repeat_interleave(k, 0) for x in encoded))
-        logits, _ = self.decoder(each, tokens.flatten(0, 1))
-        return logits[:, -1].log_softmax(-1).unflatten(0, (b, k))
-
-    def begin(self, rows: torch.Tensor) -> torch.Tensor:
-        return torch.full_like(rows[:, :1], self.end)
-
-
-class Writes(Protocol):
-    """A model that writes symbols until the end."""
-
-    end: int
-
-    def __call__(self, *pairs: torch.Tensor) -> tuple[torch.Tensor, Any]: ...
+        """Symbol by symbol; the weights are None without attention."""
+        return self.decoder(encoded, previous)
 
 
 def translation_loss(
-    model: Writes, pairs: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+    model: EncoderDecoder, pairs: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 ) -> torch.Tensor:
     """Mean cross-entropy of the symbols of the targets, each up to its first end.
 
     Args:
-        model: a :class:`Translator`, or what is called alike and says which symbol is its ``end``.
+        model: a :class:`Translator` or a :class:`TransformerTranslator`.
         pairs: ids of the words, (b, m), their number, (b,), and targets, (b, T).
 
     Example:
