@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import types
 
 import pytest
@@ -222,6 +223,20 @@ def test_unsteady_times_are_measured_again_and_marked(monkeypatch):
     assert tries == 3
     assert entries[0]["ms"] == [1000, 2000, 2500]  # the steadiest of them
     assert entries[0]["steady"] is False
+
+
+def test_threads_have_cores_of_their_own_while_they_are_timed():
+    if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("a system that does not say which core runs what, or one core")
+    before, seen = os.sched_getaffinity(0), []
+    thread = threading.Thread(target=lambda: seen.append(os.sched_getaffinity(0)))
+    with measure.pinned():
+        thread.start()
+        thread.join()
+        seen.append(os.sched_getaffinity(0))
+    assert [len(cores) for cores in seen] == [1, 1]
+    assert seen[0] != seen[1]
+    assert os.sched_getaffinity(0) == before
 
 
 FIXED = {

@@ -6,7 +6,11 @@ import multiprocessing
 import os
 import re
 import statistics
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import cycle
 from operator import itemgetter
 from pathlib import Path
 from time import perf_counter, sleep
@@ -19,7 +23,7 @@ from attn_tutor.bench.contestants import Contestant
 from attn_tutor.bench.rows import ROWS
 
 TURN = 0.02  # s: a shorter call is repeated so long, so that neither clock nor neighbours count
-REST = 0.15  # s before a turn among the threads of NumPy and of torch: idle ones hold a core for a while
+REST = 0.02  # s before a turn among the threads of NumPy and of torch: idle ones hold a core for a while
 UNSTEADY = 0.15  # quartiles that lie further apart, as a share of the median
 TRIES = 3  # or fewer: none begins after this many budgets
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -74,7 +78,8 @@ def compete(
         and len(tries) < TRIES
         and perf_counter() - start < TRIES * budget
     ):
-        quartiles = in_turns(calls, case, rounds, budget)
+        with pinned():
+            quartiles = in_turns(calls, case, rounds, budget)
         spread = max(((q3 - q1) / q2 for q1, q2, q3 in quartiles.values()), default=0.0)
         tries += [(spread, quartiles)]
     best = min(tries, key=itemgetter(0))[1]
@@ -84,6 +89,38 @@ def compete(
             "steady": (q3 - q1) / q2 <= UNSTEADY,
         }
     return entries, len(tries)
+
+
+@contextmanager
+def pinned() -> Iterator[None]:
+    """Each thread on a core of its own, where the system lets us: two that wake on one core take twice the time."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    first, *others = sorted(cores)
+    turn = cycle(others or [first])
+
+    def settle(*_: object) -> None:
+        """The first that a new thread does."""
+        sys.setprofile(None)
+        os.sched_setaffinity(0, {next(turn)})
+
+    for_each_thread(lambda: {next(turn)})
+    os.sched_setaffinity(0, {first})
+    threading.setprofile(settle)
+    try:
+        yield
+    finally:
+        threading.setprofile(None)
+        for_each_thread(lambda: cores)
+
+
+def for_each_thread(cores: Callable[[], set[int]]) -> None:
+    """Say where each may run, the oldest first: those of a pool follow each other."""
+    for thread in sorted(map(int, os.listdir("/proc/self/task"))):
+        with suppress(ProcessLookupError):  # it has ended meanwhile
+            os.sched_setaffinity(thread, cores())
 
 
 def in_turns(

@@ -17,6 +17,7 @@ from attn_tutor.numpy.scoring import default_scale
 # A tile of scores fits a processor's cache. Tall ones keep the interpreter out of the way and narrow ones waste little
 # on the diagonal of a causal mask.
 QUERIES, KEYS = 1024, 256
+CORNER = np.tri(KEYS, dtype=bool)  # what a tile on the diagonal sees is cut from it
 # Scores of at most this size need no maximum: their exp keeps all its digits, and no sum of it overflows.
 HARMLESS = {"float32": 44.0, "float64": 350.0}
 
@@ -65,7 +66,8 @@ def tiled_attention(
         heads = [slice(i, i + together) for i in range(0, len(heads), together)]
 
     def work(tasks: Iterator[tuple[Any, slice]]) -> None:
-        space = np.empty(QUERIES * KEYS, wide)  # this thread's tile
+        # This thread's tile, no larger than needed: the system is slow to hand out new pages.
+        space = np.empty(max(1, together) * min(step, n) * min(KEYS, m), wide)
         for head, rows in tasks:
             q, k, v, *masks = (X[head] for X in arrays)
             q = q[..., rows, :] * factor
