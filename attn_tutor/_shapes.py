@@ -128,7 +128,7 @@ def _match(
 
 def broadcast(*shapes: Shape) -> Shape | None:
     """The common shape by NumPy's rule (equal, or 1 in one of them, counted from the right), or None."""
-    if len(set(shapes)) == 1:  # the usual case, and quick
+    if shapes.count(shapes[0]) == len(shapes):  # the usual case, and quick
         return shapes[0]
     common = []
     for sizes in zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1):

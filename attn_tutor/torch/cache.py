@@ -38,7 +38,6 @@ class KVCache:
             require_size("KVCache", "max_len", max_len)
         self.max_len, self._len = max_len, 0
         self._rooms: list[torch.Tensor] = []
-        self._kinds: list[tuple[object, ...]] = []
 
     def __len__(self) -> int:
         """Number of tokens held."""
@@ -70,17 +69,16 @@ class KVCache:
             raise ValueError(
                 f"KVCache: {stop} tokens are more than max_len={self.max_len}"
             )
-        kinds = [_kind(X) for X in new]
-        for name, new_kind, kind in zip("KV", kinds, self._kinds or kinds, strict=True):
-            if new_kind != kind:
-                got, held = (" ".join(map(str, x)) for x in (new_kind, kind))
-                raise ValueError(f"KVCache: {name} is {got} but the cache holds {held}")
         rooms = self._rooms or [X[..., :0, :] for X in new]
+        for name, X, room in zip("KV", new, rooms, strict=True):
+            if _kind(X) != _kind(room):
+                got, held = (" ".join(map(str, _kind(x))) for x in (X, room))
+                raise ValueError(f"KVCache: {name} is {got} but the cache holds {held}")
         if stop > rooms[0].shape[-2]:
             rooms = [self._wider(room, stop) for room in rooms]
         for X, room in zip(new, rooms, strict=True):
             room.narrow(-2, start, stop - start).copy_(X)
-        self._rooms, self._kinds, self._len = rooms, kinds, stop
+        self._rooms, self._len = rooms, stop
         keys, values = (room.narrow(-2, 0, stop) for room in rooms)
         return keys, values
 
