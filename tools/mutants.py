@@ -195,7 +195,7 @@ LISTED = [
     ("masked weight zeroed but not renormalised", "torch/softmax.py", "softmax(hidden)", "softmax(scores)"),
     ("−1e4 in place of −∞", "numpy/softmax.py", "weights *= np.inf", "weights *= 2e4"),
     ("−1e4 in place of −∞", "torch/softmax.py", "torch.where(mask, scores, -torch.inf)", "torch.where(mask, scores, -1e4)"),
-    ("uniform weights for an empty row", "torch/softmax.py", "where(mask, softmax(hidden), 0)", "where(mask | empty, softmax(hidden), 0)"),
+    ("uniform weights for an empty row", "torch/softmax.py", "where(mask, softmax(hidden), 0)", "where(mask | ~some_key, softmax(hidden), 0)"),
     ("weights for an empty row", "numpy/softmax.py", "weights[...] = mask\n", "weights[...] = mask | ~mask.any(-1, keepdims=True)\n"),
     ("NaN of a forbidden score", "numpy/softmax.py", "np.fmin(scores, weights,", "np.minimum(scores, weights,"),
     ("NaN for an empty row, and for what is forbidden in a spoilt one", "numpy/softmax.py", "if np.isnan(total).any():", "if False:"),
@@ -207,7 +207,7 @@ LISTED = [
     ("blocks in numbers, not bytes", "_parallel.py", "out.itemsize * math", "math"),
     ("a row cut", "_parallel.py", "enumerate(shape[:-1])", "enumerate(shape)"),
     ("scores overwritten", "numpy/softmax.py", "return by_rows(_weigh, scores, mask, out=np.empty(shape, scores.dtype))", "return by_rows(_weigh, scores, mask, out=scores if scores.shape == shape else np.empty(shape, scores.dtype))"),
-    ("NaN for an empty row", "torch/softmax.py", "where(empty, 0, ", "where(False & empty, 0, "),
+    ("NaN for an empty row", "torch/softmax.py", "torch.where(some_key, hidden, 0)", "hidden"),
     ("0/0 in an empty window", "*/softmax.py", "np.where(total == 0, 1, total)", "total"),
     # attention
     ("scores that are not finite spoil attend", "*/attention.py", "shield(mask, False, scores[..., :0], V)", "shield(mask, False, scores, V)"),
@@ -320,7 +320,7 @@ LISTED = [
     ("one token too many", "*/cache.py", "stop > self.max_len", "stop > self.max_len + 1"),
     ("empty room returned as tokens", "numpy/cache.py", "(room[..., :stop, :] for room in rooms)", "rooms"),
     ("empty room returned as tokens", "torch/cache.py", "(room.narrow(-2, 0, stop) for room in rooms)", "rooms"),
-    ("other dtypes cast without a word", "*/cache.py", "if new_kind != kind:", "if new_kind[:-1] != kind[:-1]:"),
+    ("other dtypes cast without a word", "*/cache.py", "if _kind(X) != _kind(room):", "if _kind(X)[:-1] != _kind(room)[:-1]:"),
     ("gradient lost without a word", "torch/cache.py", "if torch.is_grad_enabled() and", "if False and"),
     # self- and cross-attention
     ("W_q and W_k swapped", "numpy/self_attention.py", "queries @ W_q, keys @ W_k, keys @ W_v, mask, causal", "queries @ W_k, keys @ W_q, keys @ W_v, mask, causal"),

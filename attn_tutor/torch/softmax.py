@@ -3,6 +3,7 @@
 import torch
 
 from attn_tutor.torch._arrays import require_mask, shapes
+from attn_tutor.torch.masks import glance, some
 
 __all__ = ["masked_softmax", "normalize", "softmax"]
 
@@ -65,10 +66,12 @@ def masked_softmax(
     if mask is None:
         return softmax(scores)
     require_mask("masked_softmax", mask, scores.shape, scores.device)
-    empty = ~mask.any(-1, keepdim=True)
-    # An empty row needs something finite to exponentiate;
-    # the last line takes it away again.
-    hidden = torch.where(empty, 0, torch.where(mask, scores, -torch.inf))
+    hidden = torch.where(mask, scores, -torch.inf)
+    some_key = some(torch.atleast_1d(mask), -1)
+    if not glance(torch.all, some_key):
+        # An empty row needs something finite to exponentiate;
+        # the last line takes it away again.
+        hidden = torch.where(some_key, hidden, 0)
     return torch.where(mask, softmax(hidden), 0)
 
 
