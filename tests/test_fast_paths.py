@@ -87,6 +87,13 @@ def test_what_a_cache_refuses(half, draw):
     assert len(cache) == 2  # what is refused changes nothing
 
 
+def test_a_cache_stays_on_its_device():
+    cache, row = at.KVCache(), torch.ones(1, 3)
+    cache.append(row, row)
+    with pytest.raises(ValueError, match="K is … 3 torch.float32 meta but .* cpu"):
+        cache.append(row.to("meta"), row.to("meta"))
+
+
 def test_a_cache_keeps_no_gradient(draw):
     row = torch.from_numpy(draw(1, 3)).requires_grad_()
     with pytest.raises(ValueError, match="decode under torch.no_grad()"):

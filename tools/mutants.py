@@ -320,7 +320,9 @@ LISTED = [
     ("one token too many", "*/cache.py", "stop > self.max_len", "stop > self.max_len + 1"),
     ("empty room returned as tokens", "numpy/cache.py", "(room[..., :stop, :] for room in rooms)", "rooms"),
     ("empty room returned as tokens", "torch/cache.py", "(room.narrow(-2, 0, stop) for room in rooms)", "rooms"),
-    ("other dtypes cast without a word", "*/cache.py", "if _kind(X) != _kind(room):", "if _kind(X)[:-1] != _kind(room)[:-1]:"),
+    ("other dtypes cast without a word", "numpy/cache.py", "X.shape[-1], X.dtype", "X.shape[-1]"),
+    ("other dtypes cast without a word", "torch/cache.py", "X.dtype, X.device", "X.device"),
+    ("another device's keys taken without a word", "torch/cache.py", "X.dtype, X.device", "X.dtype"),
     ("gradient lost without a word", "torch/cache.py", "if torch.is_grad_enabled() and", "if False and"),
     # self- and cross-attention
     ("W_q and W_k swapped", "numpy/self_attention.py", "queries @ W_q, keys @ W_k, keys @ W_v, mask, causal", "queries @ W_k, keys @ W_q, keys @ W_v, mask, causal"),
