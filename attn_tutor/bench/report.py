@@ -143,7 +143,8 @@ def panel(ax: Any, name: str, contests: list[dict[str, Any]]) -> None:
     sizes = [c["n"] for c in contests]
     ax.set_xticks(sizes, [str(n) for n in sizes])
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_ylim(0.8, max(12, ax.get_ylim()[1]))  # so that 1 and 10 are always there
+    low, high = ax.get_ylim()
+    ax.set_ylim(min(0.8, low), max(12, high))  # so that 1 and 10 are always there
     ax.yaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_minor_formatter("")
     first, _, rest = name.partition(", ")
