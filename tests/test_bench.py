@@ -9,6 +9,7 @@ import types
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 import benchmarks
 from attn_tutor.bench import command, contestants, measure, report
@@ -261,6 +262,17 @@ FIXED = {
         }
     ],
 }  # fmt: skip  # one contestant a line
+
+
+def test_a_plot_shows_what_lies_below_the_limit():
+    ax = Figure().subplots()
+    contestants = [
+        {"role": "ours", "name": "ours", "ms": [8, 8, 8], "steady": True},
+        {"role": "limit", "name": "limit", "ms": [16, 16, 16], "steady": True},
+    ]
+    report.panel(ax, "fast, NumPy", [{"n": 2048, "contestants": contestants}])
+    assert ax.get_ylim()[0] < 0.5
+
 
 TABLE = """\
 Abacus, 2 cores, Linux x86_64. float32 on cpu, 2 threads. NumPy 2.0.

@@ -6,11 +6,11 @@ import torch
 from torch.nn.functional import pad
 
 from attn_tutor._shapes import require_chance, require_positive
-from attn_tutor.torch._arrays import shapes
+from attn_tutor.torch._arrays import shapes, some
 from attn_tutor.torch.additive_op import tiled_additive
 from attn_tutor.torch.fused import fused_attention
 from attn_tutor.torch.kernels import gaussian_kernel
-from attn_tutor.torch.masks import causal_mask, permitted, shield, some, spoil, trimmed
+from attn_tutor.torch.masks import causal_mask, permitted, shield, spoil, trimmed
 from attn_tutor.torch.scoring import OTHER_WIDTHS, scaled_dot_score
 from attn_tutor.torch.softmax import masked_softmax, normalize
 

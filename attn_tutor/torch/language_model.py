@@ -7,9 +7,8 @@ import torch
 from torch import nn
 
 from attn_tutor._shapes import require_size
-from attn_tutor.torch._arrays import require_array
+from attn_tutor.torch._arrays import glance, require_array
 from attn_tutor.torch.cache import KVCache
-from attn_tutor.torch.masks import glance
 from attn_tutor.torch.modules import PositionalEncoding
 from attn_tutor.torch.transformer import Block
 

@@ -1,13 +1,12 @@
 """Which query may attend to which key: boolean masks, True = may attend."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from attn_tutor._shapes import broadcast, require_size
-from attn_tutor.torch._arrays import require_array, require_mask
+from attn_tutor.torch._arrays import glance, require_array, require_mask, some
 
 BLOCK = 64  # keys: kernels are a tenth slower where the last block is not full
 Device = torch.device | str | int | None
@@ -170,23 +169,6 @@ def _tame(*arrays: torch.Tensor) -> bool:
     # A set, because tokens that attend to themselves are one tensor given twice.
     norms = (glance(torch.linalg.vector_norm, X.detach()) for X in {*arrays})
     return all(norm is not None and norm < 1e15 for norm in norms)
-
-
-def glance(number: Callable[[torch.Tensor], torch.Tensor], X: torch.Tensor) -> Any:
-    """A number about X, or None where nobody can look at it, or would have to wait for it."""
-    if X.device.type != "cpu" or torch.compiler.is_compiling():
-        return None
-    try:
-        return number(X).item()
-    except RuntimeError:  # torch.vmap has no single number to show
-        return None
-
-
-def some(mask: torch.Tensor, axis: int) -> torch.Tensor:
-    """``mask.any(axis, keepdim=True)``, which takes up to fifty times as long on a CPU."""
-    if not mask.shape[axis]:
-        return mask.any(axis, keepdim=True)
-    return mask.view(torch.uint8).amax(axis, keepdim=True).view(torch.bool)
 
 
 def spoil(output: torch.Tensor, spoiled: torch.Tensor | None) -> torch.Tensor:

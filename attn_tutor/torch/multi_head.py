@@ -6,9 +6,9 @@ import torch
 from torch.nn.functional import linear
 
 from attn_tutor._shapes import require_chance, require_divisible, require_size
-from attn_tutor.torch._arrays import prepare, require_array, require_mask, shapes
+from attn_tutor.torch._arrays import prepare, require_array, require_mask, shapes, some
 from attn_tutor.torch.attention import attention, attention_weights
-from attn_tutor.torch.masks import causal_mask, shield, some, spoil, trimmed
+from attn_tutor.torch.masks import causal_mask, shield, spoil, trimmed
 
 __all__ = ["merge_heads", "multi_head_attention", "multi_head_weights", "split_heads"]
 

@@ -2,8 +2,7 @@
 
 import torch
 
-from attn_tutor.torch._arrays import require_mask, shapes
-from attn_tutor.torch.masks import glance, some
+from attn_tutor.torch._arrays import glance, require_mask, shapes, some
 
 __all__ = ["masked_softmax", "normalize", "softmax"]
 
