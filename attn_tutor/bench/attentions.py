@@ -67,9 +67,8 @@ def attention(case: Case, causal: bool = False) -> Iterator[Contestant]:
             return lambda: layer(q[0], k[0], v[0])
 
         yield Contestant("peer", "d2l", made(old), 4 * HEADS * n * n)
-    yield Contestant(
-        "limit", "its products alone", products(case, HEADS, WIDTH, causal)
-    )
+    alone = products(case, HEADS, WIDTH, causal)
+    yield Contestant("limit", "its multiply-adds alone", alone)
     if case.device == "cuda":
         yield from traffic(case, 4 * HEADS * n * WIDTH)
 
@@ -101,7 +100,7 @@ def gaussian(case: Case) -> Iterator[Contestant]:
         4 * HEADS * n * n,
     )
     yield Contestant("peer", "torch SDPA, another score", lambda: sdpa(q, k, v))
-    yield Contestant("limit", "its products alone", products(case, HEADS, WIDTH))
+    yield Contestant("limit", "its multiply-adds alone", products(case, HEADS, WIDTH))
 
 
 def bilinear(case: Case) -> Iterator[Contestant]:
@@ -121,7 +120,7 @@ def bilinear(case: Case) -> Iterator[Contestant]:
         4 * HEADS * n * n,
     )
     yield Contestant("peer", "torch SDPA of QM", lambda: sdpa(q @ m, k, v, scale=1.0))
-    yield Contestant("limit", "its products alone", products(case, HEADS, WIDTH))
+    yield Contestant("limit", "its multiply-adds alone", products(case, HEADS, WIDTH))
 
 
 def multi_head(case: Case) -> Iterator[Contestant]:
@@ -178,7 +177,7 @@ def multi_head(case: Case) -> Iterator[Contestant]:
         yield Contestant("peer", "d2l", made(old), 4 * HEADS * n * n)
     yield Contestant(
         "limit",
-        "its products alone",
+        "its multiply-adds alone",
         products(case, HEADS, WIDTH, projections=4),
     )
 

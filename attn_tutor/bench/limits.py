@@ -10,64 +10,23 @@ import torch
 from attn_tutor.bench.case import Case
 
 Call = Callable[[], object]
-QUERIES, KEYS = 256, 512  # a tile of scores that stays in a processor's cache
 
 
 def products(
     case: Case, heads: int, d: int, causal: bool = False, projections: int = 0
 ) -> Call:
-    """The matrix products of attention: two, or with the backward pass seven; and of n × (h·d) projections."""
+    """As many multiply-adds as attention has, with its n × (h·d) projections, in one square product: the rate that the
+    machine really reaches. Its own products are narrow, and slower.
+    """
     # Forward Q Kᵀ and A V. Backward the scores again, dO Vᵀ, and products for dV, dQ and dK.
-    kinds = (3, 4) if case.backward else (1, 1)
+    kinds = 7 if case.backward else 2
     n, wide = case.n, heads * d
     projected = projections * (3 if case.backward else 1)
-    if case.device == "cuda":
-        # One square product with as many multiply-adds: the rate that the card really reaches.
-        pairs = n * (n + 1) // 2 if causal else n * n
-        work = sum(kinds) * heads * pairs * d + projected * n * wide**2
-        X = case.tensor(*2 * (-(-round(work ** (1 / 3)) // 128) * 128,))
-        return lambda: X @ X
-    Q, K, V = (case.tensor(heads, n, d) for _ in range(3))
-    X, W = case.tensor(n, wide), case.tensor(wide, wide)
-    attend = _in_tiles(Q, K, V, causal, kinds)
-
-    def call() -> None:
-        for _ in range(projected):
-            X @ W
-        attend()
-
-    return call
-
-
-def _tiles(n: int, causal: bool) -> list[tuple[slice, slice]]:
-    rows = (slice(i, min(i + QUERIES, n)) for i in range(0, n, QUERIES))
-    return [
-        (row, slice(j, min(j + KEYS, row.stop if causal else n)))
-        for row in rows
-        for j in range(0, row.stop if causal else n, KEYS)
-    ]
-
-
-def _in_tiles(
-    Q: torch.Tensor,
-    K: torch.Tensor,
-    V: torch.Tensor,
-    causal: bool,
-    kinds: tuple[int, int],
-) -> Call:
-    """A tile of every head at once: torch gives each of its threads some heads."""
-    tasks = _tiles(Q.shape[-2], causal)
-    scores, output = Q.new_empty(len(Q), QUERIES, KEYS), torch.empty_like(Q)
-
-    def call() -> None:
-        for rows, keys in tasks:
-            tile = scores[:, : rows.stop - rows.start, : keys.stop - keys.start]
-            for _ in range(kinds[0]):
-                torch.bmm(Q[:, rows], K[:, keys].mT, out=tile)
-            for _ in range(kinds[1]):
-                torch.bmm(tile, V[:, keys], out=output[:, : tile.shape[1]])
-
-    return call
+    pairs = n * (n + 1) // 2 if causal else n * n
+    work = kinds * heads * pairs * d + projected * n * wide**2
+    side = max(1, round(work ** (1 / 3) / 16)) * 16  # kernels like whole blocks
+    X = case.tensor(side, side)
+    return lambda: X @ X
 
 
 def reciprocals(case: Case, count: int) -> Call:

@@ -128,7 +128,7 @@ def _tiles(
         # Where the tile crosses the diagonal, so many queries do not see all of it.
         some = min(n - first, keys.stop - 1 - last - first)
         if some > 0:
-            seen = np.tri(some, keys.stop - j, last + first - j, dtype=bool)
+            seen = CORNER[last + first - j :][:some, : keys.stop - j]
         if seen is None or seen.all():
             yield first, keys, None
         elif seen.any():
@@ -181,4 +181,6 @@ class _Pool:
         pooled += np.matmul(weights, v, out=product)
 
     def average(self, out: np.ndarray) -> np.ndarray:
-        return np.divide(self.pooled, np.where(self.total == 0, 1, self.total), out=out)
+        # The sum of a query that saw no key is 0, and so is its average; any other sum is far from tiny.
+        tiny = np.finfo(self.total.dtype).tiny
+        return np.divide(self.pooled, np.maximum(self.total, tiny), out=out)
