@@ -21,12 +21,19 @@ def tiles(monkeypatch):
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    """Tiles of 3 queries × 5 keys of 7 features, so that a few tokens make many, whole and cut."""
+    """Tiles of 3 queries × 5 keys, in torch 4 × 17, of 7 features, so that a few tokens make many, whole and cut."""
     monkeypatch.setattr(numpy_engine, "QUERIES", 3)
     monkeypatch.setattr(numpy_engine, "SPACE", 3 * 5 * 7)
-    monkeypatch.setattr(torch_engine, "QUERIES", {"cpu": 3, "cuda": 3})
-    monkeypatch.setattr(torch_engine, "KEYS", 5)
+    room = 4 * 17 * 7
+    monkeypatch.setattr(torch_engine, "ROOM", {"cpu": room, "cuda": room})
     monkeypatch.setattr(torch_engine, "SCORES", 3 * 17)
+
+
+@pytest.fixture
+def two_queries(monkeypatch):
+    """Blocks of 2 queries × 7 keys of 2 features: half of what a gradcheck has. They are summed as by two threads."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch_engine, "ROOM", {"cpu": 2 * 7 * 2})
 
 
 def textbook(Q, K, V, W_q, W_k, w_v, mask=None):
@@ -84,19 +91,19 @@ def test_few_tokens_need_no_tiles(monkeypatch, close, inputs, mask_of, causal, k
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_gradients_are_those_of_the_textbook(inputs, close, mask_of, masked, causal):
-    """In tiles of their usual size, of which there are several."""
-    args = leaves(inputs("additive_attention", n=300, m=610, h=3))
-    mask = torch.from_numpy(mask_of(300, 610)) if masked else None
+    """In blocks of their usual size: 112 queries, twice, and 76."""
+    args = leaves(inputs("additive_attention", n=300, m=310, h=30))
+    mask = torch.from_numpy(mask_of(300, 310)) if masked else None
     if masked:
         mask[7] = False
-    may = at.causal_mask(300, 610) if causal else torch.ones(300, 610, dtype=torch.bool)
+    may = at.causal_mask(300, 310) if causal else torch.ones(300, 310, dtype=torch.bool)
     expected = gradients(textbook, args, mask=may & mask if masked else may)
     found = gradients(at.additive_attention, args, mask=mask, causal=causal)
     for ours, theirs in zip(found, expected, strict=True):
         close(ours / theirs.abs().max(), theirs / theirs.abs().max())
 
 
-@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.usefixtures("two_queries")
 @pytest.mark.parametrize("far", [0.0, 600.0])
 def test_gradcheck_across_tiles(inputs, far):
     """Also where features are too far apart for products of exponentials."""
@@ -108,7 +115,7 @@ def test_gradcheck_across_tiles(inputs, far):
     assert gradcheck(lambda *xs: at.additive_attention(*xs, mask), leaves(args))
 
 
-@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.usefixtures("two_queries")
 def test_gradcheck_of_dropped_weights(inputs):
     def drop(*args):
         torch.manual_seed(0)  # the same weights each time

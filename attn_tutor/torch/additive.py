@@ -5,7 +5,7 @@ tanh(a + b) = 1 − 2r with r = 1 / (1 + exp(2a) exp(2b)). The exponentials are 
 query, key and feature. The gradient needs r alone too, dr/da = dr/db = −2 (r − r²), and computes it again.
 """
 
-import functools
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,9 +14,9 @@ import torch
 from attn_tutor.torch.additive_compiled import compiled_pieces
 from attn_tutor.torch.softmax import masked_softmax
 
-# Tiles of one block of queries and one of keys; a GPU is only filled by larger ones.
-QUERIES, KEYS = {"cpu": 32}, 512
-# How many scores a compiled piece computes at once; it stores no tile of h × n × m.
+# Numbers in a tile of queries × features × keys, but for a query with more keys; a GPU is only filled by larger ones.
+ROOM = {"cpu": 2**20}
+# How many scores a compiled piece computes at once; it stores no such tile.
 SCORES = 2**20
 # exp(2 · REACH) is finite and exp(−2 · REACH) not yet subnormal; tanh beyond ±FLAT is ±1 in this precision.
 REACH = {torch.float32: 43.0, torch.float64: 350.0}
@@ -39,11 +39,11 @@ class Problem(NamedTuple):
 
 def pool(P: Problem) -> tuple[torch.Tensor, torch.Tensor]:
     """Weighted sums of the values, (B, n, d_v); and (B, n) numbers that only Triton's kernels keep for the gradient."""
-    x, y, product = factors(P.a, P.b)
+    most, x, y, score, _ = pieces(P)
+    w = -2 * P.w
     output = P.V.new_empty(*P.a.shape[:-1], P.V.shape[-1])
-    score, _ = pieces(product, P.compiled)
-    for group, rows, keys, seen in blocks(P):
-        A = masked_softmax(score(x[group, rows], y[group, keys], -2 * P.w[group]), seen)
+    for group, rows, keys, seen in blocks(P, most):
+        A = masked_softmax(score(x[group, rows], y[group, keys], w[group]), seen)
         if P.kept is not None:
             A = A * P.kept[group, rows, keys] / (1 - P.dropout_p)
         output[group, rows] = A @ P.V[group, keys]
@@ -54,24 +54,23 @@ def pool_gradient(
     g: torch.Tensor, output: torch.Tensor, _: torch.Tensor, P: Problem
 ) -> tuple[torch.Tensor, ...]:
     """The gradients of a, b, w and V for the cotangent g of the output."""
-    x, y, product = factors(P.a, P.b)
-    da, db, dw, dV = (torch.zeros_like(X) for X in P[:4])
-    score, gradient = pieces(product, P.compiled)
+    most, x, y, score, gradient = pieces(P)
+    w = -2 * P.w
+    da, db, dw, dV = (torch.zeros_like(X) for X in (x, y, w, P.V))
     along = (g * output).sum(-1, keepdim=True)
-    for group, rows, keys, seen in blocks(P):
+    for group, rows, keys, seen in blocks(P, most):
         q, k, gr = x[group, rows], y[group, keys], g[group, rows]
-        A = masked_softmax(score(q, k, -2 * P.w[group]), seen)
+        A = masked_softmax(score(q, k, w[group]), seen)
         dropped, dA = A, gr @ P.V[group, keys].mT
         if P.kept is not None:
             grown = P.kept[group, rows, keys] / (1 - P.dropout_p)
             dropped, dA = A * grown, dA * grown
-        dV[group, keys] += dropped.mT @ gr
+        dV[group, keys].baddbmm_(dropped.mT, gr)
         dS = dA.sub_(along[group, rows]).mul_(A)
-        parts = gradient(q, k, dS)
-        da[group, rows] += parts[0]
-        db[group, keys] += parts[1]
-        dw[group] += parts[2]
-    return 4 * P.w * da, 4 * P.w * db, -2 * dw, dV
+        da[group, rows], db_more, dw_more = gradient(q, k, dS)
+        db[group, keys] += db_more
+        dw[group] += dw_more
+    return -2 * w * da, -2 * w * db, -2 * dw, dV
 
 
 def factors(
@@ -103,19 +102,15 @@ def window(X: torch.Tensor, radius: float) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def blocks(
-    P: Problem,
+    P: Problem, most: int
 ) -> Iterator[tuple[slice, slice, slice, torch.Tensor | None]]:
     """Elements of the batch, their queries, the keys between the first and last seen, and who sees which."""
-    (B, n, h), m = P.a.shape, P.b.shape[1]
-    R = QUERIES.get(P.a.device.type, 512)
-    space = R * KEYS * max(1, h)
-    if P.compiled:
-        R, space = max(1, SCORES // max(1, m)), SCORES * max(1, h)
-    together = max(1, space // max(1, n * m * h))
+    (B, n, _), m = P.a.shape, P.b.shape[1]
+    together = max(1, most // max(1, n))
     for i in range(0, B, together):
         group = slice(i, i + together)
-        for r in range(0, n, R):
-            rows = slice(r, min(r + R, n))
+        for r in range(0, n, most):
+            rows = slice(r, min(r + most, n))
             keys, seen = slice(m), None
             if P.causal:
                 keys = slice(max(0, rows.stop + m - n))
@@ -129,62 +124,59 @@ def blocks(
             yield group, rows, keys, seen
 
 
-# The pieces that take the time: scores, and the gradient of their Σ dS · S. One block of queries, (g, R, h), and the
-# keys, (g, m, h), give scores (g, R, m), short of one number for each query.
+# The pieces that take the time: scores, and then the gradient of their Σ dS · S. One block of queries, (g, R, h), and
+# their keys, (g, m, h), give scores (g, R, m), short of one number for each query.
 
 
-def pieces(product: bool, compiled: bool) -> tuple[Any, Any]:
-    if product and compiled and (fast := compiled_pieces()):
-        return fast
-    return (
-        functools.partial(tiled_scores, product=product),
-        functools.partial(tiled_gradient, product=product),
-    )
+def pieces(P: Problem) -> tuple[int, torch.Tensor, torch.Tensor, Any, Any]:
+    """How many queries a block has, what stands for queries and keys, and the two functions of blocks of them."""
+    x, y, product = factors(P.a, P.b)
+    _, m, h = P.b.shape
+    if product and P.compiled and (fast := compiled_pieces()):
+        return max(1, SCORES // max(1, m)), x, y, *fast
+    most = max(1, ROOM.get(x.device.type, 2**24) // max(1, m * h))
+    tile = Tile(P, most, product)
+    return most, x, y.mT.contiguous().mT, tile.scores, tile.gradient
 
 
-def tiles(
-    x: torch.Tensor, y: torch.Tensor, product: bool
-) -> Iterator[tuple[slice, torch.Tensor]]:
-    """r, or r − 1/2 where tanh gives it, of some keys at a time: (g, h, R, keys), each in the space of the last."""
-    (g, R, h), m = x.shape, y.shape[1]
-    x, y = x.mT[..., None].contiguous(), y.mT[:, :, None].contiguous()
-    space = x.new_empty(g * h * R * min(m, KEYS))
-    # As a row, not as a number: torch's loops are faster so.
-    one = x.new_ones(min(m, KEYS))
-    for j in range(0, m, KEYS):
-        keys = slice(j, min(j + KEYS, m))
-        size = keys.stop - j
-        tile = space[: g * h * R * size].view(g, h, R, size)
-        if product:
-            torch.addcmul(one[:size], x, y[..., keys], out=tile).reciprocal_()
+class Tile:
+    """r of a block, or r − 1/2 where tanh gives it, for every feature: (g, R, h, m). Each block takes the same space,
+    since the system is slow to hand out new pages, and the gradient finds there what the scores left.
+
+    Threads share all steps by queries. A step shared otherwise would send the tile from core to core, which takes up
+    to ten times as long as the step.
+    """
+
+    def __init__(self, P: Problem, most: int, product: bool) -> None:
+        (B, n, h), m = P.a.shape, P.b.shape[1]
+        self.product = product
+        self.spaces = P.a.new_empty(2, min(B * n, most) * h * m)
+        # As a row, not as a number: torch's loops are faster so.
+        self.one = P.a.new_ones(m)
+
+    def views(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        shape = *x.shape, y.shape[1]
+        return [space[: math.prod(shape)].view(shape) for space in self.spaces]
+
+    def scores(self, x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        r, _ = self.views(x, y)
+        x, y = x[..., None], y.mT[:, None]
+        if self.product:
+            torch.addcmul(self.one[: r.shape[-1]], x, y, out=r).reciprocal_()
         else:
-            torch.add(x, y[..., keys], out=tile).tanh_().mul_(-0.5)
-        yield keys, tile
+            torch.add(x, y, out=r).tanh_().mul_(-0.5)
+        return (w[:, None] @ r)[:, :, 0]
 
-
-def tiled_scores(
-    x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, product: bool
-) -> torch.Tensor:
-    S = x.new_empty(*x.shape[:-1], y.shape[1])
-    for keys, r in tiles(x, y, product):
-        S[..., keys] = (w @ r.flatten(2)).view(S[..., keys].shape)
-    return S
-
-
-def tiled_gradient(
-    x: torch.Tensor, y: torch.Tensor, dS: torch.Tensor, product: bool
-) -> tuple[torch.Tensor, ...]:
-    """Σ dS (r − r²) over keys, the same over queries, and Σ dS r over both: (g, R, h), (g, m, h), (g, 1, h)."""
-    da, db = torch.zeros_like(x), torch.zeros_like(y)
-    dw = x.new_zeros(len(x), 1, x.shape[-1])
-    for keys, r in tiles(x, y, product):
-        part = dS[..., keys]
-        dw += (r.flatten(2) @ part.flatten(1)[..., None]).mT
-        if product:
-            r.addcmul_(r, r, value=-1)
-        else:  # r − r² = 1/4 − (r − 1/2)²
-            r.square_().neg_().add_(0.25)
-        r *= part[:, None]
-        da += r.sum(3).mT
-        db[:, keys] = r.sum(2).mT
-    return da, db, dw
+    def gradient(
+        self, x: torch.Tensor, y: torch.Tensor, dS: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        """Σ dS (r − r²) over keys, the same over queries, and Σ dS r over both: (g, R, h), (g, m, h), (g, 1, h)."""
+        r, q = self.views(x, y)
+        dS = dS[:, :, None]
+        torch.mul(dS, r, out=q)
+        dw = q.sum(3).sum(1, keepdim=True)
+        # r − r² = 1/4 − (r − 1/2)²
+        torch.addcmul(q if self.product else dS / 4, q, r, value=-1, out=q)
+        parts = math.gcd(x.shape[1], torch.get_num_threads())
+        db = q.view(len(q), parts, -1, *q.shape[2:]).sum(2).sum(1)
+        return q.sum(3), db.mT, dw

@@ -36,7 +36,7 @@ def halves(X: torch.Tensor, columns: bool = False) -> list[torch.Tensor]:
 
 @functools.cache
 def compiled_pieces() -> tuple[Any, Any] | None:
-    """The scores and the gradients of Σ dS · S, as :func:`tiled_scores` and the like. None without a compiler."""
+    """The scores and the gradients of Σ dS · S, as a :class:`Tile` gives them. None without a compiler."""
 
     @loops
     def score(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
