@@ -21,19 +21,21 @@ def tiles(monkeypatch):
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    """Tiles of 3 queries × 5 keys, in torch 4 × 17, of 7 features, so that a few tokens make many, whole and cut."""
+    """Tiles of 3 queries × 5 keys of 7 features, so that a few tokens make many, whole and cut."""
     monkeypatch.setattr(numpy_engine, "QUERIES", 3)
     monkeypatch.setattr(numpy_engine, "SPACE", 3 * 5 * 7)
-    room = 4 * 17 * 7
+    room = 3 * 5 * 7
     monkeypatch.setattr(torch_engine, "ROOM", {"cpu": room, "cuda": room})
+    monkeypatch.setattr(torch_engine, "QUERIES", 3)
     monkeypatch.setattr(torch_engine, "SCORES", 3 * 17)
 
 
 @pytest.fixture
 def two_queries(monkeypatch):
-    """Blocks of 2 queries × 7 keys of 2 features: half of what a gradcheck has. They are summed as by two threads."""
+    """Tiles of 2 queries × 4 keys of 2 features: a quarter of what a gradcheck has. Two threads would share them."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setattr(torch_engine, "ROOM", {"cpu": 2 * 7 * 2})
+    monkeypatch.setattr(torch_engine, "ROOM", {"cpu": 2 * 4 * 2})
+    monkeypatch.setattr(torch_engine, "QUERIES", 2)
 
 
 def textbook(Q, K, V, W_q, W_k, w_v, mask=None):

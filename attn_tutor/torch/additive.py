@@ -14,8 +14,8 @@ import torch
 from attn_tutor.torch.additive_compiled import compiled_pieces
 from attn_tutor.torch.softmax import masked_softmax
 
-# Numbers in a tile of queries × features × keys, but for a query with more keys; a GPU is only filled by larger ones.
-ROOM = {"cpu": 2**20}
+# Numbers in a tile of queries × features × keys, and queries in it where keys are many; a GPU needs larger ones.
+ROOM, QUERIES = {"cpu": 2**20}, 32
 # How many scores a compiled piece computes at once; it stores no such tile.
 SCORES = 2**20
 # exp(2 · REACH) is finite and exp(−2 · REACH) not yet subnormal; tanh beyond ±FLAT is ±1 in this precision.
@@ -134,49 +134,70 @@ def pieces(P: Problem) -> tuple[int, torch.Tensor, torch.Tensor, Any, Any]:
     _, m, h = P.b.shape
     if product and P.compiled and (fast := compiled_pieces()):
         return max(1, SCORES // max(1, m)), x, y, *fast
-    most = max(1, ROOM.get(x.device.type, 2**24) // max(1, m * h))
-    tile = Tile(P, most, product)
-    return most, x, y.mT.contiguous().mT, tile.scores, tile.gradient
+    tile = Tile(P, product)
+    return tile.most, x, y.mT.contiguous().mT, tile.scores, tile.gradient
 
 
 class Tile:
-    """r of a block, or r − 1/2 where tanh gives it, for every feature: (g, R, h, m). Each block takes the same space,
-    since the system is slow to hand out new pages, and the gradient finds there what the scores left.
+    """r of a block and some keys, or r − 1/2 where tanh gives it, for every feature: (g, R, h, keys). All tiles take
+    the same space, since the system is slow to hand out new pages.
 
     Threads share all steps by queries. A step shared otherwise would send the tile from core to core, which takes up
     to ten times as long as the step.
     """
 
-    def __init__(self, P: Problem, most: int, product: bool) -> None:
+    def __init__(self, P: Problem, product: bool) -> None:
         (B, n, h), m = P.a.shape, P.b.shape[1]
         self.product = product
-        self.spaces = P.a.new_empty(2, min(B * n, most) * h * m)
+        room = ROOM.get(P.a.device.type, 2**24) // max(1, h)
+        # Few keys leave room for more queries, and many are cut.
+        self.most = max(QUERIES, room // max(1, m))
+        self.keys = max(1, room // self.most)
+        size = min(B * n, self.most) * h * min(self.keys, m)
+        self.spaces = P.a.new_empty(2, size)
         # As a row, not as a number: torch's loops are faster so.
-        self.one = P.a.new_ones(m)
+        self.one = P.a.new_ones(min(self.keys, m))
 
-    def views(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
-        shape = *x.shape, y.shape[1]
-        return [space[: math.prod(shape)].view(shape) for space in self.spaces]
+    def cut(
+        self, x: torch.Tensor, y: torch.Tensor
+    ) -> Iterator[tuple[slice, torch.Tensor, torch.Tensor]]:
+        """Keys, and space for their r and for as many numbers more."""
+        m = y.shape[1]
+        for j in range(0, m, self.keys):
+            keys = slice(j, min(j + self.keys, m))
+            shape = *x.shape, keys.stop - j
+            r, q = (space[: math.prod(shape)].view(shape) for space in self.spaces)
+            yield keys, r, q
 
-    def scores(self, x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        r, _ = self.views(x, y)
+    def fill(self, r: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         x, y = x[..., None], y.mT[:, None]
         if self.product:
-            torch.addcmul(self.one[: r.shape[-1]], x, y, out=r).reciprocal_()
-        else:
-            torch.add(x, y, out=r).tanh_().mul_(-0.5)
-        return (w[:, None] @ r)[:, :, 0]
+            one = self.one[: r.shape[-1]]
+            return torch.addcmul(one, x, y, out=r).reciprocal_()
+        return torch.add(x, y, out=r).tanh_().mul_(-0.5)
+
+    def scores(self, x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        S = x.new_empty(*x.shape[:-1], y.shape[1])
+        for keys, r, _ in self.cut(x, y):
+            S[..., keys] = (w[:, None] @ self.fill(r, x, y[:, keys]))[:, :, 0]
+        return S
 
     def gradient(
         self, x: torch.Tensor, y: torch.Tensor, dS: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         """Σ dS (r − r²) over keys, the same over queries, and Σ dS r over both: (g, R, h), (g, m, h), (g, 1, h)."""
-        r, q = self.views(x, y)
-        dS = dS[:, :, None]
-        torch.mul(dS, r, out=q)
-        dw = q.sum(3).sum(1, keepdim=True)
-        # r − r² = 1/4 − (r − 1/2)²
-        torch.addcmul(q if self.product else dS / 4, q, r, value=-1, out=q)
-        parts = math.gcd(x.shape[1], torch.get_num_threads())
-        db = q.view(len(q), parts, -1, *q.shape[2:]).sum(2).sum(1)
-        return q.sum(3), db.mT, dw
+        da, db = torch.zeros_like(x), torch.empty_like(y)
+        dw = x.new_zeros(len(x), 1, x.shape[-1])
+        for keys, r, q in self.cut(x, y):
+            if y.shape[1] > self.keys:  # else it is still what the scores left
+                self.fill(r, x, y[:, keys])
+            part = dS[:, :, None, keys]
+            torch.mul(part, r, out=q)
+            dw += q.sum(3).sum(1, keepdim=True)
+            # r − r² = 1/4 − (r − 1/2)²
+            torch.addcmul(q if self.product else part / 4, q, r, value=-1, out=q)
+            da += q.sum(3)
+            threads = math.gcd(x.shape[1], torch.get_num_threads())
+            split = q.view(len(q), threads, -1, *q.shape[2:])
+            db[:, keys] = split.sum(2).sum(1).mT
+        return da, db, dw
