@@ -139,11 +139,14 @@ class Page:
                 del tag[key]  # a download, or a page that the toc does not have
 
     def take_solutions(self) -> str:
-        """Take the solutions out, and say in the place of each where it is."""
+        """Take the solutions out, and say in each exercise where its own is."""
         taken = ""
         for solution in self.article.select(".solution"):
             link = f'<a href="#{solution["id"]}">Solution: page <span class="page-number"></span></a>'
-            solution.insert_before(
+            exercise = solution.find_previous(class_="exercise")
+            assert exercise  # every solution follows its own
+            # In its box, so that no page comes between them.
+            exercise.append(
                 BeautifulSoup(f'<p class="to-solution">{link}</p>', "html.parser")
             )
             taken += str(solution.extract())
