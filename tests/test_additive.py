@@ -38,6 +38,12 @@ def two_queries(monkeypatch):
     monkeypatch.setattr(torch_engine, "QUERIES", 2)
 
 
+@pytest.fixture(params=[2**22, 7 * 11, 0], ids=["kept", "few kept", "none kept"])
+def weights_for_gradient(monkeypatch, request):
+    """Kept, or computed again; or kept by a problem whose gradient torch.func takes many times at once."""
+    monkeypatch.setattr(torch_engine, "KEPT", request.param)
+
+
 def textbook(Q, K, V, W_q, W_k, w_v, mask=None):
     half = an if isinstance(Q, np.ndarray) else at
     return half.attend(half.additive_score(Q, K, W_q, W_k, w_v), V, mask)
@@ -90,6 +96,7 @@ def test_few_tokens_need_no_tiles(monkeypatch, close, inputs, mask_of, causal, k
     close(an.additive_attention(**args, causal=causal), tiled)
 
 
+@pytest.mark.usefixtures("weights_for_gradient")
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_gradients_are_those_of_the_textbook(inputs, close, mask_of, masked, causal):
@@ -105,7 +112,7 @@ def test_gradients_are_those_of_the_textbook(inputs, close, mask_of, masked, cau
         close(ours / theirs.abs().max(), theirs / theirs.abs().max())
 
 
-@pytest.mark.usefixtures("two_queries")
+@pytest.mark.usefixtures("two_queries", "weights_for_gradient")
 @pytest.mark.parametrize("far", [0.0, 600.0])
 def test_gradcheck_across_tiles(inputs, far):
     """Also where features are too far apart for products of exponentials."""
@@ -117,8 +124,11 @@ def test_gradcheck_across_tiles(inputs, far):
     assert gradcheck(lambda *xs: at.additive_attention(*xs, mask), leaves(args))
 
 
-@pytest.mark.usefixtures("two_queries")
-def test_gradcheck_of_dropped_weights(inputs):
+@pytest.mark.usefixtures("two_queries", "weights_for_gradient")
+@pytest.mark.parametrize("block", [2, 4])
+def test_gradcheck_of_dropped_weights(monkeypatch, inputs, block):
+    monkeypatch.setattr(torch_engine, "QUERIES", block)
+
     def drop(*args):
         torch.manual_seed(0)  # the same weights each time
         return at.additive_attention(*args, dropout_p=0.4)
@@ -184,11 +194,11 @@ def test_compiles_as_one_graph(monkeypatch, inputs, close):
             close(ours, plain)
 
 
-@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.usefixtures("small_tiles", "weights_for_gradient")
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("far", [1, 30])
+@pytest.mark.parametrize("far", [1, 100])
 def test_compiled_pieces(inputs, close, mask_of, far, causal):
-    """The pieces that a compiled caller gets, without the compiler around them; far out, no two features share."""
+    """The pieces that a compiled caller gets, without the compiler around them; far out, where exp(2a + 2b) = ∞, no two features share."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if not torch_engine.compiled_pieces():
@@ -224,6 +234,7 @@ def test_without_a_compiler_it_says_so_and_computes(monkeypatch, inputs, close):
     close(output, textbook(**args))
 
 
+@pytest.mark.usefixtures("weights_for_gradient")
 def test_transforms_of_torch_func(inputs, close):
     args = [x.detach() for x in leaves(inputs("additive_attention"))]
     batched = [torch.stack([x, x / 2, x / 3], 1) for x in args[:3]]

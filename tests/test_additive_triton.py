@@ -60,10 +60,22 @@ def compare(device):
         compare_cases(device)
     # Forward and backward, in each case: torch's own loop would have been right, too.
     assert [bool(each) for each in taken] == [True] * 4 * len(CASES)
-    P = additive_op.additive.Problem(*[torch.ones(1, 2, 2)] * 4, None, None, 0, 0, 0)
+    P = additive_op.additive.Problem(*[torch.ones(1, 2, 2)] * 4, None, None, 0, 0, 0, 0)
     assert kernels.operands(P)
     assert not kernels.operands(P._replace(a=P.a.double())), "left to torch"
     assert not kernels.operands(P._replace(kept=P.a)), "left to torch"
+    drawn = [
+        torch.rand(*size).double()
+        for size in [(7, 2), (11, 3), (11, 2), (2, 5), (3, 5), (5,)]
+    ]
+    left = [x.to(device).requires_grad_() for x in drawn]
+    exact = [x.requires_grad_() for x in drawn]
+    for ours, theirs in zip(
+        everything(at.additive_attention, left),
+        everything(textbook, exact, None),
+        strict=True,
+    ):
+        assert (ours.cpu() - theirs).abs().max() < 1e-12
 
 
 def compare_cases(device):

@@ -79,6 +79,17 @@ def needs_linear_memory(call, half):
     assert large < 6 * max(small, output)
 
 
+def test_weights_are_kept_for_a_gradient_alone():
+    """Additive attention keeps up to 2²² of them."""
+    Q, weights = tokens(at, 512), HEADS * 512**2 * 4
+    cost = []
+    for grad in (False, True):
+        with torch.set_grad_enabled(grad):
+            taken = attention_cost.allocations(lambda: CALLS["additive"](at, *Q))
+        cost.append(max(itertools.accumulate(taken)))
+    assert weights < cost[1] - cost[0] < 1.5 * weights
+
+
 @HALVES
 def test_memory_of_the_textbook_grows_with_the_square(half):
     """What the guard above would see, were the engines to store their scores."""

@@ -18,6 +18,8 @@ from attn_tutor.torch.softmax import masked_softmax
 ROOM, QUERIES = {"cpu": 2**20}, 32
 # How many scores a compiled piece computes at once; it stores no such tile.
 SCORES = 2**20
+# How many weights are kept for the gradient; more are computed again.
+KEPT = 2**22
 # exp(2 · REACH) is finite and exp(−2 · REACH) not yet subnormal; tanh beyond ±FLAT is ±1 in this precision.
 REACH = {torch.float32: 43.0, torch.float64: 350.0}
 FLAT = {torch.float32: 10.0, torch.float64: 20.0}
@@ -35,23 +37,35 @@ class Problem(NamedTuple):
     dropout_p: float
     causal: bool
     compiled: bool
+    graded: bool  # a gradient may follow
+
+
+def kept_width(P: Problem) -> int:
+    """How many numbers of each query are kept for the gradient: all its weights, or none."""
+    (B, n, _), m = P.a.shape, P.b.shape[1]
+    return m if P.graded and B * n * m <= KEPT else 0
 
 
 def pool(P: Problem) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weighted sums of the values, (B, n, d_v); and (B, n) numbers that only Triton's kernels keep for the gradient."""
+    """Weighted sums of the values, (B, n, d_v), and what is kept for the gradient, (B, n, m or 0)."""
     most, x, y, score, _ = pieces(P)
     w = -2 * P.w
     output = P.V.new_empty(*P.a.shape[:-1], P.V.shape[-1])
+    weights = P.a.new_empty(*P.a.shape[:-1], kept_width(P))
     for group, rows, keys, seen in blocks(P, most):
-        A = masked_softmax(score(x[group, rows], y[group, keys], w[group]), seen)
+        A = softmax_of(score(x[group, rows], y[group, keys], w[group]), seen)
+        if A.shape == weights.shape:
+            weights = A
+        elif weights.shape[-1]:
+            weights[group, rows, keys] = A
         if P.kept is not None:
             A = A * P.kept[group, rows, keys] / (1 - P.dropout_p)
         output[group, rows] = A @ P.V[group, keys]
-    return output, P.a.new_zeros(P.a.shape[:-1])
+    return output, weights
 
 
 def pool_gradient(
-    g: torch.Tensor, output: torch.Tensor, _: torch.Tensor, P: Problem
+    g: torch.Tensor, output: torch.Tensor, weights: torch.Tensor, P: Problem
 ) -> tuple[torch.Tensor, ...]:
     """The gradients of a, b, w and V for the cotangent g of the output."""
     most, x, y, score, gradient = pieces(P)
@@ -60,7 +74,9 @@ def pool_gradient(
     along = (g * output).sum(-1, keepdim=True)
     for group, rows, keys, seen in blocks(P, most):
         q, k, gr = x[group, rows], y[group, keys], g[group, rows]
-        A = masked_softmax(score(q, k, w[group]), seen)
+        A = weights[group, rows, keys]
+        if not A.numel():
+            A = softmax_of(score(q, k, w[group]), seen)
         dropped, dA = A, gr @ P.V[group, keys].mT
         if P.kept is not None:
             grown = P.kept[group, rows, keys] / (1 - P.dropout_p)
@@ -71,6 +87,11 @@ def pool_gradient(
         db[group, keys] += db_more
         dw[group] += dw_more
     return -2 * w * da, -2 * w * db, -2 * dw, dV
+
+
+def softmax_of(S: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
+    """Weights, in the place of the scores where it can be: to get new memory takes longer than to fill it."""
+    return torch.softmax(S, -1, out=S) if seen is None else masked_softmax(S, seen)
 
 
 def factors(
@@ -96,7 +117,7 @@ def factors(
 
 def window(X: torch.Tensor, radius: float) -> tuple[torch.Tensor, torch.Tensor]:
     """What to take from each feature so that it lies within ±radius, 0 where it does already, and where that works."""
-    low, high = X.flatten(0, 1).aminmax(dim=0)
+    low, high = X.amin((0, 1)), X.amax((0, 1))
     shift = torch.zeros_like(low).clamp(high - radius, low + radius)
     return shift, high - low <= 2 * radius
 
@@ -157,6 +178,7 @@ class Tile:
         self.spaces = P.a.new_empty(2, size)
         # As a row, not as a number: torch's loops are faster so.
         self.one = P.a.new_ones(min(self.keys, m))
+        self.filled = False  # with r of the last block and all its keys
 
     def cut(
         self, x: torch.Tensor, y: torch.Tensor
@@ -180,6 +202,7 @@ class Tile:
         S = x.new_empty(*x.shape[:-1], y.shape[1])
         for keys, r, _ in self.cut(x, y):
             S[..., keys] = (w[:, None] @ self.fill(r, x, y[:, keys]))[:, :, 0]
+        self.filled = y.shape[1] <= self.keys
         return S
 
     def gradient(
@@ -189,7 +212,7 @@ class Tile:
         da, db = torch.zeros_like(x), torch.empty_like(y)
         dw = x.new_zeros(len(x), 1, x.shape[-1])
         for keys, r, q in self.cut(x, y):
-            if y.shape[1] > self.keys:  # else it is still what the scores left
+            if not self.filled:
                 self.fill(r, x, y[:, keys])
             part = dS[:, :, None, keys]
             torch.mul(part, r, out=q)

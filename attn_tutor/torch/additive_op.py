@@ -17,7 +17,7 @@ from attn_tutor.torch import additive
 TRITON = {"cuda"}  # devices that Triton's kernels run on
 TAKES = (
     "Tensor a, Tensor b, Tensor w, Tensor V, Tensor? mask, Tensor? kept,"
-    " float dropout_p, bool causal, bool compiled"
+    " float dropout_p, bool causal, bool compiled, bool graded"
 )
 
 
@@ -48,8 +48,9 @@ def tiled_additive(
         kept = torch.rand(len(a), n, m, device=a.device) >= dropout_p
     mask = flat[4] if mask is not None else None
     compiled = torch.compiler.is_compiling()
+    graded = torch.is_grad_enabled() and any(X.requires_grad for X in (a, b, w, V))
     apply = pool if compiled else Pool.apply
-    output, _ = apply(a, b, w, V, mask, kept, dropout_p, causal, compiled)
+    output, _ = apply(a, b, w, V, mask, kept, dropout_p, causal, compiled, graded)
     return output.reshape(*outer, n, V.shape[-1])
 
 
@@ -66,13 +67,13 @@ def pool(*args: Any) -> Any:
 @library.custom_op(
     "attn_tutor::tiled_additive_gradient",
     mutates_args=(),
-    schema=f"(Tensor g, Tensor output, Tensor lse, {TAKES}) -> (Tensor, Tensor, Tensor, Tensor)",
+    schema=f"(Tensor g, Tensor output, Tensor left, {TAKES}) -> (Tensor, Tensor, Tensor, Tensor)",
 )
 def pool_gradient(
-    g: torch.Tensor, output: torch.Tensor, lse: torch.Tensor, *args: Any
+    g: torch.Tensor, output: torch.Tensor, left: torch.Tensor, *args: Any
 ) -> Any:
     P = additive.Problem(*args)
-    return engine(P.a.device.type).pool_gradient(g, output, lse, P)
+    return engine(P.a.device.type).pool_gradient(g, output, left, P)
 
 
 @functools.cache
@@ -84,7 +85,7 @@ def engine(device: str) -> Any:
 
 
 class Pool(torch.autograd.Function):
-    """The operation with its gradient, which computes the weights again instead of storing them."""
+    """The operation with its gradient."""
 
     generate_vmap_rule = True
 
@@ -101,7 +102,7 @@ class Pool(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor, _: Any) -> tuple[Any, ...]:
         found = PoolGradient.apply(g, *ctx.saved_tensors, *ctx.options)
-        return *found, None, None, None, None, None
+        return *found, *[None] * 6
 
 
 class PoolGradient(torch.autograd.Function):
@@ -125,19 +126,22 @@ class PoolGradient(torch.autograd.Function):
 
 
 def _backward(ctx: Any, g: torch.Tensor, _: Any) -> tuple[Any, ...]:
-    return *pool_gradient(g, *ctx.saved_tensors, *ctx.options), *[None] * 5
+    return *pool_gradient(g, *ctx.saved_tensors, *ctx.options), *[None] * 6
 
 
 pool.register_autograd(_backward, setup_context=Pool.setup_context)
 
 
 @pool.register_fake
-def _(a: torch.Tensor, b: Any, w: Any, V: torch.Tensor, *_: Any) -> Any:
-    return V.new_empty(*a.shape[:-1], V.shape[-1]), a.new_empty(a.shape[:-1])
+def _(*args: Any) -> Any:
+    P = additive.Problem(*args)
+    each = P.a.shape[:-1]
+    width = engine(P.a.device.type).kept_width(P)
+    return P.V.new_empty(*each, P.V.shape[-1]), P.a.new_empty(*each, width)
 
 
 @pool_gradient.register_fake
-def _(g: Any, output: Any, lse: Any, *arrays: Any) -> Any:
+def _(g: Any, output: Any, left: Any, *arrays: Any) -> Any:
     return tuple(X.new_empty(X.shape) for X in arrays[:4])
 
 

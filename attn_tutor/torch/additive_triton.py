@@ -198,12 +198,17 @@ def operands(P: Problem) -> tuple[Any, ...] | None:
     return arrays, (n, m, h, d, *strides), options
 
 
+def kept_width(P: Problem) -> int:
+    """How many numbers of each query are kept for the gradient: its log Σ exp."""
+    return 1
+
+
 def pool(P: Problem) -> tuple[torch.Tensor, torch.Tensor]:
+    lse = P.a.new_zeros(*P.a.shape[:-1], kept_width(P))
     if (taken := operands(P)) is None:
-        return additive.pool(P)
+        return additive.pool(P._replace(graded=False))[0], lse
     arrays, sizes, options = taken
     output = P.V.new_empty(*P.a.shape[:-1], P.V.shape[-1])
-    lse = P.a.new_empty(P.a.shape[:-1])
     grid = len(P.a), triton.cdiv(P.a.shape[1], OWN)
     with torch.cuda.device_of(P.a):
         forward_kernel[grid](*arrays, output, lse, *sizes, **options, N=OWN, M=OTHERS)
@@ -214,7 +219,7 @@ def pool_gradient(
     g: torch.Tensor, output: torch.Tensor, lse: torch.Tensor, P: Problem
 ) -> tuple[torch.Tensor, ...]:
     if (taken := operands(P)) is None:
-        return additive.pool_gradient(g, output, lse, P)
+        return additive.pool_gradient(g, output, lse[..., :0], P)
     (x, y, w, V, mask), sizes, options = taken
     da, db, dV = torch.zeros_like(x), torch.zeros_like(y), torch.empty_like(V)
     blocks, blocks_of_keys = (triton.cdiv(X.shape[2], OWN) for X in (x, y))

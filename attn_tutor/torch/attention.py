@@ -276,7 +276,8 @@ def additive_attention(
     shifted or cut where tanh is flat. Only if a feature is spread by more than 66 in float32 (660 in float64) among
     the queries and among the keys too, tanh itself is computed, tile by tile. In the torch half, a caller under
     ``torch.compile`` gets compiled loops where a C++ compiler is at hand, float32 and narrower types on a GPU get
-    Triton's kernels where Triton is installed, and derivatives are of first order.
+    Triton's kernels where Triton is installed, and derivatives are of first order; on a CPU, up to 2²² weights are kept
+    for them, and more are computed again.
 
     Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our :math:`W_q, W_k, w_v` are
     :math:`W_a, U_a, v_a`.
