@@ -1,5 +1,7 @@
 """Decoding: what earlier tokens are asked for is kept, so that a new token costs one row of attention."""
 
+from typing import Any
+
 import torch
 
 from attn_tutor._shapes import require_size
@@ -38,6 +40,7 @@ class KVCache:
             require_size("KVCache", "max_len", max_len)
         self.max_len, self._len = max_len, 0
         self._rooms: list[torch.Tensor] = []
+        self._last: list[Any] = []  # what kind of K and V came last
 
     def __len__(self) -> int:
         """Number of tokens held."""
@@ -59,7 +62,10 @@ class KVCache:
             TypeError: an argument is not an array of this half.
             ValueError: more tokens than ``max_len``, or shapes or dtypes that do not fit those held.
         """
-        new = append(K, V)
+        if _kinds(K, V) != self._last:  # tokens like the last ones need no second look
+            K, V = append(K, V)
+            self._require_fit(K, V)
+            self._last = _kinds(K, V)
         if torch.is_grad_enabled() and (K.requires_grad or V.requires_grad):
             raise ValueError(
                 "KVCache: what is held gets no gradient; decode under torch.no_grad()"
@@ -69,18 +75,20 @@ class KVCache:
             raise ValueError(
                 f"KVCache: {stop} tokens are more than max_len={self.max_len}"
             )
-        rooms = self._rooms or [X[..., :0, :] for X in new]
-        for name, X, room in zip("KV", new, rooms, strict=True):
-            if _kind(X) != _kind(room):
-                got, held = (" ".join(map(str, _kind(x))) for x in (X, room))
-                raise ValueError(f"KVCache: {name} is {got} but the cache holds {held}")
+        rooms = self._rooms or [X[..., :0, :] for X in (K, V)]
         if stop > rooms[0].shape[-2]:
             rooms = [self._wider(room, stop) for room in rooms]
-        for X, room in zip(new, rooms, strict=True):
+        for X, room in zip((K, V), rooms, strict=True):
             room.narrow(-2, start, stop - start).copy_(X)
         self._rooms, self._len = rooms, stop
         keys, values = (room.narrow(-2, 0, stop) for room in rooms)
         return keys, values
+
+    def _require_fit(self, K: torch.Tensor, V: torch.Tensor) -> None:
+        for name, X, room in zip("KV", (K, V), self._rooms, strict=False):
+            if _kind(X) != _kind(room):
+                got, held = (" ".join(map(str, _kind(x))) for x in (X, room))
+                raise ValueError(f"KVCache: {name} is {got} but the cache holds {held}")
 
     def _wider(self, room: torch.Tensor, stop: int) -> torch.Tensor:
         """Twice the room, or as much as is needed, but no more than may ever be used."""
@@ -102,3 +110,11 @@ def append(K: torch.Tensor, V: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
 def _kind(X: torch.Tensor) -> tuple[object, ...]:
     """What may not change from token to token: batch axes, width, dtype and device."""
     return *X.shape[:-2], "…", X.shape[-1], X.dtype, X.device
+
+
+def _kinds(*arrays: Any) -> list[Any]:
+    """All that the check of an array looks at; None stands for what is no array."""
+    return [
+        (X.shape, X.dtype, X.device) if isinstance(X, torch.Tensor) else None
+        for X in arrays
+    ]

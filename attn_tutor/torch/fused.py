@@ -45,10 +45,11 @@ def fused_attention(
         # Keys that several heads share are shown to each, not copied.
         return X.reshape(math.prod(outer), heads, rows, width).expand(-1, inner, -1, -1)
 
-    def widened(X: torch.Tensor) -> torch.Tensor:
-        """Filled up with zeros, which change nothing: the fast kernels want one width."""
-        missing = max(d, d_v) - X.shape[-1]
-        return pad(X, (0, missing)) if missing else X
+    # Zeros change nothing, and the fast kernels want one width.
+    if d < d_v:
+        Q, K = (pad(X, (0, d_v - d)) for X in (Q, K))
+    elif d_v < d:
+        V = pad(V, (0, d - d_v))
 
     empty = bias = None
     if mask is not None:
@@ -66,13 +67,15 @@ def fused_attention(
         *_, heads, rows, _ = (1, *bias.shape)
         bias = bias.reshape(math.prod(bias.shape[:-3]), heads, rows, m)
     output = scaled_dot_product_attention(
-        four_axes(widened(Q)),
-        four_axes(widened(K)),
-        four_axes(widened(V)),
+        four_axes(Q),
+        four_axes(K),
+        four_axes(V),
         bias,
         dropout_p,
         is_causal=causal,
         scale=scale,
     )
-    output = output[..., :d_v].reshape(*batch, n, d_v)
+    if d_v < d:
+        output = output[..., :d_v]
+    output = output.reshape(*batch, n, d_v)
     return output if empty is None else output.masked_fill(empty, 0)
