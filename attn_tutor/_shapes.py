@@ -91,10 +91,7 @@ def _fit(cores: list[tuple[str, ...]]) -> Callable[[tuple[Any, ...]], bool]:
         for shape, rank in zip(shapes, ranks, strict=True):
             if len(shape) < rank or shape[:-rank] not in batches:
                 return False
-        for i, at, j, first in same:  # all(…) would take twice as long
-            if shapes[i][at] != shapes[j][first]:
-                return False
-        return True
+        return all(shapes[i][at] == shapes[j][first] for i, at, j, first in same)
 
     return fit
 

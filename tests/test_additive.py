@@ -198,12 +198,13 @@ def test_compiles_as_one_graph(monkeypatch, inputs, close):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("far", [1, 100])
 def test_compiled_pieces(inputs, close, mask_of, far, causal):
-    """The pieces that a compiled caller gets, without the compiler around them; far out, where exp(2a + 2b) = ∞, no two features share."""
+    """The pieces that a compiled caller gets, without the compiler around them; far out, no two features share."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if not torch_engine.compiled_pieces():
             pytest.skip("no compiler works here")
     given = inputs("additive_attention", n=13, m=17, h=7)
+    # Far out some exp(2a + 2b) is infinite.
     args = leaves(given | {"Q": far * given["Q"], "K": far * given["K"]})
     mask = torch.from_numpy(mask_of(13, 17))
     plain = gradients(at.additive_attention, args, mask=mask, causal=causal)

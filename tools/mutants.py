@@ -470,7 +470,7 @@ LISTED = [
     ("whole numbers may be True", "_shapes.py", "not isinstance(value, bool) and ", ""),
     ("bandwidth 0 accepted", "_shapes.py", "bool(0 < value < math.inf)", "bool(0 <= value < math.inf)"),
     ("axes that differ accepted", "_shapes.py", "if size != expected:", "if False:"),
-    ("axes that differ pass at once", "_shapes.py", "            if shapes[i][at] != shapes[j][first]:", "            if False:"),
+    ("axes that differ pass at once", "_shapes.py", "all(shapes[i][at] == shapes[j][first] for", "all(True for"),
     ("batch axes that differ pass at once", "_shapes.py", "if len(shape) < rank or shape[:-rank] not in batches:", "if len(shape) < rank:"),
     ("missing axes pass at once", "_shapes.py", "if len(shape) < rank or shape", "if shape"),
     ("a third array not looked at", "_shapes.py", "as_is(first) and", "as_is(first[:2]) and"),

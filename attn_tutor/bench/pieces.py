@@ -1,6 +1,7 @@
 """What stands around attention: softmax under a mask, the table of positions, decoding with a cache."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -74,32 +75,44 @@ def table(case: Case) -> Iterator[Contestant]:
 
 
 def decoding(case: Case) -> Iterator[Contestant]:
-    """Tokens one after the other, each attending to all before it."""
+    """A layer of heads gets tokens one after the other, each attending to all before it."""
     lib, n = case.lib, case.n
-    Q, K, V = (case.draw(HEADS, n, WIDTH) for _ in range(3))
-    q, k, v = (case.tensor(1, HEADS, n, WIDTH) for _ in range(3))
-    steps = range(1, n + 1)
+    X, *W = (case.draw(n, MODEL), *(case.draw(MODEL, MODEL) for _ in range(4)))
+    x, *w = (case.tensor(n, MODEL), *(case.tensor(MODEL, MODEL) for _ in range(4)))
+    for each in (*W, *w):
+        each /= MODEL**0.5
+    K, V = (case.draw(HEADS, n, WIDTH) for _ in range(2))
 
-    def ours() -> None:
+    def heads(X: Any, W: Any) -> Any:
+        return (X @ W).reshape(-1, HEADS, WIDTH).swapaxes(0, 1)
+
+    def merged(H: Any, W: Any) -> Any:
+        return H.swapaxes(0, 1).reshape(-1, MODEL) @ W
+
+    def ours() -> Any:
         cache = lib.KVCache()
-        for t in steps:
-            one = slice(t - 1, t)
-            lib.attention(Q[:, one], *cache.append(K[:, one], V[:, one]))
+        for t in range(n):
+            q, k, v = (heads(X[t : t + 1], each) for each in W[:3])
+            output = merged(lib.attention(q, *cache.append(k, v)), W[3])
+        return output
 
-    def again() -> None:
-        for t in steps:
-            lib.attention(Q[:, :t], K[:, :t], V[:, :t], causal=True)
+    def again() -> Any:
+        for t in range(1, n + 1):
+            q, k, v = (heads(X[:t], each) for each in W[:3])
+            output = merged(lib.attention(q, k, v, causal=True), W[3])
+        return output[-1:]
 
     def concatenated() -> None:
-        keys, values = k[..., :0, :], v[..., :0, :]
-        for t in steps:
-            keys = torch.cat([keys, k[..., t - 1 : t, :]], -2)
-            values = torch.cat([values, v[..., t - 1 : t, :]], -2)
-            sdpa(q[..., t - 1 : t, :], keys, values)
+        keys, values = x.new_empty(2, 1, HEADS, 0, WIDTH)
+        for t in range(n):
+            q, k, v = (heads(x[t : t + 1], each)[None] for each in w[:3])
+            keys, values = torch.cat([keys, k], -2), torch.cat([values, v], -2)
+            merged(sdpa(q, keys, values)[0], w[3])
 
     def alone() -> None:
-        for t in steps:
-            Q[:, t - 1 : t] @ K[:, :t].mT @ V[:, :t]
+        for t in range(1, n + 1):
+            q, _, _ = (heads(X[t - 1 : t], each) for each in W[:3])
+            merged(q @ K[:, :t].mT @ V[:, :t], W[3])
 
     yield Contestant("ours", "KVCache and attention", ours)
     yield Contestant("textbook", "all over again at each token", again)

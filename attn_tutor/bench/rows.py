@@ -47,6 +47,9 @@ ROWS = {
     ),
     "table": Row("Table of sinusoids", f"n × {MODEL}", pieces.table, (10_000, 100_000)),
     "decoding": Row(
-        "Decoding n tokens with a cache", HEADED, pieces.decoding, (256, 1024)
+        "Decoding n tokens with a cache",
+        f"{HEADED}, four projections",
+        pieces.decoding,
+        (256, 1024),
     ),
 }
