@@ -316,6 +316,7 @@ LISTED = [
     ("gradient of softmax in the kernels without its row sum", "torch/additive_triton.py", "A * (dA - tl.load(along + i, i < n, 0.0)[:, None])", "A * dA"),
     ("every query has the mask of the first", "torch/additive_triton.py", "mask.stride(1) if mask.shape[1] > 1 else 0", "0"),
     ("sums in float16", "numpy/tiled.py", "np.promote_types(dtype, np.float32)", "dtype"),
+    ("results as precise as the queries alone", "numpy/tiled.py", "if not dtype == K.dtype == V.dtype or dtype", "if dtype"),
     ("upper-left flag of the kernel", "torch/fused.py", "if causal and n != m:", "if False:"),
     ("empty rows attend to everything", "torch/fused.py", "output if empty is None else output.masked_fill(empty, 0)", "output"),
     ("scale of the widened queries", "torch/fused.py", "scale=scale", "scale=None"),

@@ -35,15 +35,16 @@ def tiled_attention(
     Arguments as :func:`attention`, but what is hidden must already be finite.
     """
     n, m, d_v = Q.shape[-2], K.shape[-2], V.shape[-1]
-    dtype = np.result_type(Q, K, V)
-    wide = np.promote_types(dtype, np.float32)  # sums in float16 are poor
-    if not (Q.dtype == K.dtype == V.dtype == wide):
+    dtype = wide = Q.dtype
+    if not dtype == K.dtype == V.dtype or dtype.itemsize < 4:
+        dtype = np.result_type(Q, K, V)
+        wide = np.promote_types(dtype, np.float32)  # sums in float16 are poor
         Q, K, V = (X.astype(wide) for X in (Q, K, V))
     # A number of the same dtype: a wider one would widen, and slow, all that follows.
     factor = wide.type(default_scale(Q.shape[-1]) if scale is None else scale)
 
-    arrays = [X for X in (Q, K, V, mask) if X is not None]
-    batch = broadcast(*(X.shape[:-2] for X in arrays))
+    arrays = [Q, K, V] if mask is None else [Q, K, V, mask]
+    batch = broadcast(*[X.shape[:-2] for X in arrays])
     assert batch is not None  # the callers have checked
     together = QUERIES * KEYS // max(1, n * m)  # heads that share a tile
     if math.prod(batch) <= together:  # all of them
