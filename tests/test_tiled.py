@@ -73,6 +73,19 @@ def test_masks(
     close(tiled_attention(Q, K, V, seen), expected)
 
 
+@pytest.mark.parametrize("narrow", [0, 1, 2])
+@pytest.mark.parametrize(("n", "m"), [(7, 11), (QUERIES + 5, KEYS + 3)])
+def test_mixed_precisions_give_the_widest(
+    n: int, m: int, narrow: int, close: Close
+) -> None:
+    arrays = list(inputs(n, m))
+    arrays[narrow] = arrays[narrow].astype("float32")
+    Q, K, V = (X.astype(float) for X in arrays)
+    found = tiled_attention(*arrays)
+    assert found.dtype == float
+    close(found, an.attend(an.scaled_dot_score(Q, K), V))
+
+
 @pytest.mark.parametrize("n", [7, 97, QUERIES + 5])
 def test_batch_axes_broadcast(n: int, close: Close) -> None:
     Q, K, V = draw(2, 1, n, 5), draw(7, n, 5), draw(2, 7, n, 3)
