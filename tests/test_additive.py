@@ -41,7 +41,7 @@ def two_queries(monkeypatch):
 @pytest.fixture(params=[2**22, 7 * 11, 0], ids=["kept", "few kept", "none kept"])
 def weights_for_gradient(monkeypatch, request):
     """Kept, or computed again; or kept by a problem whose gradient torch.func takes many times at once."""
-    monkeypatch.setattr(torch_engine, "KEPT", request.param)
+    monkeypatch.setattr(torch_engine, "STORED", request.param)
 
 
 def textbook(Q, K, V, W_q, W_k, w_v, mask=None):

@@ -299,7 +299,7 @@ LISTED = [
     ("the last tile taken for weights that were kept", "torch/additive.py", "self.filled = False", "self.filled = True"),
     ("weights of the last block alone kept", "torch/additive.py", "weights[group, rows, keys] = A", "weights[group, keys] = A"),
     ("weights that were kept after dropping some", "torch/additive.py", "A = A * P.kept[group, rows, keys] / (1 - P.dropout_p)", "A *= P.kept[group, rows, keys] / (1 - P.dropout_p)"),
-    ("weights kept whether or not there were room", "torch/additive.py", "B * n * m <= KEPT", "True"),
+    ("weights kept whether or not there were room", "torch/additive.py", "B * n * m <= STORED", "True"),
     ("weights kept where no gradient follows", "torch/additive.py", "m if P.graded and", "m if"),
     ("torch's loop in place of the kernels keeps log Σ exp as weights", "torch/additive_triton.py", "lse[..., :0], P)", "lse, P)"),
     ("a second derivative of zero", "torch/additive_op.py", "        raise NotImplementedError(", "        return NotImplementedError("),

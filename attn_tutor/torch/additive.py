@@ -19,7 +19,7 @@ ROOM, QUERIES = {"cpu": 2**20}, 32
 # How many scores a compiled piece computes at once; it stores no such tile.
 SCORES = 2**20
 # How many weights are kept for the gradient; more are computed again.
-KEPT = 2**22
+STORED = 2**22
 # exp(2 · REACH) is finite and exp(−2 · REACH) not yet subnormal; tanh beyond ±FLAT is ±1 in this precision.
 REACH = {torch.float32: 43.0, torch.float64: 350.0}
 FLAT = {torch.float32: 10.0, torch.float64: 20.0}
@@ -40,10 +40,10 @@ class Problem(NamedTuple):
     graded: bool  # a gradient may follow
 
 
-def kept_width(P: Problem) -> int:
+def stored_width(P: Problem) -> int:
     """How many numbers of each query are kept for the gradient: all its weights, or none."""
     (B, n, _), m = P.a.shape, P.b.shape[1]
-    return m if P.graded and B * n * m <= KEPT else 0
+    return m if P.graded and B * n * m <= STORED else 0
 
 
 def pool(P: Problem) -> tuple[torch.Tensor, torch.Tensor]:
@@ -51,7 +51,7 @@ def pool(P: Problem) -> tuple[torch.Tensor, torch.Tensor]:
     most, x, y, score, _ = pieces(P)
     w = -2 * P.w
     output = P.V.new_empty(*P.a.shape[:-1], P.V.shape[-1])
-    weights = P.a.new_empty(*P.a.shape[:-1], kept_width(P))
+    weights = P.a.new_empty(*P.a.shape[:-1], stored_width(P))
     for group, rows, keys, seen in blocks(P, most):
         A = softmax_of(score(x[group, rows], y[group, keys], w[group]), seen)
         if A.shape == weights.shape:

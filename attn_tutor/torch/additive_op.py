@@ -136,7 +136,7 @@ pool.register_autograd(_backward, setup_context=Pool.setup_context)
 def _(*args: Any) -> Any:
     P = additive.Problem(*args)
     each = P.a.shape[:-1]
-    width = engine(P.a.device.type).kept_width(P)
+    width = engine(P.a.device.type).stored_width(P)
     return P.V.new_empty(*each, P.V.shape[-1]), P.a.new_empty(*each, width)
 
 

@@ -198,13 +198,13 @@ def operands(P: Problem) -> tuple[Any, ...] | None:
     return arrays, (n, m, h, d, *strides), options
 
 
-def kept_width(P: Problem) -> int:
+def stored_width(P: Problem) -> int:
     """How many numbers of each query are kept for the gradient: its log Σ exp."""
     return 1
 
 
 def pool(P: Problem) -> tuple[torch.Tensor, torch.Tensor]:
-    lse = P.a.new_zeros(*P.a.shape[:-1], kept_width(P))
+    lse = P.a.new_zeros(*P.a.shape[:-1], stored_width(P))
     if (taken := operands(P)) is None:
         return additive.pool(P._replace(graded=False))[0], lse
     arrays, sizes, options = taken
