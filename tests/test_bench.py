@@ -212,6 +212,22 @@ def test_what_would_not_fit_is_not_tried():
     assert entries[0]["left out"] == f"would build {2**22:,} GiB".replace(",", "")
 
 
+def test_turns_go_forth_and_back_and_a_slow_one_leaves_after_three(monkeypatch):
+    seconds, order = {"quick": 1.0, "slow": 5.0}, []
+
+    def turn(call, device):
+        order.append(call())
+        return seconds[call()]
+
+    monkeypatch.setattr(measure, "turn", turn)
+    calls = {0: lambda: "quick", 1: lambda: "slow"}
+    case = Case("attention", "torch", 13)
+    quartiles = measure.in_turns(calls, case, rounds=6, budget=5)
+    assert quartiles == {0: [1, 1, 1], 1: [5, 5, 5]}
+    both = ["quick", "slow", "slow", "quick", "quick", "slow"]
+    assert order == [*both, "quick", "quick"]
+
+
 def test_unsteady_times_are_measured_again_and_marked(monkeypatch):
     spreads = iter([[1.0, 2.0, 3.0], [1.0, 2.0, 2.5], [1.0, 2.0, 4.0]])
     monkeypatch.setattr(measure, "in_turns", lambda *_: {0: next(spreads)})

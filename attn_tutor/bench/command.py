@@ -22,7 +22,7 @@ from attn_tutor.bench.contestants import PEERS, why_missing
 from attn_tutor.bench.measure import compete, peak_memory
 from attn_tutor.bench.rows import ROWS
 
-ROUNDS, BUDGET = 15, 5.0  # turns of each contestant, or fewer after so many seconds
+ROUNDS, BUDGET = 15, 15.0  # turns of each, or fewer after so many seconds of its own
 QUICK_ROUNDS, QUICK_BUDGET = 5, 1.5
 
 

@@ -25,6 +25,7 @@ from attn_tutor.bench.rows import ROWS
 TURN = 0.02  # s: a shorter call is repeated so long, so that neither clock nor neighbours count
 REST = 0.02  # s before a turn among the threads of NumPy and of torch: idle ones hold a core for a while
 UNSTEADY = 0.15  # quartiles that lie further apart, as a share of the median
+LEAST = 3  # turns of each, however long they take
 TRIES = 3  # or fewer: none begins after this many budgets
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -126,15 +127,16 @@ def for_each_thread(cores: Callable[[], set[int]]) -> None:
 def in_turns(
     calls: dict[int, Callable[[], object]], case: Case, rounds: int, budget: float
 ) -> dict[int, list[float]]:
-    """Every contestant once a round, so that a busy moment of the machine hits all alike."""
+    """Each contestant once a round, so that a busy moment of the machine hits all alike; a slow one leaves early.
+
+    Every other round goes backwards: what a call leaves behind it, in the caches say, is not always met by the same.
+    """
     taken: dict[int, list[float]] = {i: [] for i in calls}
-    start = perf_counter()
     for done in range(rounds):
-        if done >= 3 and perf_counter() - start > budget:
-            break
-        for i, call in calls.items():
-            sleep(REST if case.half == "numpy" else 0)
-            taken[i] += [turn(call, case.device)]
+        for i in list(calls)[:: -1 if done % 2 else 1]:
+            if done < LEAST or sum(taken[i]) < budget:
+                sleep(REST if case.half == "numpy" else 0)
+                taken[i] += [turn(calls[i], case.device)]
     return {
         i: statistics.quantiles(t, n=4, method="inclusive") for i, t in taken.items()
     }
