@@ -72,10 +72,9 @@ class KVCache:
         rooms = self._rooms or [X[..., :0, :] for X in (K, V)]
         if stop > rooms[0].shape[-2]:
             rooms = [self._wider(room, stop) for room in rooms]
-        for X, room in zip((K, V), rooms, strict=True):
-            room[..., start:stop, :] = X
+        keys, values = [room[..., :stop, :] for room in rooms]
+        keys[..., start:, :], values[..., start:, :] = K, V
         self._rooms, self._len = rooms, stop
-        keys, values = (room[..., :stop, :] for room in rooms)
         return keys, values
 
     def _require_fit(self, K: np.ndarray, V: np.ndarray) -> None:

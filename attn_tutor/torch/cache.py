@@ -78,10 +78,9 @@ class KVCache:
         rooms = self._rooms or [X[..., :0, :] for X in (K, V)]
         if stop > rooms[0].shape[-2]:
             rooms = [self._wider(room, stop) for room in rooms]
-        for X, room in zip((K, V), rooms, strict=True):
-            room.narrow(-2, start, stop - start).copy_(X)
+        keys, values = [room.narrow(-2, 0, stop) for room in rooms]
+        keys[..., start:, :], values[..., start:, :] = K, V
         self._rooms, self._len = rooms, stop
-        keys, values = (room.narrow(-2, 0, stop) for room in rooms)
         return keys, values
 
     def _require_fit(self, K: torch.Tensor, V: torch.Tensor) -> None:
