@@ -21,7 +21,11 @@ def prepare(where: str, arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_is(arrays: tuple[Any, ...]) -> bool:
-    return all(isinstance(x, np.ndarray) and x.dtype.kind == "f" for x in arrays)
+    dtype = getattr(arrays[0], "dtype", None)
+    for x in arrays:
+        if not isinstance(x, np.ndarray) or x.dtype != dtype:
+            return False
+    return arrays[0].dtype.kind == "f"
 
 
 shapes = _shapes.checker(np.ndarray, prepare, as_is)

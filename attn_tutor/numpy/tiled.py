@@ -97,8 +97,10 @@ def _at_once(
     if seen is not None:
         scores = np.where(seen, scores, -np.inf)
     # ufuncs themselves, because decoding asks for little else: max() and sum() take a microsecond more.
-    lowest = np.finfo(scores.dtype).min  # of no keys, or of hidden ones
-    scores -= np.maximum.reduce(scores, -1, keepdims=True, initial=lowest)
+    top = np.maximum.reduce(scores, -1, keepdims=True, initial=-np.inf)
+    if seen is not None:
+        top[top == -np.inf] = 0  # −∞ − 0 is what it was, −∞ − (−∞) would be NaN
+    scores -= top
     weights = np.exp(scores, out=scores)
     total = np.add.reduce(weights, -1, keepdims=True)
     if seen is not None or not K.shape[-2]:
