@@ -48,6 +48,32 @@ def test_masks_are_not_copied_for_each_head(axes, draw, mask_of, given):
     assert given[3].shape == (1, heads, n, m) and given[3].dtype == Q.dtype
 
 
+@pytest.mark.parametrize("learnt", [None, 0, 1, 2])
+@pytest.mark.parametrize("axes", [None, (2, 1, 1, 11), (7, 11)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_gaussian_keys_get_a_bias_or_grow_wider(
+    learnt, axes, causal, draw, mask_of, close, device, given
+):
+    """A bias is quicker, but neither its gradient nor one for each query would be."""
+    arrays = draw(2, 3, 7, 13), draw(2, 1, 11, 13), draw(2, 3, 11, 5)
+    mask = None if axes is None else mask_of(*axes)
+    may = an.causal_mask(7, 11) if causal else np.array(True)
+    may = may if mask is None else may & mask
+    expected = an.attend(an.gaussian_score(*arrays[:2], 1.5), arrays[2], may)
+
+    tensors = [torch.from_numpy(x).to(device) for x in arrays]
+    if learnt is not None:
+        tensors[learnt].requires_grad_()
+    mask = None if mask is None else torch.from_numpy(mask).to(device)
+    output = at.gaussian_attention(*tensors, mask, causal=causal, bandwidth=1.5)
+    close(output.detach(), expected)
+    by_query = causal or axes == (7, 11)
+    biased = not by_query and learnt != 1 and device == "cpu"
+    assert given[1].shape[-1] == 13 + (not biased)
+    if biased:
+        assert given[3].numel() == 2 * given[1].shape[-2]  # one for a key, as it stands
+
+
 def test_nothing_hidden_costs_nothing(draw):
     """Without NaN behind the mask, queries, keys and values come through as they are."""
     Q, K = torch.from_numpy(draw(7, 5)), torch.from_numpy(draw(7, 5))

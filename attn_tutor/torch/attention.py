@@ -241,10 +241,10 @@ def gaussian_attention(
     mask, causal = permitted("gaussian_attention", mask, causal, Q, K, V)
     mask, K, V = trimmed(mask, K, V)
     Q, K, V, spoiled = shield(mask, causal, Q, K, V)
-    wide_Q, wide_K = as_dot_product(Q, K, bandwidth, mask)
+    Q, K, bias = as_dot_product(Q, K, bandwidth, mask, causal)
     with torch.autocast(Q.device.type, enabled=False):
         output = fused_attention(
-            wide_Q, wide_K, V.to(wide_K.dtype), mask, causal, 1.0, dropout_p
+            Q, K, V.to(K.dtype), mask, causal, 1.0, dropout_p, bias
         )
     return spoil(output.to(V.dtype), spoiled)
 
@@ -357,9 +357,13 @@ def nadaraya_watson(
 
 
 def as_dot_product(
-    Q: torch.Tensor, K: torch.Tensor, bandwidth: float, mask: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Queries (…, n, d+1) and keys (…, m, d+1) whose dot products are Gaussian scores, up to a term a query."""
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    bandwidth: float,
+    mask: torch.Tensor | None,
+    causal: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Queries, keys and maybe a bias, (…, 1, m): dot products plus bias are Gaussian scores up to a term a query."""
     # Half precision would round −‖k‖²/2 too coarsely.
     wide = torch.promote_types(K.dtype, torch.float32)
     Q, K = Q.to(wide), K.to(wide)
@@ -375,5 +379,9 @@ def as_dot_product(
     Q, K = (Q - centre).div_(bandwidth), (K - centre).div_(bandwidth)
     if mask is not None:
         K = K * seen
-    norms = (K**2).sum(-1, keepdim=True)
-    return pad(Q, (0, 1), value=1.0), torch.cat([K, -norms / 2], -1)
+    bias = (K**2).sum(-1, keepdim=True) / -2
+    by_query = causal or (mask is not None and mask.shape[-2] > 1)
+    if by_query or bias.requires_grad or Q.device.type != "cpu":
+        # A bias for each query would be large, the gradient of one leaves the fast path, and so does any on a GPU.
+        return pad(Q, (0, 1), value=1.0), torch.cat([K, bias], -1), None
+    return Q, K, bias.mT

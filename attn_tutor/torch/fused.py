@@ -19,10 +19,11 @@ def fused_attention(
     causal: bool = False,
     scale: float | None = None,
     dropout_p: float = 0.0,
+    bias: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The number of ``attend(scaled_dot_score(Q, K, scale), V, mask)``, from the fastest kernel at hand.
+    """The number of ``attend(scaled_dot_score(Q, K, scale) + bias, V, mask)``, from the fastest kernel at hand.
 
-    Arguments as :func:`attention`, but what is hidden must already be finite.
+    Arguments as :func:`attention`, but what is hidden must already be finite; a bias rules out ``causal``.
     """
     n, m, d, d_v = Q.shape[-2], K.shape[-2], Q.shape[-1], V.shape[-1]
     if scale is None:
@@ -32,7 +33,7 @@ def fused_attention(
         Q, scale = Q * scale, 1.0
     if causal and n != m:  # the kernel's own flag is aligned upper left
         mask, causal = causal_mask(n, m, device=Q.device), False
-    arrays = (Q, K, V) if mask is None else (Q, K, V, mask)
+    arrays = (X for X in (Q, K, V, mask, bias) if X is not None)
     batch = broadcast(*(X.shape[:-2] for X in arrays))
     assert batch is not None  # the callers have checked
     *outer, inner = batch or (1,)
@@ -51,7 +52,7 @@ def fused_attention(
     elif d_v < d:
         V = pad(V, (0, d - d_v))
 
-    empty = bias = None
+    empty = None
     if mask is not None:
         some_key = some(mask, -1)
         if not glance(torch.all, some_key):
@@ -59,7 +60,9 @@ def fused_attention(
             empty = ~some_key
             mask = mask | empty
         # Faster than the kernel's own way to make numbers of a mask.
-        bias = torch.where(mask, Q.new_zeros(()), -torch.inf)
+        seen = Q.new_zeros(()) if bias is None else bias
+        bias = torch.where(mask, seen, -torch.inf)
+    if bias is not None:
         bias = bias.expand(*bias.shape[:-1], m)
         # Axes of length 1 stay.
         if len(batch) > 2 and math.prod(bias.shape[:-3]) > 1:
