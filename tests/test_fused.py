@@ -74,6 +74,20 @@ def test_gaussian_keys_get_a_bias_or_grow_wider(
         assert given[3].numel() == 2 * given[1].shape[-2]  # one for a key, as it stands
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # of torch.vmap
+@pytest.mark.parametrize("pool", [at.attention, at.gaussian_attention])
+def test_gradient_of_a_mapped_function(pool, draw, close):
+    """Inside torch.vmap a tensor does not say that it needs a gradient."""
+    Q, K, V = (
+        torch.from_numpy(draw(*axes)) for axes in ((3, 7, 5), (3, 11, 5), (3, 11, 4))
+    )
+
+    def gradient(pool):
+        return torch.func.grad(lambda K: pool(Q, K, V).cos().sum())(K)
+
+    close(gradient(torch.vmap(pool)), gradient(pool))
+
+
 def test_nothing_hidden_costs_nothing(draw):
     """Without NaN behind the mask, queries, keys and values come through as they are."""
     Q, K = torch.from_numpy(draw(7, 5)), torch.from_numpy(draw(7, 5))

@@ -230,6 +230,7 @@ LISTED = [
     ("squared norm without ½", "torch/attention.py", "(K**2).sum(-1, keepdim=True) / -2", "(K**2).sum(-1, keepdim=True) / -1"),
     ("a Gaussian bias for each head and query", "torch/attention.py", "by_query or bias.requires_grad or", "bias.requires_grad or"),
     ("a Gaussian bias with a gradient", "torch/attention.py", "by_query or bias.requires_grad or", "by_query or"),
+    ("a Gaussian bias under torch.vmap", "torch/attention.py", "glance(torch.sum, bias) is None", 'Q.device.type != "cpu"'),
     ("Gaussian keys always wider", "torch/attention.py", "by_query or bias.requires_grad or", "True or"),
     ("a mask takes the place of a bias", "torch/fused.py", "Q.new_zeros(()) if bias is None else bias", "Q.new_zeros(())"),
     ("Gaussian attention in single precision", "numpy/attention.py", "wide = np.result_type(Q, K, np.float64)", "wide = np.result_type(Q, K, np.float32)"),

@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import pad
 
 from attn_tutor._shapes import require_chance, require_positive
-from attn_tutor.torch._arrays import shapes, some
+from attn_tutor.torch._arrays import glance, shapes, some
 from attn_tutor.torch.additive_op import tiled_additive
 from attn_tutor.torch.fused import fused_attention
 from attn_tutor.torch.kernels import gaussian_kernel
@@ -381,7 +381,8 @@ def as_dot_product(
         K = K * seen
     bias = (K**2).sum(-1, keepdim=True) / -2
     by_query = causal or (mask is not None and mask.shape[-2] > 1)
-    if by_query or bias.requires_grad or Q.device.type != "cpu":
+    if by_query or bias.requires_grad or glance(torch.sum, bias) is None:
         # A bias for each query would be large, the gradient of one leaves the fast path, and so does any on a GPU.
+        # Under torch.vmap nobody can tell whether a gradient is wanted.
         return pad(Q, (0, 1), value=1.0), torch.cat([K, bias], -1), None
     return Q, K, bias.mT
