@@ -74,6 +74,22 @@ def test_gaussian_keys_get_a_bias_or_grow_wider(
         assert given[3].numel() == 2 * given[1].shape[-2]  # one for a key, as it stands
 
 
+@pytest.mark.parametrize("learnt", [False, True])
+def test_a_hidden_key_does_not_overflow_once_centred(learnt):
+    """The key that is seen is the centre, so that one cleared to 0 would be far from it."""
+    Q, K, V = torch.zeros(1, 2), torch.full((2, 2), 1e20), torch.tensor([[9.0], [3.0]])
+    K.requires_grad_(learnt)
+    output = at.gaussian_attention(Q, K, V, torch.tensor([False, True]))
+    assert output.item() == 3
+
+
+def test_the_kernel_has_something_to_attend_to(draw, given):
+    """Not every kernel copes with a row of −∞."""
+    X, mask = torch.from_numpy(draw(7, 5)), torch.arange(7) > 2
+    at.attention(X, X, X, mask[:, None].expand(7, 7))
+    assert given[3].isfinite().any(-1).all()
+
+
 @pytest.mark.filterwarnings("ignore:There is a performance drop")  # of torch.vmap
 @pytest.mark.parametrize("pool", [at.attention, at.gaussian_attention])
 def test_gradient_of_a_mapped_function(pool, draw, close):
