@@ -139,14 +139,14 @@ def test_padding_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def blas_threads() -> list[int]:
-    threadpoolctl = pytest.importorskip("threadpoolctl")
+    threadpoolctl = pytest.importorskip("threadpoolctl", reason="an optional extra")
     info = threadpoolctl.threadpool_info()
     return [lib["num_threads"] for lib in info if lib["user_api"] == "blas"]
 
 
 @pytest.fixture
 def two_threads() -> Iterator[None]:
-    threadpoolctl = pytest.importorskip("threadpoolctl")
+    threadpoolctl = pytest.importorskip("threadpoolctl", reason="an optional extra")
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
         yield
 
