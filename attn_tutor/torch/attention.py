@@ -210,10 +210,9 @@ def gaussian_attention(
           \begin{pmatrix} k & -\tfrac12 \lVert k \rVert^2 \end{pmatrix}^{\!\top} - \frac{\lVert q \rVert^2}{2\sigma^2}
 
     The last term is the same for every key, so softmax drops it, and queries and keys one entry wider give the
-    rest to :func:`attention`; on a CPU, that entry is a bias for each key where it can be. Both are centred on a key
-    first: a shift changes no distance, and without it large terms would cancel far from the origin. In single
-    precision, keys at r bandwidths from that key leave an error of about 10⁻⁷ r² in a score; the NumPy half computes
-    these products in double.
+    rest to :func:`attention`. Both are centred on a key first: a shift changes no distance, and without it
+    large terms would cancel far from the origin. In single precision, keys at r bandwidths from that key leave an
+    error of about 10⁻⁷ r² in a score; the NumPy half computes these products in double.
     Source: Nadaraya (1964) and Watson (1964) with a Gaussian kernel.
 
     Args:
