@@ -54,7 +54,7 @@ mutants: .venv/ready  ## require the tests to catch each of a list of wrong prog
 
 coverage: .venv/ready  ## show which lines of the package no test runs; at least 98 % must run
 	@$(PY) -m pytest -q -n 2 --dist loadscope --cov --cov-report=term-missing attn_tutor \
-		$(filter-out tests/test_notebooks.py tests/test_pages.py tests/test_pdf.py tests/test_lite.py tests/test_packaging.py,$(wildcard tests/test_*.py)) \
+		tests/unit tests/oracle \
 		|| $(call stop,a test fails or too few lines are covered; see above.)
 
 lint: .venv/ready  ## check style and types

@@ -26,7 +26,10 @@ SUBJECTS = (
     " fast_paths fused rows additive additive_triton complexity bench"
     " transformer encoder_decoder"
 )
-TESTS = [f"tests/test_{subject}.py" for subject in SUBJECTS.split()]
+TESTS = [
+    next((ROOT / "tests").glob(f"*/test_{subject}.py")).relative_to(ROOT).as_posix()
+    for subject in SUBJECTS.split()
+]
 
 
 class Mutant(NamedTuple):
@@ -472,19 +475,19 @@ LISTED = [
     ("cross-attention replaces what was there", "torch/encoder_decoder.py", "self.block.think(Y + self.block.drop(", "self.block.think(self.block.drop("),
     ("nothing looked at", "torch/encoder_decoder.py", "self.block.think(Y + self.block.drop(cross(N, read.X, mask=read.mask)))", "self.block.think(Y)"),
     # arguments
-    ("float masks accepted", "_shapes.py", 'if dtype != "bool":', "if False:"),
-    ("masks that make queries out of nothing", "_shapes.py", "if not core_fits or ", "if "),
-    ("whole numbers may be True", "_shapes.py", "not isinstance(value, bool) and ", ""),
-    ("bandwidth 0 accepted", "_shapes.py", "bool(0 < value < math.inf)", "bool(0 <= value < math.inf)"),
-    ("axes that differ accepted", "_shapes.py", "if size != expected:", "if False:"),
-    ("axes that differ pass at once", "_shapes.py", "all(shapes[i][at] == shapes[j][first] for", "all(True for"),
-    ("batch axes that differ pass at once", "_shapes.py", "if len(shape) < rank or shape[:-rank] not in batches:", "if len(shape) < rank:"),
-    ("missing axes pass at once", "_shapes.py", "if len(shape) < rank or shape", "if shape"),
-    ("a third array not looked at", "_shapes.py", "as_is(first) and", "as_is(first[:2]) and"),
+    ("float masks accepted", "_checks.py", 'if dtype != "bool":', "if False:"),
+    ("masks that make queries out of nothing", "_checks.py", "if not core_fits or ", "if "),
+    ("whole numbers may be True", "_checks.py", "not isinstance(value, bool) and ", ""),
+    ("bandwidth 0 accepted", "_checks.py", "bool(0 < value < math.inf)", "bool(0 <= value < math.inf)"),
+    ("axes that differ accepted", "_checks.py", "if size != expected:", "if False:"),
+    ("axes that differ pass at once", "_checks.py", "all(shapes[i][at] == shapes[j][first] for", "all(True for"),
+    ("batch axes that differ pass at once", "_checks.py", "if len(shape) < rank or shape[:-rank] not in batches:", "if len(shape) < rank:"),
+    ("missing axes pass at once", "_checks.py", "if len(shape) < rank or shape", "if shape"),
+    ("a third array not looked at", "_checks.py", "as_is(first) and", "as_is(first[:2]) and"),
     ("dtypes mixed in torch pass at once", "torch/_arrays.py", "(x.dtype, x.device) != (head.dtype, head.device)", "x.device != head.device"),
     ("integers pass at once", "torch/_arrays.py", "return bool(head.is_floating_point())", "return True"),
     ("integers pass at once", "numpy/_arrays.py", 'return arrays[0].dtype.kind == "f"', "return True"),
-    ("batch axes by equality, not by broadcasting", "_shapes.py", "long = [size for size in sizes if size != 1]", "long = list(sizes)"),
+    ("batch axes by equality, not by broadcasting", "_checks.py", "long = [size for size in sizes if size != 1]", "long = list(sizes)"),
     ("integers stay integers", "numpy/_arrays.py", 'x if x.dtype.kind == "f" else x.astype(np.float64)', "x"),
     ("dtypes mixed in torch", "torch/_arrays.py", "if x.dtype != head.dtype and", "if False and"),
     # the checkers of exercises

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_tutor import _shapes
+from attn_tutor import _checks
 
 
 def prepare(where: str, arrays: dict[str, Any]) -> dict[str, Any]:
@@ -28,6 +28,6 @@ def as_is(arrays: tuple[Any, ...]) -> bool:
     return arrays[0].dtype.kind == "f"
 
 
-shapes = _shapes.checker(np.ndarray, prepare, as_is)
-require_array = partial(_shapes.require_array, np.ndarray)
-require_mask = partial(_shapes.require_mask, np.ndarray)
+shapes = _checks.checker(np.ndarray, prepare, as_is)
+require_array = partial(_checks.require_array, np.ndarray)
+require_mask = partial(_checks.require_mask, np.ndarray)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from attn_tutor._shapes import require_positive
+from attn_tutor._checks import require_positive
 from attn_tutor.numpy._arrays import shapes
 from attn_tutor.numpy.additive import tiled_additive
 from attn_tutor.numpy.kernels import gaussian_kernel

@@ -6,7 +6,7 @@ inputs, each in the shape of its input.
 
 import numpy as np
 
-from attn_tutor._shapes import Shape
+from attn_tutor._checks import Shape
 from attn_tutor.numpy._arrays import shapes
 from attn_tutor.numpy.masks import causal_mask, permitted, shield
 from attn_tutor.numpy.scoring import OTHER_WIDTHS, default_scale, scaled_dot_score

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_tutor._shapes import require_size
+from attn_tutor._checks import require_size
 from attn_tutor.numpy._arrays import require_array, require_mask
 
 __all__ = ["causal_mask", "padding_mask"]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attn_tutor._shapes import require_divisible, require_size
+from attn_tutor._checks import require_divisible, require_size
 from attn_tutor.numpy._arrays import prepare, require_array, require_mask, shapes
 from attn_tutor.numpy.attention import attention, attention_weights
 from attn_tutor.numpy.masks import causal_mask, shield, spoil

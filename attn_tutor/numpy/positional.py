@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
+from attn_tutor._checks import broadcast, require_positive, require_size
 from attn_tutor._parallel import by_rows
-from attn_tutor._shapes import broadcast, require_positive, require_size
 from attn_tutor.numpy._arrays import require_array, shapes
 
 __all__ = ["alibi_bias", "rotary", "sinusoidal_encoding"]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attn_tutor._shapes import require_positive
+from attn_tutor._checks import require_positive
 from attn_tutor.numpy._arrays import shapes
 
 __all__ = [

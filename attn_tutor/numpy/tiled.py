@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from attn_tutor._checks import broadcast
 from attn_tutor._parallel import in_parallel, threads
-from attn_tutor._shapes import broadcast
 from attn_tutor.numpy.scoring import default_scale
 
 # A tile of scores fits a processor's cache. Tall ones keep the interpreter out of the way and narrow ones waste little

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from attn_tutor import _shapes
+from attn_tutor import _checks
 
 
 def prepare(where: str, arrays: dict[str, Any]) -> dict[str, Any]:
@@ -44,17 +44,17 @@ def as_is(arrays: tuple[Any, ...]) -> bool:
 
 
 def require_mask(
-    where: str, mask: Any, scores: _shapes.Shape, device: torch.device, hint: str = ""
+    where: str, mask: Any, scores: _checks.Shape, device: torch.device, hint: str = ""
 ) -> None:
-    _shapes.require_mask(torch.Tensor, where, mask, scores, hint)
+    _checks.require_mask(torch.Tensor, where, mask, scores, hint)
     if mask is not None and mask.device != device:
         raise ValueError(
             f"{where}: mask is on {mask.device} but the scores are on {device}; move it: mask.to('{device}')"
         )
 
 
-shapes = _shapes.checker(torch.Tensor, prepare, as_is)
-require_array = partial(_shapes.require_array, torch.Tensor)
+shapes = _checks.checker(torch.Tensor, prepare, as_is)
+require_array = partial(_checks.require_array, torch.Tensor)
 
 
 def glance(number: Callable[[torch.Tensor], torch.Tensor], X: torch.Tensor) -> Any:

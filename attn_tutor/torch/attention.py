@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch.nn.functional import pad
 
-from attn_tutor._shapes import require_chance, require_positive
+from attn_tutor._checks import require_chance, require_positive
 from attn_tutor.torch._arrays import glance, shapes, some
 from attn_tutor.torch.additive_op import tiled_additive
 from attn_tutor.torch.fused import fused_attention

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from attn_tutor._shapes import require_size
+from attn_tutor._checks import require_size
 from attn_tutor.torch._arrays import shapes
 
 __all__ = ["KVCache"]

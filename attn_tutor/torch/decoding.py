@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 
-from attn_tutor._shapes import require_size
+from attn_tutor._checks import require_size
 from attn_tutor.torch._arrays import require_array
 
 __all__ = ["beam_search", "exhaustive_search", "greedy_search"]

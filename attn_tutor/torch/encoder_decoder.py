@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from attn_tutor._shapes import require_size
+from attn_tutor._checks import require_size
 from attn_tutor.torch.masks import padding_mask
 from attn_tutor.torch.modules import MultiHeadAttention, PositionalEncoding
 from attn_tutor.torch.multi_head import multi_head_weights

@@ -5,7 +5,7 @@ import math
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from attn_tutor._shapes import broadcast
+from attn_tutor._checks import broadcast
 from attn_tutor.torch._arrays import glance, some
 from attn_tutor.torch.masks import causal_mask
 from attn_tutor.torch.scoring import default_scale

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from attn_tutor._shapes import require_size
+from attn_tutor._checks import require_size
 from attn_tutor.torch._arrays import glance, require_array
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.modules import PositionalEncoding

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from attn_tutor._shapes import broadcast, require_size
+from attn_tutor._checks import broadcast, require_size
 from attn_tutor.torch._arrays import glance, require_array, require_mask, some
 
 BLOCK = 64  # keys: kernels are a tenth slower where the last block is not full

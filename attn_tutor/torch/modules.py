@@ -5,7 +5,7 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from attn_tutor._shapes import require_chance, require_divisible, require_size
+from attn_tutor._checks import require_chance, require_divisible, require_size
 from attn_tutor.torch._arrays import require_array
 from attn_tutor.torch.attention import additive_attention, bilinear_attention
 from attn_tutor.torch.multi_head import multi_head_attention

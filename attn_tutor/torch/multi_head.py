@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch.nn.functional import linear
 
-from attn_tutor._shapes import require_chance, require_divisible, require_size
+from attn_tutor._checks import require_chance, require_divisible, require_size
 from attn_tutor.torch._arrays import prepare, require_array, require_mask, shapes, some
 from attn_tutor.torch.attention import attention, attention_weights
 from attn_tutor.torch.masks import causal_mask, shield, spoil, trimmed

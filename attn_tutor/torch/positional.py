@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from attn_tutor._shapes import broadcast, require_positive, require_size
+from attn_tutor._checks import broadcast, require_positive, require_size
 from attn_tutor.torch._arrays import require_array, shapes
 from attn_tutor.torch.masks import Device
 

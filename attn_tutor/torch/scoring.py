@@ -2,7 +2,7 @@
 
 import torch
 
-from attn_tutor._shapes import require_positive
+from attn_tutor._checks import require_positive
 from attn_tutor.torch._arrays import shapes
 
 __all__ = [

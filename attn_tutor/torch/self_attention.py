@@ -2,7 +2,7 @@
 
 import torch
 
-from attn_tutor._shapes import require_chance
+from attn_tutor._checks import require_chance
 from attn_tutor.torch._arrays import shapes
 from attn_tutor.torch.attention import attention
 from attn_tutor.torch.masks import permitted, shield, spoil, trimmed

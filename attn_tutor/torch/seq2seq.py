@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from attn_tutor._shapes import require_size
+from attn_tutor._checks import require_size
 from attn_tutor.torch.decoding import beam_search
 from attn_tutor.torch.masks import padding_mask
 from attn_tutor.torch.modules import AdditiveAttention

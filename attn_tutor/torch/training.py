@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from attn_tutor._shapes import require_positive, require_size
+from attn_tutor._checks import require_positive, require_size
 from attn_tutor.torch.progress import Bar
 from attn_tutor.torch.weights import read, write
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import gelu, linear
 
-from attn_tutor._shapes import require_divisible, require_size
+from attn_tutor._checks import require_divisible, require_size
 from attn_tutor.torch.attention import attention, attention_weights
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.modules import MultiHeadAttention

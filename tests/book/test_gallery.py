@@ -8,7 +8,7 @@ from typing import Any
 import notebooks
 import pytest
 
-PAGE = Path(__file__).parents[1] / "book" / "failure_gallery.ipynb"
+PAGE = Path(__file__).parents[2] / "book" / "failure_gallery.ipynb"
 CELLS = notebooks.read(PAGE).cells
 PARTS = ["Symptom", "Cause", "Cure", "The test that catches it"]
 TRIED = "bug: test fails\ncure: test passes\n"

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page
 
 from attn_tutor.check import EXERCISES
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "_build" / "html"
 
 

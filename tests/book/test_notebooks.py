@@ -15,7 +15,7 @@ import pytest
 import attn_tutor.numpy
 import attn_tutor.torch
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "book").glob("*.ipynb"))
 LONGEST_CELL = 12
 PICTURES = {"image/png", "image/svg+xml", "image/jpeg"}

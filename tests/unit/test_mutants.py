@@ -4,7 +4,7 @@ from pathlib import Path
 
 import mutants
 
-PACKAGE = Path(__file__).parents[1] / "attn_tutor"
+PACKAGE = Path(__file__).parents[2] / "attn_tutor"
 
 
 def test_each_mutant_changes_one_place() -> None:

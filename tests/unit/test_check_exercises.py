@@ -16,7 +16,7 @@ import attn_tutor.torch as at
 from attn_tutor.check import EXERCISES, calls
 from attn_tutor.check.answers import unchanged
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "book").glob("[0-9]*.ipynb"))
 EACH = [pytest.param(x, id=x.name) for x in EXERCISES.values()]
 MISTAKES = [

@@ -12,7 +12,7 @@ import pytest
 from bs4 import BeautifulSoup
 from pypdf import PdfReader
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "_build" / "html"
 FILES = [file for part in one_page.toc().values() for file in part]
 

@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Locator, Page
 import attn_tutor.numpy as an
 from attn_tutor.data import load_cars
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "_build" / "html"
 STATES = 24  # of each figure
 each = pytest.mark.parametrize("name", stills.FIGURES)

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 COLUMN = 680  # pixels between the margins of A4
-BOOK = Path(__file__).parents[1] / "book"
+BOOK = Path(__file__).parents[2] / "book"
 CHAPTERS = sorted(path.stem for path in BOOK.glob("[0-9]*.ipynb"))
 SHOWN = "part => part.checkVisibility({ opacityProperty: true, visibilityProperty: true }) && part.clientHeight > 0"
 

@@ -11,7 +11,7 @@ import torch
 
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
-from attn_tutor import _shapes
+from attn_tutor import _checks
 from attn_tutor.torch import fused, masks
 
 
@@ -290,7 +290,7 @@ def test_usual_arguments_pass_at_once(half, draw, monkeypatch):
     W = draw(5, 5)
     if half is at:
         Q, K, V, W = map(torch.from_numpy, (Q, K, V, W))
-    monkeypatch.setattr(_shapes, "_match", None)
+    monkeypatch.setattr(_checks, "_match", None)
     half.attention(Q, K, V)
     half.bilinear_attention(Q, K, V, W)
     half.KVCache().append(K, V)

@@ -59,7 +59,7 @@ def test_on_the_page(config, tmp_path):
     (tmp_path / "index.md").write_text(
         "(how-to-run)=\n# How to run\n", encoding="utf-8"
     )
-    book = Path(__file__).parents[1] / CHAPTER
+    book = Path(__file__).parents[2] / CHAPTER
     (tmp_path / "book").mkdir()
     cells = '{"cells": [{"cell_type": "markdown", "id": "a", "metadata": {}, "source": "# T"}],'
     (tmp_path / "book" / book.name).write_text(

@@ -277,7 +277,7 @@ FORBIDDEN = {
         "attn_tutor.numpy",
         *(f"attn_tutor.{room}" for room in ABOVE),
     ],
-    "_shapes.py": ["numpy", "torch", "matplotlib", "attn_tutor"],
+    "_checks.py": ["numpy", "torch", "matplotlib", "attn_tutor"],
     "__init__.py": ["numpy", "torch", "matplotlib", "attn_tutor"],
     ".": ["attn_tutor.check", "attn_tutor.bench"],
 }

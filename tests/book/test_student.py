@@ -11,7 +11,7 @@ import student
 
 from attn_tutor.check import EXERCISES
 
-CHAPTERS = sorted((Path(__file__).parents[1] / "book").glob("[0-9]*.ipynb"))
+CHAPTERS = sorted((Path(__file__).parents[2] / "book").glob("[0-9]*.ipynb"))
 each = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 
 

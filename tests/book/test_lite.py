@@ -13,7 +13,7 @@ import numpy
 import pytest
 from browser_notebooks import INSTALL, NEEDS_TORCH, code, for_browser
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "book").glob("*.ipynb"))
 LITE = ROOT / ".venv-lite" / "bin" / "python"
 
