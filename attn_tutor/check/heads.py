@@ -86,6 +86,12 @@ def _(X: Array) -> Array:
     return X.mean(-3)
 
 
+@merge_heads.mistake("heads added")
+def _(X: Array) -> Array:
+    """You add the heads up, and their differences are lost. They stand side by side: width h·d_h."""
+    return X.sum(-3)
+
+
 @merge_heads.mistake("heads interleaved")
 def _(X: Array) -> Array:
     """Your columns go round the heads: first entry of each, second of each. The whole first head comes first."""
@@ -221,6 +227,12 @@ layer_variant(
     "every h-th column",
     "Your head i takes the columns i, i + h, … A head is a block of columns that stand side by side: the reshape is "
     "(n, h, d_h), not (n, d_h, h).",
+    split=deal,
+)
+layer_variant(
+    "every h-th column",
+    "Your head i takes the columns i, i + h, …, and gives them back there. A head is a block of columns that stand side "
+    "by side: the reshape is (n, h, d_h), not (n, d_h, h).",
     split=deal,
     merge=collect,
 )

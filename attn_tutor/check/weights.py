@@ -19,6 +19,7 @@ softmax = Exercise(
         (draw(3, 5),),
         (draw(3, 5).astype(np.float32),),
         (draw(2, 3, 5),),
+        (np.array([[-1000.0, -999.0], [2000.0, 0.0]]),),
     ],
 )
 
@@ -29,6 +30,77 @@ def _(x: Array) -> Array:
     shift, and exp of something ≤ 0 cannot overflow."""
     e = np.exp(x)
     return e / e.sum(-1, keepdims=True)
+
+
+@softmax.mistake("the scores cut off")
+def _(x: Array) -> Array:
+    """You cut the scores off (clip) so that exp does not overflow. Then −1000 and −999 become the same score, and get
+    the same weight. Subtract the largest score of each row: nothing is lost."""
+    e = np.exp(x.clip(-500, 500))
+    return e / e.sum(-1, keepdims=True)
+
+
+@softmax.mistake("the mean subtracted")
+def _(x: Array) -> Array:
+    """You subtract the mean of each row. The largest score can lie far above it, and its exp still overflows: subtract
+    the maximum, so that no exponent is above 0."""
+    e = np.exp(x - x.mean(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+@softmax.mistake("the largest absolute value subtracted")
+def _(x: Array) -> Array:
+    """You subtract the largest absolute value. In a row of scores near −1000 that leaves −2000, exp of it is 0, and 0/0
+    is NaN. Subtract the maximum itself, sign and all."""
+    e = np.exp(x - np.abs(x).max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+@softmax.mistake("a sum without keepdims")
+def _(x: Array) -> Array:
+    """You divide by .sum(-1) without keepdims=True. Its shape is (n,), and NumPy lays it along the columns: entry (i, j)
+    is divided by the sum of row j. With keepdims=True it is (n, 1), one for each row."""
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1)
+
+
+@softmax.mistake("the maximum of each column")
+def _(x: Array) -> Array:
+    """You subtract the maximum of each column. A row is then shifted by several numbers, which changes its weights. Each
+    row needs one number, its own maximum: x.max(-1, keepdims=True)."""
+    return weights_of(x - x.max(-2, keepdims=True))
+
+
+@softmax.mistake("2 in place of e")
+def _(x: Array) -> Array:
+    """You compute 2 to the score. The base is e: np.exp."""
+    return weights_of(x * np.log(2))
+
+
+@softmax.mistake("a minus too many")
+def _(x: Array) -> Array:
+    """Your largest scores get the smallest weights: you compute exp(−x)."""
+    return weights_of(-x)
+
+
+@softmax.mistake("log softmax")
+def _(x: Array) -> Array:
+    """You return the logarithms of the weights, log softmax. Take exp of them."""
+    x = x - x.max(-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
+@softmax.mistake("not divided by the sum")
+def _(x: Array) -> Array:
+    """You do not divide. Each row must sum to 1: divide it by its own sum, .sum(-1, keepdims=True)."""
+    return np.exp(x - x.max(-1, keepdims=True))
+
+
+@softmax.mistake("sigmoid")
+def _(x: Array) -> Array:
+    """You take the sigmoid of each score by itself, and rows do not sum to 1. Softmax lets the keys share: exp, divided
+    by the sum of the row."""
+    return 1 / (1 + np.exp(-x))
 
 
 @softmax.mistake("the maximum of the whole array")
@@ -86,6 +158,7 @@ masked_softmax = Exercise(
         (SCORES[1].astype(np.float32), ALLOWED[1]),
         (SCORES[1].astype(np.float16), ALLOWED[1] & (np.arange(3) > 0)[:, None]),
         (SCORES, ALLOWED),
+        (np.array([[1000.0, 0.0, 5.0], [-1000.0, -999.0, 5.0]]), np.repeat(SEEN, 2, 0)),
     ],
 )
 
@@ -167,6 +240,43 @@ def _(scores: Array, mask: Array) -> Array:
     return weights_of(scores + np.where(mask, 0, scores.dtype.type(-1e9)))
 
 
+@masked_softmax.mistake("mask added as numbers")
+def _(scores: Array, mask: Array) -> Array:
+    """You add the mask as 0 and 1: forbidden keys keep their weight, permitted ones get e times as much. A mask that is
+    *added* must hold 0 and −∞; better, choose with where."""
+    return weights_of(scores + mask.astype(scores.dtype))
+
+
+@masked_softmax.mistake("inverted mask")
+def _(scores: Array, mask: Array) -> Array:
+    """Your weights lie on the forbidden keys: you add the large negative number where the mask is True. True means "may
+    attend" here: it goes where the mask is False. (And a row with no permitted key must be 0.)"""
+    return weights_of(scores + mask * scores.dtype.type(-1e9))
+
+
+@masked_softmax.mistake("−10,000 for −∞")
+def _(scores: Array, mask: Array) -> Array:
+    """You hide with −1e4. Scores may be as low as that, and then forbidden keys get their share. Use −∞ itself, and look
+    after the empty row."""
+    return weights_of(np.where(mask, scores, -1e4)) * mask.any(-1, keepdims=True)
+
+
+@masked_softmax.mistake("the maximum of forbidden scores too")
+def _(scores: Array, mask: Array) -> Array:
+    """You subtract the maximum of all scores, forbidden ones too. If that is far above the permitted ones, all their exp
+    are 0. Take the maximum of the permitted scores: hide first."""
+    e = np.exp(scores - np.fmax.reduce(scores, -1, keepdims=True))
+    e = np.where(mask, e, 0)
+    return e / np.maximum(e.sum(-1, keepdims=True), 1e-300)
+
+
+@masked_softmax.mistake("equal weights in an empty row")
+def _(scores: Array, mask: Array) -> Array:
+    """A row with no permitted key gets equal weights on forbidden ones. It must be 0."""
+    empty = ~mask.any(-1, keepdims=True)
+    return np.where(empty, 1 / mask.shape[-1], an.masked_softmax(scores, mask))
+
+
 @masked_softmax.mistake("NaN in an empty row")
 def _(scores: Array, mask: Array) -> Array:
     """In a row with no permitted key every score is −∞; minus the maximum, −∞ − (−∞), makes NaN. Such a row gets
@@ -226,6 +336,19 @@ def _(p: Array, g: Array) -> Array:
     return p * (g - g.sum(-1, keepdims=True))
 
 
+@softmax_vjp.mistake("the mean of p·g in place of its sum")
+def _(p: Array, g: Array) -> Array:
+    """You subtract the mean of p·g over the keys. The weights already sum to 1: what is subtracted is the *sum* of
+    p·g."""
+    return p * (g - (p * g).mean(-1, keepdims=True))
+
+
+@softmax_vjp.mistake("not times p")
+def _(p: Array, g: Array) -> Array:
+    """You return g − g·p. Each entry is still to be multiplied by its own weight: p(g − g·p)."""
+    return g - (p * g).sum(-1, keepdims=True)
+
+
 @softmax_vjp.mistake("one sum for all rows")
 def _(p: Array, g: Array) -> Array:
     """You take g·p over the whole array. Each row has a softmax of its own: .sum(-1, keepdims=True)."""
@@ -262,6 +385,21 @@ softmax_plus_one = Exercise(
 def _(scores: Array) -> Array:
     """exp(1000) is infinity, and ∞/∞ is NaN. Subtract a maximum first, and mind that the 1 is exp(0) and moves too."""
     e = np.exp(scores)
+    return e / (1 + e.sum(-1, keepdims=True))
+
+
+@softmax_plus_one.mistake("an extra key of score 1")
+def _(scores: Array) -> Array:
+    """You append a score of 1, which adds e to the denominator. The 1 is exp(0): append a score of 0."""
+    one = np.ones((*scores.shape[:-1], 1))
+    return weights_of(np.concatenate([scores, one], -1))[..., :-1]
+
+
+@softmax_plus_one.mistake("the scores cut off")
+def _(scores: Array) -> Array:
+    """You cut the scores off so that exp does not overflow. Then 1000 and 999 become the same score, and get the same
+    weight. Subtract a maximum, and mind that the 1 is exp(0) and moves too."""
+    e = np.exp(scores.clip(None, 500))
     return e / (1 + e.sum(-1, keepdims=True))
 
 
