@@ -66,8 +66,21 @@ def one_sided(step: float) -> Callable[[Scalar, Array], Array]:
     return wrong
 
 
-for step in (1e-3, 1e-4, 1e-5):
+for step in (1e-3, 1e-4, 1e-5, -1e-3, -1e-4, -1e-5):
     numerical_gradient.mistake("one-sided differences")(one_sided(step))
+
+
+def large(step: float) -> Callable[[Scalar, Array], Array]:
+    def wrong(f: Scalar, x: Array) -> Array:
+        """Your step is too large: the error of central differences grows with its square. About 10⁻⁵ is best in
+        float64."""
+        return differences(f, x, step, -step, 2 * step)
+
+    return wrong
+
+
+for step in (0.5, 0.1, 0.05, 0.01):
+    numerical_gradient.mistake("a step that is too large")(large(step))
 
 
 @numerical_gradient.mistake("divided by h in place of 2h")
@@ -119,6 +132,7 @@ log_softmax_vjp = Exercise(
         (draw(3, 5), draw(3, 5)),
         (draw(3, 5).astype(np.float32), draw(3, 5).astype(np.float32)),
         (draw(2, 3, 5), draw(2, 3, 5)),
+        (np.array([[-1000.0, -999.0]]), np.array([[-2.0, 1.0]])),
     ],
 )
 
@@ -142,6 +156,12 @@ def _(scores: Array, g: Array) -> Array:
 def _(scores: Array, g: Array) -> Array:
     """You subtract g·p, the same number for every key. What goes off is the sum of g, times the key's own weight."""
     return g - (weights_of(scores) * g).sum(-1, keepdims=True)
+
+
+@log_softmax_vjp.mistake("the mean of g in place of its sum")
+def _(scores: Array, g: Array) -> Array:
+    """You take the mean of g over the keys. What goes off is p times the *sum* of g."""
+    return g - weights_of(scores) * g.mean(-1, keepdims=True)
 
 
 @log_softmax_vjp.mistake("one sum for all rows")
@@ -293,6 +313,26 @@ def _(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array) -> Gradients:
 def _(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array) -> Gradients:
     """Your scores, and your gradients, lack the factor 1/√d. It counts twice: inside the softmax, and in dQ and dK."""
     dQ, dK, dV = an.attention_vjp(X @ W_q, X @ W_k, X @ W_v, g, scale=1.0)
+    return dQ @ W_q.T + dK @ W_k.T + dV @ W_v.T, X.T @ dQ, X.T @ dK, X.T @ dV
+
+
+@self_attention_vjp.mistake("√d not in the backward pass")
+def _(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array) -> Gradients:
+    """Your weights are right, but dQ and dK lack the factor 1/√d: the scores are divided by √d, and so is what comes back
+    through them."""
+    dQ, dK, dV = an.attention_vjp(X @ W_q, X @ W_k, X @ W_v, g)
+    dQ, dK = (x * W_q.shape[-1] ** 0.5 for x in (dQ, dK))
+    return dQ @ W_q.T + dK @ W_k.T + dV @ W_v.T, X.T @ dQ, X.T @ dK, X.T @ dV
+
+
+@self_attention_vjp.mistake("the softmax left out")
+def _(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array) -> Gradients:
+    """You go back through the scores as if the weights were the scores. Between them stands softmax, with its own
+    Jacobian: dS = A (dA − Σ dA A), row by row."""
+    Q, K, V = X @ W_q, X @ W_k, X @ W_v
+    scale = Q.shape[-1] ** -0.5
+    A, dS = weights_of(Q @ K.T * scale), g @ V.T * scale
+    dQ, dK, dV = dS @ K, dS.T @ Q, A.T @ g
     return dQ @ W_q.T + dK @ W_k.T + dV @ W_v.T, X.T @ dQ, X.T @ dK, X.T @ dV
 
 

@@ -171,7 +171,7 @@ def _(x: Answer) -> str | None:
 
 @symptom("too little is seen")
 def _(x: Answer) -> str | None:
-    if x.right.dtype != bool or x.got.shape != x.right.shape:
+    if x.right.dtype != bool or x.got.shape != x.right.shape or not x.right.ndim:
         return None
     got = x.got.astype(bool)
     if x.right.ndim == 2 and not got.diagonal(x.right.shape[1] - x.right.shape[0]).any():
@@ -351,7 +351,7 @@ def _ratio(right: Array, got: Array) -> float | None:
     if right.shape != got.shape or not (np.isfinite(right) & np.isfinite(got)).all():
         return None
     some = np.abs(right) > 1e-7
-    if some.sum() < 2 and right.size > 1 or not some.any():
+    if not some.any():
         return None
     ratio = float((got[some] / right[some]).flat[0])
     return ratio if np.allclose(got, ratio * right, 1e-4, 1e-6) else None
@@ -367,7 +367,7 @@ def _(x: Answer) -> str | None:
 @symptom("logarithms")
 def _(x: Answer) -> str | None:
     if x.right.dtype.kind == "f" and (x.right > 0).any() and x.right.size > 1:
-        if x.same(np.log(x.right)):
+        if x.same(x.right, np.exp(x.got)):
             return "You return the logarithm of what is asked: log softmax in place of softmax, say. Take exp, or leave out the log."
         if x.same(np.log2(x.right)):
             return "You return the logarithm to base 2 of what is asked."
