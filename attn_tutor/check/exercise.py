@@ -122,8 +122,8 @@ class Exercise:
                 True, "right", f"✓ {where}: right in all {len(self.cases)} cases"
             )
         title, text = fault
-        wrong = [each for each in tried if self._is_wrong(*each)]
-        if wrong and all(map(self._comparable, tried)):
+        comparable = all(map(self._comparable, tried))
+        if comparable and (wrong := [x for x in tried if self._is_wrong(*x)]):
             if known := self.known(tried) or self._two_at_once(tried):
                 title, text = known.name, known.words
             elif found := self._symptoms(fn, tried, wrong, tensors, seconds):

@@ -125,7 +125,7 @@ norm_mistake(
 )
 norm_mistake(
     "no shift",
-    "You do not add the shift.",
+    "You do not add the shift at the end.",
     after=lambda Y, gain, shift: Y * gain,
 )
 norm_mistake(
@@ -274,7 +274,8 @@ def _(logits: Array, targets: Array) -> float:
 def _(logits: Array, targets: Array) -> float:
     """You shift targets against logits. The targets that you get are already the next tokens: row i of the logits belongs
     to targets[i]."""
-    return -log_p(logits[..., :-1, :], targets[..., 1:]).mean()
+    logs = log_p(logits[..., :-1, :], targets[..., 1:])
+    return -logs.sum() / logs.size
 
 
 @next_token_loss.mistake("no logarithm")

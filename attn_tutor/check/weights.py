@@ -218,10 +218,10 @@ def _(scores: Array, mask: Array) -> Array:
     return weights_of(scores * mask)
 
 
-@masked_softmax.mistake("a large negative number for −∞")
+@masked_softmax.mistake("equal weights in an empty row")
 def _(scores: Array, mask: Array) -> Array:
-    """You put a number such as −1e9 in place of forbidden scores. In a row with no permitted key they all are
-    equal, and softmax gives every forbidden key the same weight. Such a row must be 0."""
+    """In a row with no permitted key you give every forbidden key the same weight. That is what comes of a number such
+    as −1e9 in place of −∞: all scores of the row are equal. Such a row must be 0."""
     return weights_of(np.where(mask, scores, scores.dtype.type(-1e9)))
 
 
@@ -268,13 +268,6 @@ def _(scores: Array, mask: Array) -> Array:
     e = np.exp(scores - np.fmax.reduce(scores, -1, keepdims=True))
     e = np.where(mask, e, 0)
     return e / np.maximum(e.sum(-1, keepdims=True), 1e-300)
-
-
-@masked_softmax.mistake("equal weights in an empty row")
-def _(scores: Array, mask: Array) -> Array:
-    """A row with no permitted key gets equal weights on forbidden ones. It must be 0."""
-    empty = ~mask.any(-1, keepdims=True)
-    return np.where(empty, 1 / mask.shape[-1], an.masked_softmax(scores, mask))
 
 
 @masked_softmax.mistake("NaN in an empty row")

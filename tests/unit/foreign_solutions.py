@@ -117,7 +117,7 @@ def average_squeezed(Q, K, V, kernel, bandwidth):
     return (w @ V).squeeze()
 
 
-@wrong("nadaraya_watson", "swap|keys and queries|rows are queries|transpos")
+@wrong("nadaraya_watson", "over queries|columns")
 def asks_the_keys(Q, K, V, kernel, bandwidth):
     w = kernel(K, Q, bandwidth).swapaxes(-1, -2)
     w = w / w.sum(-2, keepdims=True)
@@ -461,7 +461,7 @@ def padding_with_two_axes_too_many(valid_lens, m):
     return (torch.arange(m)[None] < valid_lens[:, None])[:, None, None, :]
 
 
-@wrong("padding_mask", r"\(b, 1, m\)|transpos|last two")
+@wrong("padding_mask", r"\(b, 1, m\)|transpos|axis of length 1")
 def padding_as_a_column(valid_lens, m):
     return np.array([[[j < length] for j in range(m)] for length in valid_lens])
 
