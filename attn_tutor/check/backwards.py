@@ -294,6 +294,22 @@ def _(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array) -> Gradients:
     return dX - dV @ W_v.T, *rest
 
 
+@self_attention_vjp.mistake("the keys' path missing")
+def _(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array) -> Gradients:
+    """Your dX lacks what comes through the keys, dK W_kᵀ. X is used three times, and all three come back."""
+    dX, *rest = layer(X, W_q, W_k, W_v, g)
+    _, dK, _ = an.attention_vjp(X @ W_q, X @ W_k, X @ W_v, g)
+    return dX - dK @ W_k.T, *rest
+
+
+@self_attention_vjp.mistake("the queries' path missing")
+def _(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array) -> Gradients:
+    """Your dX lacks what comes through the queries, dQ W_qᵀ. X is used three times, and all three come back."""
+    dX, *rest = layer(X, W_q, W_k, W_v, g)
+    dQ, _, _ = an.attention_vjp(X @ W_q, X @ W_k, X @ W_v, g)
+    return dX - dQ @ W_q.T, *rest
+
+
 @self_attention_vjp.mistake("the mean of the paths")
 def _(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array) -> Gradients:
     """Your dX is a third of what it should be. Gradients of several uses are added, not averaged."""

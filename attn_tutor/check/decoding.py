@@ -346,6 +346,14 @@ def _(found: Array, target: Array, end: int) -> float:
     return float((one == other)[counts].mean())
 
 
+@exact_match.mistake("share of the symbols")
+def _(found: Array, target: Array, end: int) -> float:
+    """You count symbols that agree. One wrong digit makes another number: a sentence is right as a whole or not at all
+    (and what stands after the end, or beyond the shorter row, is not compared)."""
+    width = min(found.shape[1], target.shape[1])
+    return float((found[:, :width] == target[:, :width]).mean())
+
+
 @exact_match.mistake("a longer sentence counts as right")
 def _(found: Array, target: Array, end: int) -> float:
     """You compare only as many symbols as the target has before its end. Then 1234 passes for 123: compare the end as

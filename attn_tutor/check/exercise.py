@@ -29,7 +29,9 @@ from attn_tutor.check.calls import (
     take,
 )
 from attn_tutor.check.probes import asked, ignored, rows
-from attn_tutor.check.symptoms import Answer, strongest, where_wrong
+from attn_tutor.check.symptoms import strongest
+from attn_tutor.check.symptoms.answer import Answer, Finding
+from attn_tutor.check.symptoms.place import where_wrong
 from attn_tutor.check.words import show_case, show_error, show_pair
 
 Function = Callable[..., Any]
@@ -51,7 +53,6 @@ class Report:
 
 
 Tried = list[tuple[Case, Outcome]]
-Finding = tuple[str, str]  # a title and words
 
 
 class Exercise:

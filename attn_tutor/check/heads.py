@@ -182,10 +182,15 @@ def layer_variant(name: str, words: str, **changes: Any) -> None:
     multi_head_attention.variant(layer, name, words, **changes)
 
 
-COMMON = "no √d", "d in place of √d", "divided by √d after softmax"
+COMMON = "no √d", "d in place of √d", "divided by √d after softmax", "no softmax"
 COMMON += "softmax over queries", "no maximum subtracted"
 add_pooling(multi_head, of_itself(layer), *COMMON)
 add_pooling(multi_head_attention, layer, *COMMON)
+layer_variant(
+    "a causal mask",
+    "You hide later tokens from each token. No mask is asked for here: every token sees all.",
+    hide=lambda S: np.where(np.tri(*S.shape[-2:], dtype=bool), S, -np.inf),
+)
 layer_variant(
     "softmax over the heads",
     "Your softmax runs over the axis of the heads: with heads in front of tokens that is axis −3, or 0, or 1 in a "
@@ -288,6 +293,23 @@ def _(*everything: Any) -> Array:
     return layer(*others, eye, h, merge=lambda X: X.mean(-3))
 
 
+@layer_mistake("one head in place of several")
+def _(*everything: Any) -> Array:
+    """You do not split: one head as wide as all attends with all columns. Cut queries, keys and values into heads, each
+    with scores and weights of its own."""
+    Q, K, V, W_q, W_k, W_v, W_o, h = everything
+    d = W_q.shape[-1] // h
+    return pool(Q @ W_q, K @ W_k, V @ W_v, width=lambda *_: d) @ W_o
+
+
+@layer_mistake("one head in place of several")
+def _(*everything: Any) -> Array:
+    """You do not split: one head as wide as all attends with all columns, and divides by the root of the whole width. Cut
+    queries, keys and values into heads, each with scores and weights of its own."""
+    Q, K, V, W_q, W_k, W_v, W_o, _ = everything
+    return pool(Q @ W_q, K @ W_k, V @ W_v) @ W_o
+
+
 @layer_mistake("weights averaged over the heads")
 def _(*everything: Any) -> Array:
     """You average the weights of the heads and use them for all values, as one head would. Each head keeps its own
@@ -351,6 +373,14 @@ def _(*everything: Any) -> Array:
     of rows: reshape to (h, d_h, d_o)."""
     *others, W_o, h = everything
     return heads_of(*others, h) @ np.stack([W_o[i::h] for i in range(h)])
+
+
+@contributions.mistake("the first rows of W_o for every head")
+def _(*everything: Any) -> Array:
+    """You multiply every head by the same rows of W_o, the first. Each has its own block: head i the rows from i·d_h on."""
+    *others, W_o, h = everything
+    heads = heads_of(*others, h)
+    return heads @ W_o[: heads.shape[-1]]
 
 
 @contributions.mistake("without W_o")

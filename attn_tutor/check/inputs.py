@@ -38,12 +38,17 @@ def pool(
     late: bool = False,
     axis: int = -1,
     maximum: bool = True,
+    turn: bool = False,
+    scores_only: bool = False,
     hide: Callable[[Array], Array] = lambda scores: scores,
 ) -> Array:
     """softmax(QKᵀ/√width) V, with what people get wrong in it as options."""
     scores = hide(Q @ K.mT / (1 if late else width(Q, K, V) ** 0.5))
+    if scores_only:
+        return scores @ V
     e = np.exp(scores - scores.max(axis, keepdims=True) if maximum else scores)
     weights = e / e.sum(axis, keepdims=True)
+    weights = weights.mT if turn else weights
     return (weights / Q.shape[-1] ** 0.5 if late else weights) @ V
 
 
@@ -85,6 +90,15 @@ POOLING = {  # option: its wrong values, with name and words
         dict(axis=1),
         "Your softmax runs over axis 1. For one example those are the keys; in a batch (b, n, m) they are the queries. "
         "Count from the end: axis −1.",
+    ),
+    "no softmax": (
+        dict(scores_only=True),
+        "You multiply the scores by the values. Softmax stands between: it makes weights of each row of scores, which sum "
+        "to 1.",
+    ),
+    "weights transposed": (
+        dict(turn=True),
+        "You multiply the transpose of the weights by the values. Row i of the weights belongs to query i: weights @ V.",
     ),
     "no maximum subtracted": (
         dict(maximum=False),

@@ -332,6 +332,12 @@ def _(Q: Array, K: Array, V: Array, kernel: Kernel, bandwidth: float) -> Array:
     return an.normalize(kernel(Q, K, 1.0)) @ V
 
 
+@nadaraya_watson.mistake("bandwidth used twice")
+def _(Q: Array, K: Array, V: Array, kernel: Kernel, bandwidth: float) -> Array:
+    """You divide by the bandwidth, and the kernel does so once more. Hand queries and keys over as they are."""
+    return an.normalize(kernel(Q / bandwidth, K / bandwidth, bandwidth)) @ V
+
+
 @nadaraya_watson.mistake("softmax of the weights")
 def _(Q: Array, K: Array, V: Array, kernel: Kernel, bandwidth: float) -> Array:
     """You take softmax of what the kernel gives. These are weights, not scores, and even a weight of 0 would get

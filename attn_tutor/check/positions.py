@@ -122,6 +122,12 @@ sinusoidal_encoding.variant(
 )
 
 
+@sinusoidal_encoding.mistake("positions divided by n")
+def _(n: int, d: int) -> Array:
+    """You divide the positions by n. Then a token's row depends on how long the text is: positions are 0, 1, 2, …"""
+    return waves(np.arange(n) / n, d, rates(d))
+
+
 @sinusoidal_encoding.mistake("fails for odd d")
 def _(n: int, d: int) -> Array:
     """For even d you are right. For odd d there is one sine more than there are cosines: cut the angles of the cosines

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 
 from attn_tutor.check.calls import Case, call, take
+from attn_tutor.check.symptoms.answer import Array, Finding
 
-Array = np.ndarray
 Function = Callable[..., Any]
 
 
-Finding = tuple[str, str]
 Answers = Callable[[Case], tuple[Any, Any] | None]
 
 

@@ -173,6 +173,20 @@ for curve in (lambda z: z.clip(0), lambda z: 1 / (1 + np.exp(-z)), np.sin):
         exercise.mistake("another function than tanh")(curved(curve))
 
 
+@additive_by_query.mistake("key subtracted from query")
+@additive_score.mistake("key subtracted from query")
+def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
+    """You subtract the projected key. The additive score adds them: q W_q + k W_k."""
+    return np.tanh(pairs(Q, -K, W_q, W_k)) @ w_v
+
+
+@additive_by_query.mistake("w_v inside tanh")
+@additive_score.mistake("w_v inside tanh")
+def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
+    """You multiply by w_v before tanh. It weighs what comes out of tanh: tanh(…) @ w_v."""
+    return np.tanh(pairs(Q, K, W_q, W_k) * w_v).sum(-1)
+
+
 @additive_by_query.mistake("averaged in place of summed")
 @additive_score.mistake("averaged in place of summed")
 def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:

@@ -288,6 +288,7 @@ add_pooling(
     "√ of the values' width",
     "√ of the number of keys",
     "divided by √d after softmax",
+    "no softmax",
     "no maximum subtracted",
 )
 step.variant(

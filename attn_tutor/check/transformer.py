@@ -30,10 +30,11 @@ def normed(
     ),
 ) -> Array:
     """Layer norm, with what people get wrong in it as options."""
-    centred = X - X.mean(axis, keepdims=True) if centre else X
-    square = (X**2).mean(axis, keepdims=True)
-    variance = X.var(axis, keepdims=True, ddof=ddof) if around else square
-    return after(centred / ((variance + eps) ** power + outside), gain, shift)
+    centred = X - X.mean(axis, keepdims=True)
+    squares = ((centred if around else X) ** 2).sum(axis, keepdims=True)
+    variance = squares / (X.size / squares.size - ddof)
+    Y = (centred if centre else X) / ((variance + eps) ** power + outside)
+    return after(Y, gain, shift)
 
 
 layer_norm = Exercise(

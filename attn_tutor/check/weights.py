@@ -233,6 +233,13 @@ def _(scores: Array, mask: Array) -> Array:
     return weights_of(hidden) * mask
 
 
+@masked_softmax.mistake("score multiplied by the mask")
+def _(scores: Array, mask: Array) -> Array:
+    """You multiply scores by the mask, and weights too. The first makes the scores 0, and exp(0) is 1, which counts in
+    the sum; the second makes rows that sum to less than 1. Choose with where: −∞ for a forbidden score."""
+    return weights_of(scores * mask) * mask
+
+
 @masked_softmax.mistake("a large negative number added")
 def _(scores: Array, mask: Array) -> Array:
     """You *add* a number such as −1e9 to forbidden scores. A NaN among them stays NaN and spoils the row, and an empty
@@ -340,6 +347,12 @@ def _(p: Array, g: Array) -> Array:
 def _(p: Array, g: Array) -> Array:
     """You return g − g·p. Each entry is still to be multiplied by its own weight: p(g − g·p)."""
     return g - (p * g).sum(-1, keepdims=True)
+
+
+@softmax_vjp.mistake("added in place of subtracted")
+def _(p: Array, g: Array) -> Array:
+    """You add g·p. It is subtracted: p(g − g·p), since pushing one weight up pushes the others down."""
+    return p * (g + (p * g).sum(-1, keepdims=True))
 
 
 @softmax_vjp.mistake("one sum for all rows")

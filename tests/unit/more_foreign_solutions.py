@@ -217,7 +217,7 @@ def masked_with_minus_five(scores, mask):
     return torch.where(mask, scores, torch.full_like(scores, -5.0)).softmax(-1)
 
 
-@wrong("softmax_vjp", "sign|minus")
+@wrong("softmax_vjp", "subtracted")
 def vjp_with_a_plus(p, g):
     return p * (g + (p * g).sum(-1, keepdim=True))
 
@@ -326,8 +326,8 @@ def self_attention_with_queries_as_keys(X, W_q, W_k, W_v):
     return F.scaled_dot_product_attention(Q, Q, X @ W_v)
 
 
-@wrong("self_attention", "residual|X|added|more")
-def self_attention_transposed_scores(X, W_q, W_k, W_v):
+@wrong("self_attention", "transpos")
+def self_attention_transposed_weights(X, W_q, W_k, W_v):
     Q, K, V = X @ W_q, X @ W_k, X @ W_v
     A = (Q @ K.mT / K.shape[-1] ** 0.5).softmax(-1)
     return A.mT @ V

@@ -222,7 +222,7 @@ def test_a_wider_dtype_and_its_usual_cause():
 
 def test_bfloat16_is_compared_too():
     text = text_of(check.merge_heads, lambda X: at.merge_heads(X.bfloat16()))
-    assert "(torch): wrong" in text
+    assert "(torch): nearly right" in text
 
 
 def test_a_narrower_dtype():
@@ -486,6 +486,8 @@ def test_a_file(tmp_path, capsys):
         ("def softmax(x:", "does not run: SyntaxError"),
         ("1 / 0", "does not run: ZeroDivisionError"),
         ("def unheard_of(x): return x", "defines no function with the name"),
+        ("import sys; sys.exit()", "ends itself with sys.exit()"),
+        ("def softmax(x): return x\nexit(0)", "ends itself with sys.exit()"),
     ],
 )
 def test_files_that_cannot_be_checked(tmp_path, capsys, text, message):
@@ -496,6 +498,41 @@ def test_files_that_cannot_be_checked(tmp_path, capsys, text, message):
         main([str(file)])
     assert stop.value.code == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_loop_at_top_level(tmp_path, capsys, monkeypatch):
+    """The loop looks at a module of ours, so that the test can end it."""
+    monkeypatch.setattr("attn_tutor.check.__main__.SECONDS", 0.2)
+    over = types.ModuleType("over")
+    over.event = threading.Event()
+    monkeypatch.setitem(sys.modules, "over", over)
+    file = tmp_path / "solutions.py"
+    file.write_text("import over\nover.event.wait()\ndef softmax(x): return x")
+    with pytest.raises(SystemExit) as stop:
+        main([str(file)])
+    over.event.set()
+    assert stop.value.code == 2
+    assert "Is there a loop that never ends" in capsys.readouterr().err
+
+
+def test_a_misspelt_name(tmp_path, capsys):
+    file = tmp_path / "solutions.py"
+    good = SOLUTIONS.replace("K.mT", "K.mT * Q.shape[-1] ** -0.5")
+    file.write_text(f"{good}\ndef masked_sofmax(scores, mask): return scores")
+    assert main([str(file)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("✓") and "2 of 2 right" in lines[-2]
+    assert lines[-1] == "no exercise `masked_sofmax`; did you mean masked_softmax?"
+    file.write_text("def my_layernorm(X, gain, shift): return X")
+    assert main([str(file)]) == 1
+    assert "did you mean layer_norm?" in capsys.readouterr().out
+
+
+def test_a_helper_with_a_name_like_that_of_an_exercise_is_no_misspelling(tmp_path):
+    file = tmp_path / "solutions.py"
+    good = SOLUTIONS.replace("K.mT", "K.mT * Q.shape[-1] ** -0.5")
+    file.write_text(f"{good}\ndef softmax2(x): return my_softmax(x)")
+    assert main([str(file)]) == 0
 
 
 def test_the_command_itself():
