@@ -98,7 +98,9 @@ def misspelt(defined: Defined) -> dict[str, str]:
         for name in defined
         if name.removeprefix("my_") not in EXERCISES
     }
-    return {n: close[0] for n, close in nearly.items() if close and close[0] not in begun}
+    return {
+        n: close[0] for n, close in nearly.items() if close and close[0] not in begun
+    }
 
 
 def grade(found: list[tuple[str, Exercise, Callable[..., Any]]]) -> int:

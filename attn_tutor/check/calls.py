@@ -68,7 +68,7 @@ def call_first(
 def _asks_for_tensors(error: BaseException | None) -> bool:
     """Whether it failed because an array is no tensor: torch says so, or a method is missing that tensors have."""
     if isinstance(error, AttributeError) and isinstance(error.obj, np.ndarray):
-        return hasattr(_torch().Tensor, error.name)
+        return hasattr(_torch().Tensor, error.name or "")
     return "Tensor" in str(error)
 
 

@@ -94,8 +94,8 @@ def _(step: Step, end: int, max_len: int) -> tuple[Array, float]:
 
 @greedy.mistake("begun with the end symbol")
 def _(step: Step, end: int, max_len: int) -> tuple[Array, float]:
-    """You begin with the end symbol, as a translator's decoder does inside. Here step takes the tokens chosen so far: at
-    first none, an empty array."""
+    """You begin with the end symbol, as a translator's decoder does inside. Here step takes the tokens chosen so far:
+    at first none, an empty array."""
     return search(step, end, max_len, 1, start=(end,))
 
 
@@ -167,8 +167,8 @@ def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
 
 @beam.mistake("ranked by the mean")
 def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
-    """You rank sentences by their mean log-probability for each token. It prefers long sentences; here the likeliest one
-    is asked for, and that is the *sum* of the log-probabilities."""
+    """You rank sentences by their mean log-probability for each token. It prefers long sentences; here the likeliest
+    one is asked for, and that is the *sum* of the log-probabilities."""
     return search(step, end, max_len, k, key=lambda y, score: score / len(y))
 
 
@@ -180,8 +180,8 @@ def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
 
 @beam.mistake("begun with the end symbol")
 def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
-    """You begin with the end symbol, as a translator's decoder does inside. Here step takes the tokens chosen so far: at
-    first none, an empty array."""
+    """You begin with the end symbol, as a translator's decoder does inside. Here step takes the tokens chosen so far:
+    at first none, an empty array."""
     return search(step, end, max_len, k, start=(end,))
 
 

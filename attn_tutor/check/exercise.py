@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,19 @@ class Report:
     right: bool
     title: str  # a few words for a table
     text: str
+
+
+def _together(several: tuple[Mistake, ...]) -> Mistake | None:
+    """The mistake of who makes all these, if they do not change the same option."""
+    changes = {k: v for mistake in several for k, v in mistake.changes.items()}
+    if len(changes) < sum(len(mistake.changes) for mistake in several):
+        return None
+    count = "Two" if len(several) == 2 else "Three"
+    return Mistake(
+        "; ".join(mistake.name for mistake in several),
+        f"{count} mistakes at once. {' '.join(mistake.words for mistake in several)}",
+        partial(several[0].wrong, **changes),
+    )
 
 
 Tried = list[tuple[Case, Outcome]]
@@ -98,7 +111,8 @@ class Exercise:
         return add
 
     def variant(self, by_hand: Function, name: str, words: str, **changes: Any) -> None:
-        """Add a mistake that changes some options of the right answer. Two that change different ones are known together."""
+        """Add a mistake that changes some options of the right answer. Two that change different ones are known
+        together."""
         wrong = partial(by_hand, **changes)
         self.mistakes.append(Mistake(name, words, wrong, changes))
 
@@ -125,7 +139,7 @@ class Exercise:
         title, text = fault
         comparable = all(map(self._comparable, tried))
         if comparable and (wrong := [x for x in tried if self._is_wrong(*x)]):
-            if known := self.known(tried) or self._two_at_once(tried):
+            if known := self.known(tried) or self._several_at_once(tried):
                 title, text = known.name, known.words
             elif found := self._symptoms(fn, tried, wrong, tensors, seconds):
                 title, text = found
@@ -156,21 +170,12 @@ class Exercise:
                 return mistake
         return None
 
-    def _two_at_once(self, tried: Tried) -> Mistake | None:
-        """Two variants that change different options, together."""
+    def _several_at_once(self, tried: Tried) -> Mistake | None:
+        """Two or three variants that change different options, together."""
         variants = [mistake for mistake in self.mistakes if mistake.changes]
-        return self._made(
-            (
-                Mistake(
-                    f"{one.name}; {two.name}",
-                    f"Two mistakes at once. {one.words} {two.words}",
-                    partial(one.wrong, **two.changes),
-                )
-                for one, two in combinations(variants, 2)
-                if not one.changes.keys() & two.changes.keys()
-            ),
-            tried,
-        )
+        pairs, triples = (combinations(variants, n) for n in (2, 3))
+        together = map(_together, chain(pairs, triples))
+        return self._made(filter(None, together), tried)
 
     def _symptoms(
         self, fn: Function, tried: Tried, wrong: Tried, tensors: bool, seconds: float
@@ -178,20 +183,32 @@ class Exercise:
         """What wrong answers that no known mistake gives have in common."""
         cases = [case for case, _ in wrong]
         others = [case for case, outcome in tried if not self._is_wrong(case, outcome)]
-        answers = [x for each in wrong if not each[1].error for x in self._answers(*each)]
-        ask = partial(asked, fn, self.right, self.arguments, tried[-1][0], tensors, seconds)
+        answers = [
+            x for each in wrong if not each[1].error for x in self._answers(*each)
+        ]
+        ask = partial(
+            asked, fn, self.right, self.arguments, tried[-1][0], tensors, seconds
+        )
         found = ask(ignored) or strongest(answers) or ask(rows)
         place = where_wrong(cases, others) if others else None
         if found and place:
-            return found[0], f"{found[1]} (In the other {len(others)} cases you are right. You are wrong {place[1]}.)"
+            return (
+                found[0],
+                f"{found[1]} (In the other {len(others)} cases you are right. You are wrong {place[1]}.)",
+            )
         if place:
-            return place[0], f"You are right in {len(others)} of {len(tried)} cases. You are wrong {place[1]}."
+            return (
+                place[0],
+                f"You are right in {len(others)} of {len(tried)} cases. You are wrong {place[1]}.",
+            )
         return found
 
     def _answers(self, case: Case, outcome: Outcome) -> list[Answer]:
         """The arrays that differ, each beside the right one."""
         given = dict(zip(self.arguments, case, strict=False))
-        pairs = zip(self._parts(self.right(*case)), self._parts(outcome.value), strict=True)
+        pairs = zip(
+            self._parts(self.right(*case)), self._parts(outcome.value), strict=True
+        )
         arrays = [(np.asarray(x), np.asarray(y)) for x, y in pairs]
         return [
             Answer(x, y if x.dtype == bool else y.astype(float), given, limits)

@@ -7,7 +7,7 @@ import numpy as np
 
 import attn_tutor.numpy as an
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import Array, add_pooling, numbers, pool
+from attn_tutor.check.inputs import POOLING, Array, add_pooling, numbers, pool
 
 draw = numbers(5)
 
@@ -182,14 +182,16 @@ def layer_variant(name: str, words: str, **changes: Any) -> None:
     multi_head_attention.variant(layer, name, words, **changes)
 
 
-COMMON = "no √d", "d in place of √d", "divided by √d after softmax", "no softmax"
-COMMON += "softmax over queries", "no maximum subtracted"
+COMMON = [
+    x for x in POOLING if x[:11] not in ("√ of the va", "√ of the nu", "softmax ove")
+]
+COMMON += ["softmax over queries"]
 add_pooling(multi_head, of_itself(layer), *COMMON)
 add_pooling(multi_head_attention, layer, *COMMON)
 layer_variant(
     "a causal mask",
     "You hide later tokens from each token. No mask is asked for here: every token sees all.",
-    hide=lambda S: np.where(np.tri(*S.shape[-2:], dtype=bool), S, -np.inf),
+    hide=lambda S: np.where(an.causal_mask(*S.shape[-2:]), S, -np.inf),
 )
 layer_variant(
     "softmax over the heads",
@@ -223,6 +225,23 @@ layer_variant(
     merge=glue,
 )
 layer_variant(
+    "reshaped in place of transposed",
+    "You reshape to (h, n, d_h) directly, which cuts the rows: a head holds a few whole tokens. Reshape to (n, h, d_h) "
+    "first, then swap the first two axes.",
+    split=cut,
+)
+layer_variant(
+    "heads in the reverse order",
+    "Your heads come back in another order: the first of W_q, W_k and W_v meets the last rows of W_o. Merge them in "
+    "the order in which they were split.",
+    merge=lambda X: an.merge_heads(X[..., ::-1, :, :]),
+)
+layer_variant(
+    "heads averaged",
+    "You average what the heads found, which loses what they are for. Put them side by side, then project.",
+    merge=lambda X: np.concatenate([X.mean(-3)] * X.shape[-3], -1),
+)
+layer_variant(
     "merged without moving the heads back",
     "You split rightly, but merge (h, n, d_h) with a reshape alone, so that rows mix tokens. Swap heads and tokens "
     "back first.",
@@ -236,8 +255,8 @@ layer_variant(
 )
 layer_variant(
     "every h-th column",
-    "Your head i takes the columns i, i + h, …, and gives them back there. A head is a block of columns that stand side "
-    "by side: the reshape is (n, h, d_h), not (n, d_h, h).",
+    "Your head i takes the columns i, i + h, …, and gives them back there. A head is a block of columns that stand "
+    "side by side: the reshape is (n, h, d_h), not (n, d_h, h).",
     split=deal,
     merge=collect,
 )
@@ -304,8 +323,8 @@ def _(*everything: Any) -> Array:
 
 @layer_mistake("one head in place of several")
 def _(*everything: Any) -> Array:
-    """You do not split: one head as wide as all attends with all columns, and divides by the root of the whole width. Cut
-    queries, keys and values into heads, each with scores and weights of its own."""
+    """You do not split: one head as wide as all attends with all columns, and divides by the root of the whole width.
+    Cut queries, keys and values into heads, each with scores and weights of its own."""
     Q, K, V, W_q, W_k, W_v, W_o, _ = everything
     return pool(Q @ W_q, K @ W_k, V @ W_v) @ W_o
 
@@ -377,7 +396,8 @@ def _(*everything: Any) -> Array:
 
 @contributions.mistake("the first rows of W_o for every head")
 def _(*everything: Any) -> Array:
-    """You multiply every head by the same rows of W_o, the first. Each has its own block: head i the rows from i·d_h on."""
+    """You multiply every head by the same rows of W_o, the first. Each has its own block: head i the rows from i·d_h
+    on."""
     *others, W_o, h = everything
     heads = heads_of(*others, h)
     return heads @ W_o[: heads.shape[-1]]

@@ -52,7 +52,7 @@ def pool(
     return (weights / Q.shape[-1] ** 0.5 if late else weights) @ V
 
 
-POOLING = {  # option: its wrong values, with name and words
+POOLING: dict[str, tuple[dict[str, Any], str]] = {  # option: its wrong values, with name and words
     "no √d": (
         dict(width=lambda Q, K, V: 1),
         "Your scores are not divided by √d, the root of the keys' width: weights are too sharp, and the more so the "
@@ -61,6 +61,18 @@ POOLING = {  # option: its wrong values, with name and words
     "d in place of √d": (
         dict(width=lambda Q, K, V: Q.shape[-1] ** 2),
         "You divide the scores by d. The spread of a dot product is √d; divided by d, all weights become equal.",
+    ),
+    "times √d": (
+        dict(width=lambda Q, K, V: 1 / Q.shape[-1]),
+        "You multiply the scores by √d, which makes large ones larger. Divide.",
+    ),
+    "d² in place of √d": (
+        dict(width=lambda Q, K, V: Q.shape[-1] ** 4),
+        "You divide the scores by d². The spread of a dot product is √d; so small, all weights become equal.",
+    ),
+    "the fourth root of d": (
+        dict(width=lambda Q, K, V: Q.shape[-1] ** 0.5),
+        "You divide the scores by the fourth root of d: queries alone, and not keys too, or a root too many. It is √d.",
     ),
     "√ of the values' width": (
         dict(width=lambda Q, K, V: V.shape[-1]),
@@ -93,12 +105,13 @@ POOLING = {  # option: its wrong values, with name and words
     ),
     "no softmax": (
         dict(scores_only=True),
-        "You multiply the scores by the values. Softmax stands between: it makes weights of each row of scores, which sum "
-        "to 1.",
+        "You multiply the scores by the values. Softmax stands between: it makes weights of each row of scores, which "
+        "sum to 1.",
     ),
     "weights transposed": (
         dict(turn=True),
-        "You multiply the transpose of the weights by the values. Row i of the weights belongs to query i: weights @ V.",
+        "You multiply the transpose of the weights by the values. Row i of the weights belongs to query i: weights @ "
+        "V.",
     ),
     "no maximum subtracted": (
         dict(maximum=False),

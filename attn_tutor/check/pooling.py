@@ -117,8 +117,8 @@ add_distances(boxcar_kernel, lambda r, h: r <= h)
 
 @boxcar_kernel.mistake("½ inside the window")
 def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """You give ½ to what is in the window, as a density does whose area is 1. Here it is 1: a common factor cancels when
-    the weights are normalised."""
+    """You give ½ to what is in the window, as a density does whose area is 1. Here it is 1: a common factor cancels
+    when the weights are normalised."""
     return np.where(distance(Q, K) <= bandwidth, 0.5, 0).astype(Q.dtype)
 
 
@@ -273,8 +273,8 @@ def _(weights: Array) -> Array:
 
 @normalize.mistake("divided by the length of the row")
 def _(weights: Array) -> Array:
-    """You divide each row by its length, the root of the sum of squares, as one normalises a vector. Weights must sum to
-    1: divide by the sum."""
+    """You divide each row by its length, the root of the sum of squares, as one normalises a vector. Weights must sum
+    to 1: divide by the sum."""
     length = np.linalg.norm(weights, axis=-1, keepdims=True)
     return weights / np.where(length == 0, 1, length)
 
@@ -347,8 +347,8 @@ def _(Q: Array, K: Array, V: Array, kernel: Kernel, bandwidth: float) -> Array:
 
 @nadaraya_watson.mistake("divided by the number of keys")
 def _(Q: Array, K: Array, V: Array, kernel: Kernel, bandwidth: float) -> Array:
-    """You divide by the number of keys. An average with weights is divided by the sum of the weights, for each query its
-    own."""
+    """You divide by the number of keys. An average with weights is divided by the sum of the weights, for each query
+    its own."""
     return kernel(Q, K, bandwidth) @ V / K.shape[-2]
 
 

@@ -71,8 +71,8 @@ RATES = {  # what people make of 10000^(−2i/d), with what to tell them; for th
     ),
     "exponent i in place of 2i": (
         lambda d, base: rates(d, base) ** 0.5,
-        "Your wavelengths grow too slowly: the exponent is 2i/d, with i counting *pairs*. It runs up to nearly 1, yours "
-        "up to ½.",
+        "Your wavelengths grow too slowly: the exponent is 2i/d, with i counting *pairs*. It runs up to nearly 1, "
+        "yours up to ½.",
     ),
     "the sign of the exponent": (
         lambda d, base: 1 / rates(d, base),
@@ -160,7 +160,8 @@ def _(positions: Array, d: int, base: float = 10000.0) -> Array:
 
 @encode.mistake("the sign of the position lost")
 def _(positions: Array, d: int, base: float = 10000.0) -> Array:
-    """You take the absolute value of the positions: −1.5 is encoded as 1.5. The sine is odd, and tells the two apart."""
+    """You take the absolute value of the positions: −1.5 is encoded as 1.5. The sine is odd, and tells the two
+    apart."""
     return waves(np.abs(positions), d, rates(d, base))
 
 
@@ -287,8 +288,8 @@ rotary.variant(
 
 @rotary.mistake("the batch counted in place of the tokens")
 def _(X: Array) -> Array:
-    """You count positions along axis 0. In a batch that is the sequences: all tokens of one are turned by the same angle.
-    The tokens are X.shape[-2]."""
+    """You count positions along axis 0. In a batch that is the sequences: all tokens of one are turned by the same
+    angle. The tokens are X.shape[-2]."""
     if X.ndim < 3:
         return turned(X)
     return np.swapaxes(turned(np.swapaxes(X, 0, -2)), 0, -2)
@@ -344,8 +345,8 @@ def _(n_heads: int, n: int, m: int) -> Array:
 
 @alibi_bias.mistake("slopes that halve from head to head")
 def _(n_heads: int, n: int, m: int) -> Array:
-    """Your slopes are ½, ¼, ⅛, …, which is right for 8 heads alone. For n_heads the exponent is −8(h+1)/n_heads, so that
-    the last slope is always 2⁻⁸."""
+    """Your slopes are ½, ¼, ⅛, …, which is right for 8 heads alone. For n_heads the exponent is −8(h+1)/n_heads, so
+    that the last slope is always 2⁻⁸."""
     return bias(0.5 ** np.arange(1, n_heads + 1), n, m)
 
 
@@ -359,7 +360,7 @@ def _(n_heads: int, n: int, m: int) -> Array:
 @alibi_bias.mistake("the distance squared")
 def _(n_heads: int, n: int, m: int) -> Array:
     """You square the distance. The bias falls along a straight line: slope times distance."""
-    return -bias(slopes(n_heads), n, m) ** 2 / slopes(n_heads)[:, None, None]
+    return -(bias(slopes(n_heads), n, m) ** 2) / slopes(n_heads)[:, None, None]
 
 
 @alibi_bias.mistake("the sign of the distance kept")

@@ -45,7 +45,11 @@ def ignored(answers: Answers, names: Sequence[str], case: Case) -> Finding | Non
     if before is None or not all(np.isfinite(y).all() for y in _parts(before[1])):
         return None  # NaN stays NaN whatever is asked
     for i, x in enumerate(case):
-        after = answers((*case[:i], _changed(x), *case[i + 1 :])) if _changeable(x) else None
+        after = (
+            answers((*case[:i], _changed(x), *case[i + 1 :]))
+            if _changeable(x)
+            else None
+        )
         if after and _differ(before[0], after[0]) and not _differ(before[1], after[1]):
             return f"{names[i]} not used", (
                 f"Your answer does not depend on `{names[i]}`: with another one it is the same."
@@ -80,7 +84,9 @@ def rows(answers: Answers, names: Sequence[str], case: Case) -> Finding | None:
     after, other = answers((last, *case[1:])), answers((first, *case[1:]))
     if after is None or other is None or before[0].shape[-2] != X.shape[-2]:
         return None
-    follows, ours = (_differ(x[..., 0, :], y[..., 0, :]) for x, y in zip(before, after, strict=True))
+    follows, ours = (
+        _differ(x[..., 0, :], y[..., 0, :]) for x, y in zip(before, after, strict=True)
+    )
     back = _differ(before[1][..., -1, :], other[1][..., -1, :])
     if ours and not follows:
         return "rows that depend on each other", (

@@ -53,9 +53,12 @@ def _(Q: Array, K: Array) -> Array:
 
 @scaled_dot_score.mistake("cosines")
 def _(Q: Array, K: Array) -> Array:
-    """You divide each vector by its own length: these are cosines, between −1 and 1. Here lengths count, and the divisor
-    is the same for all, √d."""
-    lengths = np.linalg.norm(Q, axis=-1)[..., None], np.linalg.norm(K, axis=-1)[..., None]
+    """You divide each vector by its own length: these are cosines, between −1 and 1. Here lengths count, and the
+    divisor is the same for all, √d."""
+    lengths = (
+        np.linalg.norm(Q, axis=-1)[..., None],
+        np.linalg.norm(K, axis=-1)[..., None],
+    )
     return (Q / lengths[0]) @ (K / lengths[1]).mT
 
 
@@ -162,7 +165,8 @@ def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
 
 def curved(curve: Callable[[Array], Array]) -> Callable[..., Array]:
     def wrong(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
-        """You bend the hidden numbers with another function than tanh. It is tanh that is asked for, between −1 and 1."""
+        """You bend the hidden numbers with another function than tanh. It is tanh that is asked for, between −1 and
+        1."""
         return curve(pairs(Q, K, W_q, W_k)) @ w_v
 
     return wrong
@@ -373,8 +377,8 @@ def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
 
 @widen.mistake("the ones on one side")
 def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
-    """Your norms meet each other, and your ones meet each other: the products hold ‖q‖²‖k‖² and 1 · 1. Each norm needs a
-    1 as its partner: (‖q‖², 1) in the query, (1, ‖k‖²) in the key."""
+    """Your norms meet each other, and your ones meet each other: the products hold ‖q‖²‖k‖² and 1 · 1. Each norm needs
+    a 1 as its partner: (‖q‖², 1) in the query, (1, ‖k‖²) in the key."""
     wide_Q, wide_K = widened(Q, K, bandwidth)
     d = Q.shape[-1]
     return wide_Q, wide_K[..., [*range(d), d + 1, d]]

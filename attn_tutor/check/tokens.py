@@ -56,62 +56,46 @@ def masked(
 ) -> Array:
     """Attention as one writes it: hide scores, pool, put empty rows to 0 and hidden values before the product."""
     if clean:
-        V = np.where(mask.any(-2)[..., None], V, 0)
+        V = np.where(np.expand_dims(mask.any(-2), -1), V, 0)
     output = pool(Q, K, V, hide=lambda S: hide(S, mask), **options)
     return np.where(mask.any(-1, keepdims=True), output, 0) if empty else output
 
 
 add_pooling(attention, masked)
-attention.variant(
-    masked,
-    "inverted mask",
-    'Your queries see the forbidden keys, and those alone. True means "may attend" here.',
-    hide=lambda S, mask: np.where(mask, -np.inf, S),
-)
-attention.variant(
-    masked,
-    "inverted mask",
-    "Your queries see the forbidden keys, and those alone: NaN where all are permitted. True means \"may attend\", so "
-    "that −∞ goes where the mask is False, ~mask.",
-    hide=lambda S, mask: np.where(mask, -np.inf, S),
-    empty=False,
-    clean=False,
-)
-attention.variant(
-    masked,
-    "inverted mask",
-    'Your queries see the forbidden keys, and those alone. True means "may attend" here, so that the large negative '
-    "number goes where the mask is False, ~mask.",
-    hide=lambda S, mask: np.where(mask, -1e9, S),
-    empty=False,
-    clean=False,
-)
-attention.variant(
-    masked,
-    "mask ignored",
-    "Forbidden keys have their share in the output: the mask is not used.",
-    hide=lambda S, mask: S,
-    empty=False,
-    clean=False,
-)
-attention.variant(
-    masked,
-    "mask added as numbers",
-    "You add the mask to the scores as 0 and 1: forbidden keys keep their weight, permitted ones get e times as much. "
-    "(scaled_dot_product_attention adds a mask of floats, and hides by a boolean one.) Put −∞ where it is False.",
-    hide=lambda S, mask: S + mask,
-    empty=False,
-    clean=False,
-)
-attention.variant(
-    masked,
-    "score multiplied by the mask",
-    "You multiply the scores by the mask. A forbidden score becomes 0, and exp(0) is 1: the key still gets weight. Put "
-    "−∞ in its place.",
-    hide=lambda S, mask: S * mask,
-    empty=False,
-    clean=False,
-)
+UNTIDY: dict[str, Any] = dict(empty=False, clean=False)
+for hide, name, words in (
+    (
+        lambda S, mask: np.where(mask, -np.inf, S),
+        "inverted mask",
+        "Your queries see the forbidden keys, and those alone. True means “may attend” here, so that −∞ goes where the "
+        "mask is False, ~mask.",
+    ),
+    (
+        lambda S, mask: np.where(mask, -1e9, S),
+        "inverted mask",
+        "Your queries see the forbidden keys, and those alone. True means “may attend” here, so that the large "
+        "negative number goes where the mask is False, ~mask.",
+    ),
+    (
+        lambda S, mask: S,
+        "mask ignored",
+        "Forbidden keys have their share in the output: the mask is not used.",
+    ),
+    (
+        lambda S, mask: S + mask,
+        "mask added as numbers",
+        "You add the mask to the scores as 0 and 1: forbidden keys keep their weight, permitted ones get e times as "
+        "much. (scaled_dot_product_attention adds a mask of floats, and hides by a boolean one.) Put −∞ where it is "
+        "False.",
+    ),
+    (
+        lambda S, mask: S * mask,
+        "score set to 0",
+        "You set forbidden scores to 0, and exp(0) is 1: the key still gets weight. Put −∞ in its place.",
+    ),
+):
+    for corners in ({}, UNTIDY):
+        attention.variant(masked, name, words, hide=hide, **corners)
 attention.variant(
     masked,
     "NaN for a query that sees nothing",
@@ -131,8 +115,7 @@ attention.variant(
     "This is the line of the textbooks, and right but for two corners. A query that sees nothing has −∞ for all its "
     "scores, which softmax turns into NaN: it must get 0. And a NaN in a forbidden value leaks, as 0 · NaN is NaN: set "
     "such values to 0 first.",
-    empty=False,
-    clean=False,
+    **UNTIDY,
 )
 attention.variant(
     masked,
@@ -140,9 +123,15 @@ attention.variant(
     "You put a number such as −1e9 in place of forbidden scores. A query that sees nothing then averages all "
     "forbidden values alike (and what is NaN leaks). Its output must be 0.",
     hide=lambda S, mask: np.where(mask, S, -1e9),
-    empty=False,
-    clean=False,
+    **UNTIDY,
 )
+
+
+@attention.mistake("inverted mask")
+def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
+    """Your queries see the forbidden keys, and those alone. True means “may attend” here, as for a boolean mask of
+    scaled_dot_product_attention: hand over the mask, not ~mask."""
+    return an.attention(Q, K, V, ~mask)
 
 
 @attention.mistake("all values averaged for a query that sees nothing")
@@ -217,6 +206,12 @@ self_attention.variant(
     "a causal mask",
     "You hide later tokens from each token. No mask is asked for here: every token sees all.",
     hide=lambda S: np.where(np.tri(S.shape[-1], dtype=bool), S, -np.inf),
+)
+self_attention.variant(
+    projected,
+    "a token does not see itself",
+    "You hide each token from itself, the diagonal of the scores. Every token sees all, itself too.",
+    hide=lambda S: np.where(np.eye(S.shape[-1], dtype=bool), -np.inf, S),
 )
 
 
@@ -294,7 +289,8 @@ add_pooling(
 step.variant(
     steps,
     "W.T in place of W",
-    "You multiply by W.T, or W @ x. Here W_q has the shape (d_in, d_k), and rows are multiplied from the right: x @ W_q.",
+    "You multiply by W.T, or W @ x. Here W_q has the shape (d_in, d_k), and rows are multiplied from the right: x @ "
+    "W_q.",
     project=lambda x, W: x @ W.T,
 )
 Rows = tuple[Array, Array, Array]
@@ -419,8 +415,8 @@ def _(layer: Layer, X: Array) -> bool:
 
 @sees_future.mistake("rows after the token compared too")
 def _(layer: Layer, X: Array) -> bool:
-    """You compare all other rows. Those after the changed token may follow it: they see their past. Only a change in the
-    rows *before* it tells of the future."""
+    """You compare all other rows. Those after the changed token may follow it: they see their past. Only a change in
+    the rows *before* it tells of the future."""
     for t in range(len(X)):
         other, rest = X.copy(), np.arange(len(X)) != t
         other[t] = 2 - 3 * X[t] ** 2
@@ -508,7 +504,8 @@ def _(layer: Layer, X: Array, order: Order) -> float:
 
 @permutation_gap.mistake("the length of the difference")
 def _(layer: Layer, X: Array, order: Order) -> float:
-    """You take the norm, the root of the sum of squares. It is the largest difference that is asked for: abs(…).max()."""
+    """You take the norm, the root of the sum of squares. It is the largest difference that is asked for:
+    abs(…).max()."""
     return float(np.linalg.norm(layer(X[order]) - layer(X)[order]))
 
 

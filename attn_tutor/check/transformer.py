@@ -138,8 +138,9 @@ norm_mistake(
 
 @layer_norm.mistake("variance as E[x²] − E[x]²")
 def _(X: Array, gain: Array, shift: Array) -> Array:
-    """You compute the variance as E[x²] − E[x]². Where the mean is large these are two large numbers that nearly cancel,
-    and what is left is rounding, at times below 0. Subtract the mean first, then take the mean of the squares."""
+    """You compute the variance as E[x²] − E[x]². Where the mean is large these are two large numbers that nearly
+    cancel, and what is left is rounding, at times below 0. Subtract the mean first, then take the mean of the
+    squares."""
     mean = X.mean(-1, keepdims=True)
     variance = (X**2).mean(-1, keepdims=True) - mean**2
     return (X - mean) / np.sqrt(variance + EPS) * gain + shift
@@ -266,15 +267,15 @@ def _(logits: Array, targets: Array) -> float:
 
 @next_token_loss.mistake("softmax twice")
 def _(logits: Array, targets: Array) -> float:
-    """You take softmax twice: F.cross_entropy takes it itself, of logits, and you hand it probabilities. Those lie between
-    0 and 1, so that the loss cannot fall far."""
+    """You take softmax twice: F.cross_entropy takes it itself, of logits, and you hand it probabilities. Those lie
+    between 0 and 1, so that the loss cannot fall far."""
     return -log_p(weights_of(logits), targets).mean()
 
 
 @next_token_loss.mistake("shifted once more")
 def _(logits: Array, targets: Array) -> float:
-    """You shift targets against logits. The targets that you get are already the next tokens: row i of the logits belongs
-    to targets[i]."""
+    """You shift targets against logits. The targets that you get are already the next tokens: row i of the logits
+    belongs to targets[i]."""
     logs = log_p(logits[..., :-1, :], targets[..., 1:])
     return -logs.sum() / logs.size
 

@@ -56,7 +56,10 @@ def _(x: Answer) -> str | None:
     n, m = x.right.shape
     own = np.eye(n, m, m - n, dtype=bool)
     if (x.right & own).any() and not x.got[own].any():
-        return "Your queries do not see themselves: the diagonal, where query i meets the key of its own position, is False."
+        return (
+            "Your queries do not see themselves: the diagonal, where query i meets the key of its own position, is "
+            "False."
+        )
     return None
 
 

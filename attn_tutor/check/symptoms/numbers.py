@@ -14,6 +14,7 @@ from attn_tutor.check.symptoms.answer import (
 )
 
 SYMPTOMS: list[tuple[str, Sight]] = []
+VAGUE: list[tuple[str, Sight]] = []  # said only where there is nothing better to say
 
 
 @symptom(SYMPTOMS, "overflow", of_numbers)
@@ -21,8 +22,8 @@ def _(x: Answer) -> str | None:
     large = any(np.abs(a[np.isfinite(a)]).max(initial=0) >= 90 for a in x.floats)
     if large and not np.isfinite(x.got[np.isfinite(x.right)]).all():
         return (
-            "With large numbers you return NaN or infinity: exp(1000) overflows and ∞/∞ is NaN, exp(−1000) is 0 and 0/0 "
-            "is NaN. In a softmax subtract the maximum of each row first; the weights do not change."
+            "With large numbers you return NaN or infinity: exp(1000) overflows and ∞/∞ is NaN, exp(−1000) is 0 and "
+            "0/0 is NaN. In a softmax subtract the maximum of each row first; the weights do not change."
         )
     return None
 
@@ -43,7 +44,8 @@ def _(x: Answer) -> str | None:
     empty = (x.right == 0).all(-1)
     if np.isnan(x.got[empty]).any() and not np.isnan(x.got[~empty]).any():
         return (
-            "Where nothing is permitted, or all weights are 0, you return NaN: 0/0, or −∞ − (−∞). Such a row must be 0."
+            "Where nothing is permitted, or all weights are 0, you return NaN: 0/0, or −∞ − (−∞). Such a row must be "
+            "0."
         )
     return None
 
@@ -69,16 +71,34 @@ def _(x: Answer) -> str | None:
     e = np.exp(x.right - x.right.max(-1, keepdims=True))
     if x.is_now(e / e.sum(-1, keepdims=True)):
         return (
-            "Your rows sum to 1: you return the softmax of what is asked, weights in place of scores. The score is what "
-            "goes into softmax; stop one step earlier."
+            "Your rows sum to 1: you return the softmax of what is asked, weights in place of scores. The score is "
+            "what goes into softmax; stop one step earlier."
         )
     for changed, words in (
-        (np.exp(x.right), "exp of what is asked: leave the exponential to the next step"),
-        (np.log(x.right), "the logarithm of what is asked: take exp, or leave out the log"),
-        (x.right**2, "the square of what is asked: a root is missing, or a square is one too many"),
-        (np.sqrt(x.right), "the root of what is asked: a square is missing, or a root is one too many"),
-        (1 / x.right, "1 over what is asked: something is divided that should be multiplied, or a sign is lost"),
-        (np.abs(x.right), "the right sizes without their signs: take no absolute value"),
+        (
+            np.exp(x.right),
+            "exp of what is asked: leave the exponential to the next step",
+        ),
+        (
+            np.log(x.right),
+            "the logarithm of what is asked: take exp, or leave out the log",
+        ),
+        (
+            x.right**2,
+            "the square of what is asked: a root is missing, or a square is one too many",
+        ),
+        (
+            np.sqrt(x.right),
+            "the root of what is asked: a square is missing, or a root is one too many",
+        ),
+        (
+            1 / x.right,
+            "1 over what is asked: something is divided that should be multiplied, or a sign is lost",
+        ),
+        (
+            np.abs(x.right),
+            "the right sizes without their signs: take no absolute value",
+        ),
     ):
         if x.is_now(changed):
             return f"You return {words}."
@@ -137,7 +157,10 @@ def _named(ratio: float, given: dict[str, Any]) -> str:
             (f"√{name}", abs(size) ** 0.5),
             (f"1/√{name}", abs(size) ** -0.5 if size else 0),
             (f"2 {name}", 2 * size),
-            (f"1/({name} √(2π)) (a density)", (2 * np.pi) ** -0.5 / size if size else 0),
+            (
+                f"1/({name} √(2π)) (a density)",
+                (2 * np.pi) ** -0.5 / size if size else 0,
+            ),
         ):
             if np.isclose(ratio, value, 1e-4):
                 return text
@@ -180,11 +203,15 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(SYMPTOMS, "shifted by one", lambda x: of_one_shape(x) and x.right.dtype != bool)
+@symptom(
+    SYMPTOMS, "shifted by one", lambda x: of_one_shape(x) and x.right.dtype != bool
+)
 def _(x: Answer) -> str | None:
     for axis in range(-1, -x.right.ndim - 1, -1):
         ours, right = (np.moveaxis(y, axis, 0) for y in (x.got, x.right))
-        if len(ours) > 2 and (x.same(right[1:], ours[:-1]) or x.same(right[:-1], ours[1:])):
+        if len(ours) > 2 and (
+            x.same(right[1:], ours[:-1]) or x.same(right[:-1], ours[1:])
+        ):
             return "Everything stands one place too early or too late: counted from 1 in place of 0, or shifted by one."
     return None
 
@@ -203,25 +230,32 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(SYMPTOMS, "nearly right", of_numbers)
+@symptom(VAGUE, "nearly right", of_numbers)
 def _(x: Answer) -> str | None:
     off = np.abs(x.got - x.right).max() / np.abs(x.right).max()
     if off < 0.02:
         return (
             f"You are nearly right: off by up to {100 * off:.1g} % of the largest number. That is rounding, or an "
-            "approximation: another small number (ε), a step too large or too small, large terms that cancel."
+            "approximation: another small number (ε), a step too large or too small, large terms that cancel, or a "
+            "number for −∞ that is not low enough."
         )
     return None
 
 
-@symptom(SYMPTOMS, "wrong in some places", of_one_shape)
+@symptom(VAGUE, "wrong in some places", of_one_shape)
 def _(x: Answer) -> str | None:
     differs = ~np.isclose(x.right, x.got, *x.tolerance, equal_nan=True)
     for axis in range(x.right.ndim - 1, -1, -1):
         wrong = differs.any(tuple(a for a in range(x.right.ndim) if a != axis))
         if 3 * wrong.sum() <= 2 * wrong.size:
             last = x.right.ndim - 1
-            what = "heads or sequences" if axis < last - 1 else "rows" if axis < last else "columns"
+            what = (
+                "heads or sequences"
+                if axis < last - 1
+                else "rows"
+                if axis < last
+                else "columns"
+            )
             what = what if last else "entries"
             at = ", ".join(map(str, np.flatnonzero(wrong)[:6]))
             return f"Only some {what} are wrong, number {at}{' …' if wrong.sum() > 6 else ''}; the others are right."

@@ -12,7 +12,9 @@ def where_wrong(wrong: list[Case], right: list[Case]) -> Finding | None:
     """Title and words of what all the wrong calls have and no right one has."""
     axes = min(max(map(np.ndim, case)) for case in wrong + right)
     for title, words, holds in PLACES:
-        if all(holds(x, axes) for x in wrong) and not any(holds(x, axes) for x in right):
+        if all(holds(x, axes) for x in wrong) and not any(
+            holds(x, axes) for x in right
+        ):
             return title, words
     return None
 

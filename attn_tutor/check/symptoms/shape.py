@@ -23,8 +23,8 @@ def _(x: Answer) -> str | None:
         return None
     happened = "lost" if x.got.ndim < x.right.ndim else "left over or in another place"
     return (
-        f"The numbers are right, the shape is not: an axis of length 1 is {happened}. An index x[0] and squeeze() take an "
-        "axis away; x[:1], x[..., None] and keepdims=True keep or make one."
+        f"The numbers are right, the shape is not: an axis of length 1 is {happened}. An index x[0] and squeeze() take "
+        "an axis away; x[:1], x[..., None] and keepdims=True keep or make one."
     )
 
 
@@ -32,8 +32,8 @@ def _(x: Answer) -> str | None:
 def _(x: Answer) -> str | None:
     if x.is_now(x.right.mT):
         return (
-            "You return the transpose of what is asked: your rows are its columns. Rows are queries, or tokens; swap the "
-            "last two axes."
+            "You return the transpose of what is asked: your rows are its columns. Rows are queries, or tokens; swap "
+            "the last two axes."
         )
     orders = permutations(range(x.right.ndim))
     if x.right.ndim > 2 and any(x.is_now(x.right.transpose(o)) for o in [*orders][1:]):
@@ -62,8 +62,8 @@ def _(x: Answer) -> str | None:
         if x.right[common].size > 1 and x.same(x.right[common], x.got[common]):
             many = "longer" if x.got.size > x.right.size else "shorter"
             return (
-                f"What you return is {many} than what is asked, and right as far as both go. Count what the loop or the "
-                "slice takes, or what its shape is made of."
+                f"What you return is {many} than what is asked, and right as far as both go. Count what the loop or "
+                "the slice takes, or what its shape is made of."
             )
     return None
 
@@ -72,19 +72,15 @@ def _(x: Answer) -> str | None:
 def _(x: Answer) -> str | None:
     if x.right.dtype == bool or x.right.size != x.got.size:
         return None
-    if x.right.shape == x.got.shape:
-        for axis, words in ((-1, "row"), (-2, "column")):
-            if x.right.ndim >= -axis and x.is_now(x.right):
-                return None
-            if x.right.ndim >= -axis and x.same(*(np.sort(y, axis) for y in (x.right, x.got))):
-                if named := _order(x, axis):
-                    return named
-                return (
-                    f"Each {words} holds the right numbers, but in other places: they are put together, or reshaped, in "
-                    "another order."
-                )
-    if named := x.right.shape == x.got.shape and x.right.ndim > 2 and _order(x, -3):
+    axes = (-1, -2, -3)[: x.right.ndim] if x.right.shape == x.got.shape else ()
+    if named := next(filter(None, (_order(x, axis) for axis in axes)), None):
         return named
+    for axis, what in zip(axes, ("row", "column"), strict=False):
+        if x.same(*(np.sort(y, axis) for y in (x.right, x.got))):
+            return (
+                f"Each {what} holds the right numbers, but in other places: they are put together, or reshaped, in "
+                "another order."
+            )
     if x.same(np.sort(x.right, None), np.sort(x.got, None)):
         return "All numbers are right, but they stand in other places: a reshape mixes what a swap of axes would move."
     return None

@@ -22,7 +22,9 @@ def _full(x: Answer) -> Array:
 
 def _sums_to_one(weights: Array, axis: int | None = -1) -> bool:
     total = np.nansum(weights, axis)
-    return bool((np.isclose(total, 1, atol=1e-2) | (total == 0)).all() and np.any(total))
+    return bool(
+        (np.isclose(total, 1, atol=1e-2) | (total == 0)).all() and np.any(total)
+    )
 
 
 @symptom(SYMPTOMS, "columns sum to 1", _of_weights)
@@ -60,8 +62,8 @@ def _(x: Answer) -> str | None:
     rows = _full(x)
     if (x.got[rows][x.right[rows] == 0] > 0).any():
         return (
-            "Forbidden keys get weight. Their score must be −∞ before the softmax: a 0 does not do, as exp(0) is 1, nor "
-            "does a mask of ones and zeros that is added."
+            "Forbidden keys get weight. Their score must be −∞ before the softmax: a 0 does not do, as exp(0) is 1, "
+            "nor does a mask of ones and zeros that is added."
         )
     if (x.got[~rows] > 0).any():
         return "A row in which no key is permitted gets weights. It is empty: all its weights must be 0."
@@ -81,9 +83,11 @@ def _(x: Answer) -> str | None:
 
 @symptom(SYMPTOMS, "the other way round", _of_weights)
 def _(x: Answer) -> str | None:
-    orders = (y.argsort(-1, kind="stable") for y in (x.right, -x.got))
-    if np.ptp(x.right) > 0.01 and np.array_equal(*orders):
-        return "Where a weight should be large yours is small. Is there a minus too many?"
+    order, ours = (y.argsort(-1, kind="stable") for y in (x.right, -x.got))
+    if np.ptp(x.right) > 0.01 and np.array_equal(order, ours):
+        return (
+            "Where a weight should be large yours is small. Is there a minus too many?"
+        )
     return None
 
 
@@ -91,8 +95,8 @@ def _(x: Answer) -> str | None:
 def _(x: Answer) -> str | None:
     if np.isfinite(x.got).all() and not _sums_to_one(x.got[_full(x)]):
         return (
-            "Your rows do not sum to 1. Divide each row by its own sum, at the very end; a sum over the last axis needs "
-            "keepdims=True, or it is laid along the columns."
+            "Your rows do not sum to 1. Divide each row by its own sum, at the very end; a sum over the last axis "
+            "needs keepdims=True, or it is laid along the columns."
         )
     return None
 
@@ -102,7 +106,9 @@ def _(x: Answer) -> str | None:
     some = (x.right > 1e-12) & (x.got > 1e-12)
     if not some.all() or np.ptp(x.right) < 0.01:
         return None
-    one, other = (np.log(y) - np.log(y).mean(-1, keepdims=True) for y in (x.right, x.got))
+    one, other = (
+        np.log(y) - np.log(y).mean(-1, keepdims=True) for y in (x.right, x.got)
+    )
     ratio = float((one * other).sum() / (one**2).sum())
     if x.same(ratio * one, other):
         return (

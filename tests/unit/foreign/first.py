@@ -1,7 +1,5 @@
-"""Solutions of the exercises as other people write them: wrong ones, with what their diagnosis must say, and right ones.
-
-They were written before the checkers could name them. Keep it so: whoever adds a checker asks somebody else for these.
-"""
+"""The first set, 165 wrong: 23 were named (14 %), 9 hinted at, 2 misled, 123 unnamed, 8 accepted, and 3 of 42 right
+refused."""
 
 import itertools
 import math
@@ -10,26 +8,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-WRONG, RIGHT = [], []
+from foreign import Solutions
 
-
-def wrong(exercise, says):
-    """``says`` is a pattern: words without which the diagnosis does not name this mistake."""
-
-    def add(fn):
-        WRONG.append((exercise, fn, says))
-        return fn
-
-    return add
-
-
-def right(exercise):
-    def add(fn):
-        RIGHT.append((exercise, fn))
-        return fn
-
-    return add
-
+FIRST = Solutions()
+wrong, right = FIRST.wrong, FIRST.right
 
 # Chapter 1.
 
@@ -48,7 +30,7 @@ def kernel_of_the_mean_square(Q, K, bandwidth):
 
 @wrong("gaussian_kernel", "absolute|Euclidean|sum of squares")
 def kernel_of_city_blocks(Q, K, bandwidth):
-    return torch.exp(-torch.cdist(Q, K, p=1) ** 2 / (2 * bandwidth**2))
+    return torch.exp(-(torch.cdist(Q, K, p=1) ** 2) / (2 * bandwidth**2))
 
 
 @wrong("gaussian_kernel", "batch")
@@ -553,7 +535,10 @@ def attention_with_T(Q, K, V, mask):
     return e / np.where(total == 0, 1, total) @ np.nan_to_num(V)
 
 
-@wrong("attention", "mask (is )?(ignored|not used)|not use the mask|does not depend on the mask")
+@wrong(
+    "attention",
+    "mask (is )?(ignored|not used)|not use the mask|does not depend on the mask",
+)
 def attention_causal_whatever_the_mask(Q, K, V, mask):
     return F.scaled_dot_product_attention(Q, K, V, is_causal=True)
 
@@ -961,7 +946,10 @@ def answer_at(w, ids, p):
         def turned(x, at):
             a = np.asarray(at)[:, None] * rates
             even, odd = x[..., 0::2], x[..., 1::2]
-            pairs = even * np.cos(a) - odd * np.sin(a), even * np.sin(a) + odd * np.cos(a)
+            pairs = (
+                even * np.cos(a) - odd * np.sin(a),
+                even * np.sin(a) + odd * np.cos(a),
+            )
             return np.stack(pairs, -1).reshape(x.shape)
 
         S = turned(q[..., s], p[-1:]) @ turned(K[..., s], p).swapaxes(-1, -2) / 2**0.5
@@ -1232,9 +1220,11 @@ def bound_of_absolute_sums(Q, K, scale):
 
 @wrong("score_bound", "largest|rows|same")
 def bound_of_pairs_in_step(Q, K, scale):
-    return max(np.linalg.norm(q) for q in Q) * min(
-        np.linalg.norm(k) for k in K
-    ) * abs(scale)
+    return (
+        max(np.linalg.norm(q) for q in Q)
+        * min(np.linalg.norm(k) for k in K)
+        * abs(scale)
+    )
 
 
 # Right ones.
@@ -1479,13 +1469,17 @@ def loss_token_by_token(logits, targets):
 @right("top_k")
 def top_k_by_scattering(logits, k, temperature):
     values, places = logits.topk(k)
-    return torch.zeros_like(logits).scatter(-1, places, (values / temperature).softmax(-1))
+    return torch.zeros_like(logits).scatter(
+        -1, places, (values / temperature).softmax(-1)
+    )
 
 
 @right("top_k")
 def top_k_by_partition(logits, k, temperature):
     least = np.partition(logits, -k)[..., -k, None]
-    e = np.exp((logits - logits.max(-1, keepdims=True)) / temperature) * (logits >= least)
+    e = np.exp((logits - logits.max(-1, keepdims=True)) / temperature) * (
+        logits >= least
+    )
     return e / e.sum(-1, keepdims=True)
 
 

@@ -1,29 +1,17 @@
-"""A second set, written when the checkers already knew the first: it shows what they make of what they never saw."""
+"""The second set, 98 wrong, seen when the first was mended: 78 were named (80 %), 3 misled, 17 unnamed, none
+accepted."""
 
 import math
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from foreign_solutions import angles_for, turn
 
-WRONG, RIGHT = [], []
+from foreign import Solutions
+from foreign.first import angles_for, turn
 
-
-def wrong(exercise, says):
-    def add(fn):
-        WRONG.append((exercise, fn, says))
-        return fn
-
-    return add
-
-
-def right(exercise):
-    def add(fn):
-        RIGHT.append((exercise, fn))
-        return fn
-
-    return add
+SECOND = Solutions()
+wrong, right = SECOND.wrong, SECOND.right
 
 
 @wrong("gaussian_kernel", "bandwidth")
@@ -97,7 +85,10 @@ def scaled_by_the_fourth_root(Q, K):
 
 @wrong("scaled_dot_score", "batch|last two|axes")
 def scores_by_tensordot(Q, K):
-    return np.tensordot(Q, K, axes=(-1, -1)) / np.float64(Q.shape[-1]).astype(Q.dtype) ** 0.5
+    return (
+        np.tensordot(Q, K, axes=(-1, -1))
+        / np.float64(Q.shape[-1]).astype(Q.dtype) ** 0.5
+    )
 
 
 @wrong("bilinear_score", "√d|divide")
@@ -227,7 +218,7 @@ def vjp_over_columns(p, g):
     return p * (g - (p * g).sum(0))
 
 
-@wrong("softmax_plus_one", "e\\^|factor|sum|1")
+@wrong("softmax_plus_one", None)
 def plus_one_halved(scores):
     p = F.softmax(scores, -1)
     return p / 2
@@ -372,7 +363,7 @@ def sees_the_other_way(layer, X):
     return True
 
 
-@wrong("permutation_gap", "number|scalar|abs|row|largest")
+@wrong("permutation_gap", None)
 def gap_of_the_first_row(layer, X, order):
     return float((layer(X[order])[0] - layer(X)[order][0]).abs().max())
 
@@ -460,7 +451,10 @@ def encoding_cosine_first(n, d):
     return P
 
 
-@wrong("sinusoidal_encoding", "shift|same for all|positions|width|swap|transpos|scal|factor|n in place")
+@wrong(
+    "sinusoidal_encoding",
+    "shift|same for all|positions|width|swap|transpos|scal|factor|n in place",
+)
 def encoding_divides_by_n(n, d):
     a = np.arange(n)[:, None] / 10000 ** (np.arange(0, d, 2) / d) / n
     P = np.zeros((n, d))
@@ -602,7 +596,9 @@ def norm_without_mean(X, gain, shift):
 
 @wrong("layer_norm", "n − 1|d − 1|correction")
 def norm_with_torch_std(X, gain, shift):
-    return (X - X.mean(-1, keepdim=True)) / torch.sqrt(X.var(-1, keepdim=True) + 1e-5) * gain + shift
+    return (X - X.mean(-1, keepdim=True)) / torch.sqrt(
+        X.var(-1, keepdim=True) + 1e-5
+    ) * gain + shift
 
 
 @wrong("layer_norm", "tokens|batch|axis")
