@@ -194,13 +194,11 @@ class Exercise:
         if found and place:
             return (
                 found[0],
-                f"{found[1]} (In the other {len(others)} cases you are right. You are wrong {place[1]}.)",
+                f"{found[1]} (Only {place[0]}: in the other {len(others)} cases you are right.)",
             )
         if place:
-            return (
-                place[0],
-                f"You are right in {len(others)} of {len(tried)} cases. You are wrong {place[1]}.",
-            )
+            share = f"You are right in {len(others)} of {len(tried)} cases, and wrong only {place[0]}."
+            return f"wrong {place[0]}", f"{share} {place[1]}"
         return found
 
     def _answers(self, case: Case, outcome: Outcome) -> list[Answer]:

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 import attn_tutor.numpy as an
-from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import (
+from attn_tutor.check.chapters.inputs import (
     LN3,
     Array,
     add_pooling,
@@ -16,6 +15,7 @@ from attn_tutor.check.inputs import (
     pool,
     weights_of,
 )
+from attn_tutor.check.exercise import Exercise
 
 draw = numbers(4)
 Layer = Callable[[Array], Array]
