@@ -491,7 +491,7 @@ LISTED = [
     ("integers stay integers", "numpy/_arrays.py", 'x if x.dtype.kind == "f" else x.astype(np.float64)', "x"),
     ("dtypes mixed in torch", "torch/_arrays.py", "if x.dtype != head.dtype and", "if False and"),
     # the checkers of exercises
-    ("a mistake named after one case", "check/exercise.py", "if all(self._makes(mistake, *each) for each in telling)", "if any(self._makes(mistake, *each) for each in telling)"),
+    ("a mistake named after one case", "check/exercise.py", "if all(self._makes(mistake, *each) for each in reversed(telling))", "if any(self._makes(mistake, *each) for each in reversed(telling))"),
     ("half precision tells where other cases do", "check/exercise.py", "telling = wider if any(", "telling = tried if any("),
     ("part of it where the reader is right", "check/exercise.py", "if all(map(any, pairs)) and sum", "if sum"),
     ("a mistake that fails agrees with every answer", "check/exercise.py", "return outcome.error is not None", "return True"),

@@ -166,7 +166,7 @@ class Exercise:
         wider = [each for each in tried if float_of(each[0]) != "float16"]
         telling = wider if any(self._is_wrong(*each) for each in wider) else tried
         for mistake in mistakes:
-            if all(self._makes(mistake, *each) for each in telling):
+            if all(self._makes(mistake, *each) for each in reversed(telling)):
                 return mistake
         return None
 
