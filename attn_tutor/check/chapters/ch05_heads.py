@@ -291,6 +291,11 @@ layer_variant(
     width=lambda Q, K, V: Q.shape[-1] * Q.shape[-3],
 )
 layer_variant(
+    "√ of the number of heads",
+    "You divide the scores by the root of the number of heads. A head's dot product runs over its own width: √d_h.",
+    width=lambda Q, K, V: Q.shape[-3],
+)
+layer_variant(
     "heads summed",
     "You add up what the heads found, which loses what they are for. Put them side by side, then project.",
     merge=lambda X: np.concatenate([X.sum(-3)] * X.shape[-3], -1),

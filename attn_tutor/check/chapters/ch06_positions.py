@@ -265,6 +265,13 @@ rotary.variant(
 )
 rotary.variant(
     turned,
+    "halves taken, neighbours put back",
+    "You pair column i with column i + d/2, and put the pairs back side by side: the columns come out in another "
+    "order. Neighbours turn together, 2i and 2i+1, and stay where they are.",
+    cut=halves_of,
+)
+rotary.variant(
+    turned,
     "angles repeated for halves",
     "You turn neighbours, 2i and 2i+1, but lay out the angles as cat(angles, angles), for halves: the two columns of a "
     "pair get different angles. Repeat each angle in place: 0, 0, 1, 1, …, repeat_interleave(2).",

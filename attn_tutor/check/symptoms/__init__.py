@@ -24,7 +24,7 @@ SYMPTOMS = list(chain(*KINDS))
 
 def strongest(answers: list[Answer]) -> Finding | None:
     """Title and words of the symptom that explains most, and what is no number in the rest."""
-    for symptoms in (SYMPTOMS, numbers.VAGUE):
+    for symptoms in (SYMPTOMS, [*weights.VAGUE, *numbers.VAGUE]):
         found = _most_common(symptoms, answers)
         if found and 2 * _weight(found[2]) >= _weight(answers):
             title, words, shown = found

@@ -112,7 +112,7 @@ def _(x: Answer) -> str | None:
     if ratio is None or np.isclose(ratio, [0, 1], atol=1e-6).any():
         return None
     name = _named(ratio, x.given)
-    if not of_one_shape(x) and name[0].isdigit() and name not in CONSTANTS:
+    if not of_one_shape(x) and name[0] in "-0123456789" and name not in CONSTANTS:
         return None  # of one number there always is a factor
     return (
         f"Every number of yours is the right one times a constant factor: {name}. Is something divided twice or not at "
