@@ -46,15 +46,18 @@ def as_is(arrays: tuple[Any, ...]) -> bool:
 def require_mask(
     where: str, mask: Any, scores: _checks.Shape, device: torch.device, hint: str = ""
 ) -> None:
-    _checks.require_mask(torch.Tensor, where, mask, scores, hint)
-    if mask is not None and mask.device != device:
+    if mask is None:
+        return
+    _checks.require_boolean(torch.Tensor, where, mask)
+    _checks.require_fit(where, "mask", mask.shape, scores)
+    if mask.device != device:
         raise ValueError(
             f"{where}: mask is on {mask.device} but the scores are on {device}; move it: mask.to('{device}')"
         )
 
 
-shapes = _checks.checker(torch.Tensor, prepare, as_is)
 require_array = partial(_checks.require_array, torch.Tensor)
+shapes = _checks.checker(require_array, prepare, as_is)
 
 
 def glance(number: Callable[[torch.Tensor], torch.Tensor], X: torch.Tensor) -> Any:

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
-from attn_tutor import _parallel
+from attn_tutor.numpy.fast import threads as _parallel
 
 HALVES = [an, at]
 
@@ -124,13 +124,14 @@ def test_each_row_once_and_whole(shape, rows, monkeypatch):
     monkeypatch.setattr(_parallel, "BLOCK", int(rows * 7 * 8))
     sizes = []
 
-    def add(x, out):
-        sizes.append(out.size)
-        out += x
-        assert out.shape[-1] == 7
+    def add_one(x):
+        sizes.append(x.size)
+        assert x.shape[-1] == 7
+        return x + 1
 
-    found = _parallel.by_rows(add, np.arange(7.0), out=np.zeros(shape))
-    np.testing.assert_array_equal(found, np.zeros(shape) + np.arange(7.0))
+    found = _parallel.by_rows(add_one, np.arange(7.0), out=np.zeros(shape))
+    np.testing.assert_array_equal(found, np.zeros(shape) + np.arange(1, 8.0))
+    assert sum(sizes) == found.size
     assert all(size <= max(7, rows * 7) for size in sizes)
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,23 +44,23 @@ def in_parallel(work: Callable[[Iterator[Any]], None], tasks: list[Any]) -> None
 def by_rows(
     work: Callable[..., Any], *arrays: np.ndarray, out: np.ndarray
 ) -> np.ndarray:
-    """Call ``work(*arrays, out)`` on block after block of rows, shared among threads; the arrays broadcast to ``out``.
+    """``out[...] = work(*arrays)`` for block after block of rows, shared among threads.
 
-    A row is what stands along the last axis, and is never cut.
+    A row is what stands along the last axis, and is never cut. The arrays broadcast to ``out``.
     """
     shape = (1, *out.shape)  # a single row, too, has an axis along which to cut
-    views = [*(np.broadcast_to(x, shape) for x in arrays), out[None]]
+    views = [np.broadcast_to(x, shape) for x in arrays]
     cuts = []
     for axis, n in enumerate(shape[:-1]):
         each = out.itemsize * math.prod(shape[axis + 1 :])
         step = max(1, BLOCK // max(1, each))
         cuts.append([slice(i, i + step) for i in range(0, n, step)])
 
-    def some(blocks: Iterator[tuple[slice, ...]]) -> None:
-        for block in blocks:
-            work(*(x[block] for x in views))
+    def blocks(tasks: Iterator[tuple[slice, ...]]) -> None:
+        for block in tasks:
+            out[None][block] = work(*(x[block] for x in views))
 
-    in_parallel(some, list(product(*cuts)))
+    in_parallel(blocks, list(product(*cuts)))
     return out
 
 
@@ -99,3 +100,16 @@ def one_blas_thread() -> Iterator[None]:
             _users -= 1
             if _users == 0:
                 _limit.restore_original_limits()
+
+
+def _start_anew() -> None:
+    """In a forked process: its parent's other threads, which may have held the lock or the limit, are not there."""
+    global _lock, _users
+    _lock = threading.Lock()
+    if _users:
+        _users = 0
+        _limit.restore_original_limits()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_start_anew)
