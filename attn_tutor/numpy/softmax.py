@@ -33,8 +33,12 @@ def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
         >>> softmax(np.array([1000.0, 1000.0])).tolist()
         [0.5, 0.5]
     """
-    e = np.exp(_single(x) - x.max(axis, keepdims=True, initial=-np.inf))
-    return (e / e.sum(axis, keepdims=True)).astype(x.dtype, copy=False)
+    e = _single(x) - x.max(axis, keepdims=True, initial=-np.inf)
+    np.exp(
+        e, out=e
+    )  # in place, as the division: each new array would cost a third more
+    e /= e.sum(axis, keepdims=True)
+    return e.astype(x.dtype, copy=False)
 
 
 @shapes("(m)->(m)")
@@ -67,17 +71,23 @@ def masked_softmax(scores: np.ndarray, mask: np.ndarray | None = None) -> np.nda
         return softmax(scores)
     require_boolean("masked_softmax", mask)
     require_fit("masked_softmax", "mask", mask.shape, scores.shape)
-    shape = np.broadcast_shapes(scores.shape, mask.shape)
+    weights = np.empty(np.broadcast_shapes(scores.shape, mask.shape), scores.dtype)
     # A few rows at a time, which stay in the processor's cache.
-    return by_rows(_weights, scores, mask, out=np.empty(shape, scores.dtype))
+    return by_rows(_weigh, scores, mask, out=weights)
 
 
-def _weights(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    hidden = np.where(mask, _single(scores), -np.inf)  # a forbidden key scores −∞ …
-    top = hidden.max(-1, keepdims=True, initial=np.finfo(hidden.dtype).min)
-    e = np.exp(hidden - top)  # … and exp(−∞) = 0
-    weights = share(e, e.sum(-1, keepdims=True))
-    return np.where(mask, weights, 0)  # NaN is for the permitted keys of its row alone
+def _weigh(scores: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
+    weights = _single(out)  # out itself, but for half precision
+    weights[...] = -np.inf  # a forbidden key scores −∞ …
+    np.copyto(weights, scores, where=mask)
+    lowest = np.finfo(weights.dtype).min
+    with np.errstate(invalid="ignore"):  # ∞ − ∞ is NaN, as it should
+        weights -= weights.max(-1, keepdims=True, initial=lowest)
+    np.exp(weights, out=weights)  # … and exp(−∞) = 0
+    total = weights.sum(-1, keepdims=True)
+    share(weights, total, out)
+    if np.isnan(total).any():  # of a permitted NaN: the forbidden keys get 0 here, too
+        out[...] = np.where(mask, out, 0)
 
 
 @shapes("(m)->(m)")
@@ -105,9 +115,11 @@ def normalize(weights: np.ndarray) -> np.ndarray:
     return share(wide, wide.sum(-1, keepdims=True)).astype(weights.dtype, copy=False)
 
 
-def share(part: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """Part of the total, where 0/0 is 0: a query that sees no key draws nothing from any."""
-    return part / np.where(total == 0, 1, total)
+def share(
+    part: np.ndarray, total: np.ndarray, out: np.ndarray | None = None
+) -> np.ndarray:
+    """part / total, where 0/0 is 0: a query that sees no key draws nothing from any."""
+    return np.divide(part, np.where(total == 0, 1, total), out=out, casting="same_kind")
 
 
 def _single(x: np.ndarray) -> np.ndarray:

@@ -44,12 +44,12 @@ def in_parallel(work: Callable[[Iterator[Any]], None], tasks: list[Any]) -> None
 def by_rows(
     work: Callable[..., Any], *arrays: np.ndarray, out: np.ndarray
 ) -> np.ndarray:
-    """``out[...] = work(*arrays)`` for block after block of rows, shared among threads.
+    """Call ``work(*arrays, out)`` on block after block of rows, shared among threads; the arrays broadcast to ``out``.
 
-    A row is what stands along the last axis, and is never cut. The arrays broadcast to ``out``.
+    A row is what stands along the last axis, and is never cut.
     """
     shape = (1, *out.shape)  # a single row, too, has an axis along which to cut
-    views = [np.broadcast_to(x, shape) for x in arrays]
+    views = [*(np.broadcast_to(x, shape) for x in arrays), out[None]]
     cuts = []
     for axis, n in enumerate(shape[:-1]):
         each = out.itemsize * math.prod(shape[axis + 1 :])
@@ -58,7 +58,7 @@ def by_rows(
 
     def blocks(tasks: Iterator[tuple[slice, ...]]) -> None:
         for block in tasks:
-            out[None][block] = work(*(x[block] for x in views))
+            work(*(x[block] for x in views))
 
     in_parallel(blocks, list(product(*cuts)))
     return out

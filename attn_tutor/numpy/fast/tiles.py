@@ -20,6 +20,8 @@ KEYS = 256  # of a tile: narrow ones waste little on the diagonal of a causal ma
 # Scores of at most this size need no maximum: their exp keeps all its digits, and no sum of it overflows.
 HARMLESS = {"float32": 44.0, "float64": 350.0}
 
+Parts = list[tuple[slice, Any]]  # of the queries of a tile, with what each part sees
+
 
 class Problem(NamedTuple):
     """What is pooled. All arrays have the same batch axes; what is hidden must be finite."""
@@ -68,16 +70,11 @@ def pool_block(P: Problem, head: Any, rows: slice, space: np.ndarray) -> None:
         else:
             scores += P.bias[head][..., some, keys]
             large = True
-        for part, seen in parts:
-            if seen is not None:
-                np.copyto(scores[..., part, :], -np.inf, where=np.logical_not(seen))
-        sums.add(scores, P.V[head][..., keys, :], here, large)
-    out[...] = share(sums.pooled, sums.total)
+        sums.add(scores, P.V[head][..., keys, :], here, parts, large)
+    share(sums.pooled, sums.total, out)
 
 
-def tiles(
-    see: Visibility, rows: slice
-) -> Iterator[tuple[slice, slice, list[tuple[slice, Any]]]]:
+def tiles(see: Visibility, rows: slice) -> Iterator[tuple[slice, slice, Parts]]:
     """Queries and keys of each tile in which something is seen, and what: parts of its queries, with what they see."""
     block = see.keys(rows)
     for j in range(block.start, block.stop, KEYS):
@@ -92,9 +89,7 @@ def tiles(
             yield some, keys, parts
 
 
-def beyond(
-    reach_q: np.ndarray, reach_k: np.ndarray, parts: list[tuple[slice, Any]]
-) -> Any:
+def beyond(reach_q: np.ndarray, reach_k: np.ndarray, parts: Parts) -> Any:
     """Which queries may have a score that is not harmless with a key that they see; False where none has."""
     harmless = HARMLESS.get(reach_q.dtype.name, 0)
     if reach_q.max() * reach_k.max() <= harmless:  # seen or not; NaN is not harmless
@@ -118,17 +113,22 @@ class Sums:
         self.product = np.empty_like(out)
         self.moved = False  # whether some top is not 0
 
-    def add(self, scores: np.ndarray, v: np.ndarray, rows: slice, large: Any) -> None:
+    def add(
+        self, scores: np.ndarray, v: np.ndarray, rows: slice, parts: Parts, large: Any
+    ) -> None:
         """Take in the scores of some queries and more keys; the scores are overwritten."""
-        total, pooled, product = (
-            X[..., rows, :] for X in (self.total, self.pooled, self.product)
-        )
+        hidden = [(scores[..., i, :], seen) for i, seen in parts if seen is not None]
         if self.moved or large is not False:
+            for each, seen in hidden:
+                each[...] = np.where(seen, each, -np.inf)
             scores -= self._lift(scores.max(-1, keepdims=True), rows, large)
         weights = np.exp(scores, out=scores)
+        for each, seen in hidden:
+            each *= seen  # quicker than −∞, where nothing hidden is large
         # A product with ones sums faster than sum().
-        total += weights @ np.ones((v.shape[-2], 1), v.dtype)
-        pooled += np.matmul(weights, v, out=product)
+        self.total[..., rows, :] += weights @ np.ones((v.shape[-2], 1), v.dtype)
+        product = self.product[..., rows, :]
+        self.pooled[..., rows, :] += np.matmul(weights, v, out=product)
 
     def _lift(self, highest: np.ndarray, rows: slice, large: Any) -> np.ndarray:
         """Raise top where scores are large, and see what was summed under the old one from the new one."""
