@@ -6,6 +6,7 @@ from attn_tutor._checks import require_divisible, require_size
 from attn_tutor.numpy._arrays import prepare, require_array, shapes
 from attn_tutor.numpy.attention import weights_of
 from attn_tutor.numpy.fast.attention import tiled_attention
+from attn_tutor.numpy.self_attention import project
 from attn_tutor.numpy.visibility import Visibility, finish, hide
 
 __all__ = ["merge_heads", "multi_head_attention", "multi_head_weights", "split_heads"]
@@ -149,12 +150,12 @@ def multi_head_attention(
         bias=bias,
         n_heads=n_heads,
     )
-    Q, K, V, spoiled = hide(see.over_heads(), Q, K, V)
-    queries = split_heads(Q @ W_q + b_q, n_heads)  # (…, h, n, d_h)
-    keys = split_heads(K @ W_k + b_k, n_kv_heads)  # (…, h_kv, m, d_h)
-    values = split_heads(V @ W_v + b_v, n_kv_heads)  # (…, h_kv, m, d_hv)
-    heads = pool_heads(queries, keys, values, see, bias=bias)  # (…, h, n, d_hv)
-    return finish(merge_heads(heads) @ W_o + b_o, spoiled)
+    queries = split_heads(project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
+    keys = share_heads(split_heads(project(K, W_k, b_k), n_kv_heads), n_heads)
+    values = share_heads(split_heads(project(V, W_v, b_v), n_kv_heads), n_heads)
+    queries, keys, values, spoiled = hide(see, queries, keys, values)
+    heads = finish(tiled_attention(queries, keys, values, see, bias=bias), spoiled)
+    return merge_heads(heads) @ W_o + b_o
 
 
 @shapes("(n,d_q),(m,d_k),(d_q,a),(d_k,b)->(h,n,m)")
@@ -211,31 +212,16 @@ def multi_head_weights(
     see = Visibility.of(
         where, Q, K, mask=mask, causal=causal, window=window, bias=bias, n_heads=n_heads
     )
-    *_, spoiled = hide(see, Q[..., None, :, :], K[..., None, :, :])  # (…, h, n, 1)
-    Q, K, _ = hide(see.over_heads(), Q, K)
-    queries = split_heads(Q @ W_q + b_q, n_heads)  # (…, h, n, d_h)
-    keys = split_heads(K @ W_k + b_k, n_kv_heads)  # (…, h_kv, m, d_h)
-    keys = np.repeat(keys, n_heads // n_kv_heads, axis=-3)  # (…, h, m, d_h)
+    queries = split_heads(project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
+    keys = share_heads(split_heads(project(K, W_k, b_k), n_kv_heads), n_heads)
+    queries, keys, spoiled = hide(see, queries, keys)
     return finish(weights_of(queries, keys, see, None, bias), spoiled)
 
 
-def pool_heads(
-    queries: np.ndarray,
-    keys: np.ndarray,
-    values: np.ndarray,
-    see: Visibility,
-    *,
-    scale: float | None = None,
-    bias: np.ndarray | None = None,
-) -> np.ndarray:
-    """The core of multi-head attention, (…, h, n, d_h), (…, h_kv, m, d_h), (…, h_kv, m, d_hv) -> (…, h, n, d_hv).
-
-    Each head of keys and values serves h / h_kv heads; what is hidden must be finite.
-    """
-    shared = queries.shape[-3] // keys.shape[-3]
-    if shared > 1:
-        keys, values = (np.repeat(X, shared, axis=-3) for X in (keys, values))
-    return tiled_attention(queries, keys, values, see, scale, bias)
+def share_heads(X: np.ndarray, n_heads: int) -> np.ndarray:
+    """Heads of keys or values, each for as many heads as share it, (…, h_kv, m, d_h) -> (…, h, m, d_h)."""
+    repeats = n_heads // X.shape[-3]
+    return X if repeats == 1 else np.repeat(X, repeats, axis=-3)
 
 
 def _kv_heads(

@@ -56,8 +56,7 @@ def self_attention(
     see = Visibility.of(
         "self_attention", X, X, mask=mask, causal=causal, window=window, bias=bias
     )
-    asking, answering, spoiled = hide(see, X, X)
-    Q, K, V = asking @ W_q, answering @ W_k, answering @ W_v
+    Q, K, V, spoiled = hide(see, project(X, W_q), project(X, W_k), project(X, W_v))
     return finish(tiled_attention(Q, K, V, see, bias=bias), spoiled)
 
 
@@ -102,6 +101,11 @@ def cross_attention(
         [[20.0]]
     """
     see = Visibility.of("cross_attention", X, Y, mask=mask, bias=bias)
-    X, Y, spoiled = hide(see, X, Y)
-    Q, K, V = X @ W_q, Y @ W_k, Y @ W_v
+    Q, K, V, spoiled = hide(see, project(X, W_q), project(Y, W_k), project(Y, W_v))
     return finish(tiled_attention(Q, K, V, see, bias=bias), spoiled)
+
+
+def project(X: np.ndarray, W: np.ndarray, b: np.ndarray | float = 0.0) -> np.ndarray:
+    """X W + b, silent about what overflows or is not finite: it may be hidden."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return X @ W + b

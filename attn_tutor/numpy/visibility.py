@@ -55,13 +55,15 @@ class Visibility:
         require_window(where, window, causal)
         if mask is not None or bias is not None:
             batch = broadcast(*(X.shape[:-2] for X in (Q, *keyed))) or ()
-            scores = (*batch, n, m) if n_heads is None else (*batch, n_heads, n, m)
+            scores = (*batch, n, m)
             if mask is not None:
                 require_boolean(where, mask)
-                if n_heads is not None and lacks_heads(
-                    where, mask.shape, batch, n_heads
-                ):
+                if n_heads and lacks_heads(where, mask.shape, batch, n_heads):
+                    require_fit(where, "mask", mask.shape, scores)
                     mask = mask[..., None, :, :]
+            if n_heads:
+                scores = (*batch, n_heads, n, m)
+            if mask is not None:
                 require_fit(where, "mask", mask.shape, scores)
                 mask = np.atleast_2d(mask)
             if bias is not None:
@@ -70,12 +72,6 @@ class Visibility:
                 if hidden.any():
                     mask = ~hidden if mask is None else mask & ~hidden
         return cls(n, m, mask, causal, window)
-
-    def over_heads(self) -> "Visibility":
-        """What is seen in some head: the heads axis is gone."""
-        if self.mask is None or self.mask.ndim < 3:
-            return self
-        return self.masked(np.asarray(self.mask.any(-3)))
 
     @property
     def everything(self) -> bool:

@@ -1,8 +1,11 @@
 """The NumPy engine: the textbook's number at every edge of a tile, from several threads, and tidy."""
 
 import math
+import os
+import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,8 +13,7 @@ import numpy as np
 import pytest
 
 import attn_tutor.numpy as an
-from attn_tutor.numpy.fast import threads as _parallel
-from attn_tutor.numpy.fast import tiles
+from attn_tutor.numpy.fast import threads, tiles
 from attn_tutor.numpy.fast.attention import KEYS, QUERIES
 
 Close = Callable[..., None]
@@ -158,9 +160,9 @@ def test_work_is_shared_and_blas_left_as_it_was(two_threads: None) -> None:
         both.wait()  # passes only with two threads
         seen.extend((task, *blas_threads()) for task in tasks)
 
-    _parallel.in_parallel(work, list(range(5)))
+    threads.in_parallel(work, list(range(5)))
     assert sorted(task for task, *_ in seen) == list(range(5))
-    assert {threads for _, *found in seen for threads in found} == {1}
+    assert {count for _, *found in seen for count in found} == {1}
     assert blas_threads() == before
 
 
@@ -172,7 +174,7 @@ def test_an_error_comes_through_and_blas_is_left_as_it_was(two_threads: None) ->
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        _parallel.in_parallel(work, list(range(5)))
+        threads.in_parallel(work, list(range(5)))
     assert blas_threads() == before
 
 
@@ -191,7 +193,27 @@ def test_one_thread_without_threadpoolctl(
     monkeypatch: pytest.MonkeyPatch, close: Close
 ) -> None:
     monkeypatch.setitem(sys.modules, "threadpoolctl", None)  # its import fails
-    monkeypatch.setattr(_parallel, "_blas", _parallel._blas.__wrapped__)
-    assert _parallel.threads() == 1
+    monkeypatch.setattr(threads, "_blas", threads._blas.__wrapped__)
+    assert threads.threads() == 1
     Q, K, V = inputs(QUERIES + 1, KEYS + 1, (2,))
     close(an.attention(Q, K, V), an.attend(an.scaled_dot_score(Q, K), V))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_process_forked_during_a_call(two_threads: None) -> None:
+    """Its parent's threads hold a lock and a limit, and are not there to give them back."""
+    scores = draw(600, 601)
+    with threads.one_blas_thread(), threads._lock:
+        child = os.fork()
+        if child == 0:
+            an.masked_softmax(scores, scores < 1)
+            os._exit(0 if blas_threads() == [2] * len(blas_threads()) else 1)
+    deadline = time.monotonic() + 60
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            pytest.fail("the forked process hangs")
+        time.sleep(0.01)
+    assert ended[1] == 0, "its BLAS has a single thread"
