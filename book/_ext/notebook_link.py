@@ -19,8 +19,12 @@ def add_link(app: Sphinx, doctree: nodes.document) -> None:
     title = next(doctree.findall(nodes.title), None)
     if notebook.suffix != ".ipynb" or title is None:
         return
-    download = addnodes.download_reference(
-        "", nodes.Text("Download this chapter as a notebook"), reftarget=notebook.name
+    up = "../" * app.env.docname.count("/")
+    download = nodes.raw(
+        "",
+        f'<a href="{up}notebooks/{notebook.name}" download>Download this chapter as a notebook</a>, '
+        f'or <a href="{up}notebooks/student/{notebook.name}" download>without its solutions</a>',
+        format="html",
     )
     how = addnodes.pending_xref(
         "",
