@@ -106,8 +106,11 @@ def test_layer_of_torch(tensor, close, device, options):
     )
     output, weights = theirs(Q, K, V, average_attn_weights=False)
     close(ours(Q, K, V), output)
-    biases = None if ours.b_q is None else (ours.b_q, ours.b_k)
-    close(at.multi_head_weights(Q, K, ours.W_q, ours.W_k, 3, biases=biases), weights)
+    for found, expected in zip(ours(Q, K, V, need_weights=True), (output, weights), strict=True):
+        close(found, expected)
+    W_q, W_k = ours.q_proj.weight.mT, ours.k_proj.weight.mT
+    biases = (ours.q_proj.bias, ours.k_proj.bias) if options.get("bias", True) else None
+    close(at.multi_head_weights(Q, K, W_q, W_k, 3, biases=biases), weights)
     assert ours.dropout == theirs.dropout
     back = ours.to_torch()
     close(back(Q, K, V)[0], output)
@@ -129,10 +132,8 @@ def test_masks_of_torch_are_the_opposite(tensor, close, device):
     expected, weights = theirs(
         X, Y, Y, key_padding_mask=padded, average_attn_weights=False
     )
-    close(ours(X, Y, Y, valid[:, None]), expected)
-    heads = at.multi_head_weights(
-        X, Y, ours.W_q, ours.W_k, 3, valid[:, None], biases=(ours.b_q, ours.b_k)
-    )
+    output, heads = ours(X, Y, Y, valid, need_weights=True)
+    close(output, expected)
     close(heads, weights)
     forbidden = ~at.causal_mask(7, device=device)
     close(ours(X, mask=~forbidden), theirs(X, X, X, attn_mask=forbidden)[0])
@@ -153,13 +154,18 @@ def test_state_travels(device, training, dtype):
         assert {p.dtype for p in layer.parameters()} == {dtype}
         assert {p.device.type for p in layer.parameters()} == {device}
     with torch.no_grad():  # copies, not views
-        ours.W_q.zero_()
-        ours.b_o.fill_(5)
+        ours.q_proj.weight.zero_()
+        ours.out_proj.bias.fill_(5)
     assert theirs.in_proj_weight.any() and not theirs.out_proj.bias.any()
     assert back.in_proj_weight[:12].any() and not back.out_proj.bias.any()
 
 
 # Modules are their functions
+
+
+def matrices(layer, names):
+    """What the functions multiply tokens with, on the right; torch's linear layers hold the transposed."""
+    return [getattr(layer, f"{name}_proj").weight.mT for name in names]
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -173,25 +179,27 @@ def test_modules_compute_what_the_functions_compute(
     pool = at.AdditiveAttention(5, 13, 17).to(Q)
     close(
         pool(Q, K, V, mask),
-        at.additive_attention(Q, K, V, pool.W_q, pool.W_k, pool.w_v, mask),
+        at.additive_attention(Q, K, V, *matrices(pool, "qk"), pool.w_v, mask),
     )
     layer = at.SelfAttention(13, 5, 3, causal=causal).to(Q)
     expected = at.self_attention(
-        K, layer.W_q, layer.W_k, layer.W_v, mask[:, :1], causal=causal
+        K, *matrices(layer, "qkv"), mask[:, :1], causal=causal
     )
     close(layer(K, mask[:, :1]), expected)
+    Q = tensor(2, 7, 12)
     layer = at.MultiHeadAttention(
-        12, 6, d_q=5, d_k=13, d_v=3, n_kv_heads=2, causal=causal
+        12, 6, kdim=13, vdim=3, n_kv_heads=2, causal=causal
     ).to(Q)
-    biases = layer.b_q, layer.b_k, layer.b_v, layer.b_o
+    projections = layer.q_proj, layer.k_proj, layer.v_proj, layer.out_proj
+    biases = tuple(proj.bias for proj in projections)
     with torch.no_grad():
         for bias in biases:
             nn.init.normal_(bias)
-    matrices = layer.W_q, layer.W_k, layer.W_v, layer.W_o
+    learnt = *matrices(layer, "qkv"), layer.out_proj.weight.mT
     expected = at.multi_head_attention(
-        Q, K, V, *matrices, 6, mask[:, None], causal=causal, biases=biases, n_kv_heads=2
+        Q, K, V, *learnt, 6, mask, causal=causal, biases=biases, n_kv_heads=2
     )
-    close(layer(Q, K, V, mask[:, None]), expected)
+    close(layer(Q, K, V, mask), expected)
 
 
 def test_keys_are_the_queries_and_values_the_keys_unless_given(tensor, close):
@@ -203,12 +211,15 @@ def test_keys_are_the_queries_and_values_the_keys_unless_given(tensor, close):
 
 
 def test_widths_of_the_learnt_matrices():
-    layer = at.MultiHeadAttention(12, 6, d_q=5, d_k=13, d_v=3, n_kv_heads=2)
-    shapes = {name: tuple(p.shape) for name, p in layer.named_parameters()}
-    matrices = {"W_q": (5, 12), "W_k": (13, 4), "W_v": (3, 4), "W_o": (12, 12)}
-    assert shapes == matrices | {"b_q": (12,), "b_k": (4,), "b_v": (4,), "b_o": (12,)}
+    layer = at.MultiHeadAttention(12, 6, kdim=13, vdim=3, n_kv_heads=2)
+    widths = {"q_proj": (12, 12), "k_proj": (13, 4), "v_proj": (3, 4), "out_proj": (12, 12)}
+    for name, proj in layer.named_children():
+        assert type(proj) is nn.Linear  # quantisers look for just this
+        assert (proj.in_features, proj.out_features) == widths.pop(name)
+        assert proj.bias is not None
+    assert not widths
     layer = at.SelfAttention(13, 5)
-    assert {tuple(p.shape) for p in layer.parameters()} == {(13, 5)}
+    assert {tuple(p.shape) for p in layer.parameters()} == {(5, 13)}
     assert not list(at.PositionalEncoding(4).parameters())
 
 

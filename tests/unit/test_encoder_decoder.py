@@ -84,7 +84,7 @@ def test_what_is_looked_up_is_added(model, pairs, close):
     """With nothing looked up, a writer is a causal block."""
     writer = model.writers[0]
     with torch.no_grad():
-        writer.cross.W_o.zero_()
+        writer.cross.out_proj.weight.zero_()
         Y = model.symbols(pairs[2])
         close(writer(Y, model.encode(*pairs[:2]))[0], writer.block(Y))
 
@@ -117,7 +117,7 @@ def test_a_gradient_reaches_every_parameter(model, pairs):
     model.train()
     at.translation_loss(model, pairs).backward()
     for name, parameter in model.named_parameters():
-        dead = name.endswith("b_k")  # it adds the same to all scores of a query
+        dead = name.endswith("k_proj.bias")  # it adds the same to all scores of a query
         assert (parameter.grad.abs().max() > 1e-9) != dead, name
 
 

@@ -40,15 +40,7 @@ FILES_OF_ONE_HALF = {
         "additive_compiled.py",
         "additive_op.py",
         "additive_triton.py",
-        "encoder_decoder.py",
         "fused.py",
-        "language_model.py",
-        "modules.py",
-        "transformer.py",
-        "progress.py",
-        "seq2seq.py",
-        "training.py",
-        "weights.py",
     },
 }
 TORCH_EXTRAS = {  # keyword-only, after all others, with these defaults

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from attn_tutor.torch import History, load_weights, save_weights, train
-from attn_tutor.torch.training import rate
+from attn_tutor.torch.models.training import rate
 
 STEPS, EVERY = 23, 5
 

@@ -5,10 +5,9 @@ import inspect
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import linear, relu
+from torch.nn.functional import relu
 
 import attn_tutor.torch as at
-from attn_tutor.torch.modules import PositionalEncoding
 
 POSITIONS = ["sinusoidal", "rotary", "alibi", None]
 PLACES = ["rotary", "alibi", None]
@@ -56,12 +55,12 @@ def textbook(made, X, bias=None, mask=None, turn=lambda heads: heads):
     layer = made.attention
     N = nn.functional.layer_norm(X, (12,), made.norm_1.weight, made.norm_1.bias)
     Q, K, V = (
-        at.split_heads(N @ getattr(layer, f"W_{c}") + getattr(layer, f"b_{c}"), 3)
-        for c in "qkv"
+        at.split_heads(N @ proj.weight.mT + proj.bias, 3)
+        for proj in (layer.q_proj, layer.k_proj, layer.v_proj)
     )
     scores = at.scaled_dot_score(turn(Q), turn(K))
     heads = at.attend(scores if bias is None else scores + bias, V, mask)
-    Y = X + at.merge_heads(heads) @ layer.W_o + layer.b_o
+    Y = X + at.merge_heads(heads) @ layer.out_proj.weight.mT + layer.out_proj.bias
     N = nn.functional.layer_norm(Y, (12,), made.norm_2.weight, made.norm_2.bias)
     hidden = made.activation(N @ made.widen.weight.mT + made.widen.bias)
     return Y + hidden @ made.narrow.weight.mT + made.narrow.bias
@@ -80,7 +79,7 @@ def test_rotary_turns_queries_and_keys_of_each_head(tensor, close, device):
     close(made(X), textbook(made, X, mask=seen, turn=at.rotary))
 
 
-def test_alibi_as_one_more_entry_is_the_bias(tensor, close, device):
+def test_alibi_adds_its_bias(tensor, close, device):
     X, seen = tensor(2, 7, 12), at.causal_mask(7, device=device)
     made = block(device, causal=True, positions="alibi")
     bias = at.alibi_bias(3, 7, device=device, dtype=X.dtype)
@@ -99,23 +98,23 @@ def test_alibi_with_slopes_that_are_no_powers_of_two(tensor, close, device):
 
 @pytest.mark.parametrize("positions", PLACES)
 def test_the_weights_are_those_that_are_used(tensor, close, device, positions):
-    """With W_o = 1 and no network, the output less the input is the weighted sum of the values."""
+    """With an output projection of 1 and no network, the output less the input is the weighted sum of the values."""
     X = tensor(2, 7, 12)
     made = block(device, causal=True, positions=positions)
     layer = made.attention
     with torch.no_grad():
-        layer.W_o.copy_(torch.eye(12))
-        layer.b_o.zero_()
+        layer.out_proj.weight.copy_(torch.eye(12))
+        layer.out_proj.bias.zero_()
         made.narrow.weight.zero_()
         made.narrow.bias.zero_()
-    V = at.split_heads(linear(made.norm_1(X), layer.W_v.mT, layer.b_v), 3)
+    V = at.split_heads(layer.v_proj(made.norm_1(X)), 3)
     close(X + at.merge_heads(made.weights(X) @ V), made(X))
 
 
 def test_a_mask_hides_padding(tensor, device, close):
     X = tensor(2, 7, 12)
     lengths = torch.tensor([3, 5], device=device)
-    mask = at.padding_mask(lengths, 7)[:, None]
+    mask = at.padding_mask(lengths, 7)
     other = X.clone()
     other[0, 3:], other[1, 5:] = tensor(4, 12) + 3, tensor(2, 12) - 9
     for positions in ("rotary", None):
@@ -164,7 +163,7 @@ def test_the_layer_of_torch(tensor, close, device, bias, activation):
     close(ours(X), theirs(X))
     padded = torch.arange(7, device=device) >= torch.tensor([[3], [6]], device=device)
     expected = theirs(X, src_key_padding_mask=padded)[~padded]
-    close(ours(X, ~padded[:, None, None, :])[~padded], expected)
+    close(ours(X, ~padded[:, None, :])[~padded], expected)
     forbidden = ~at.causal_mask(7, device=device)
     expected = theirs(X, src_mask=forbidden)
     close(at.Block.from_torch(theirs, causal=True)(X), expected)
@@ -181,7 +180,7 @@ def test_state_and_gradient_travel(tensor, close, device, training):
     (theirs(X) ** 2).sum().backward()
     (ours(X) ** 2).sum().backward()
     close(ours.widen.weight.grad, theirs.linear1.weight.grad)
-    close(ours.attention.W_o.grad, theirs.self_attn.out_proj.weight.grad.mT)
+    close(ours.attention.out_proj.weight.grad, theirs.self_attn.out_proj.weight.grad)
     with torch.no_grad():  # copies, not views
         ours.narrow.weight.zero_()
     assert theirs.linear2.weight.any()
@@ -294,7 +293,7 @@ def test_a_gradient_reaches_every_parameter(model, ids, positions):
     nn.functional.cross_entropy(made(ids).flatten(0, 1), ids.flatten()).backward()
     for name, parameter in made.named_parameters():
         # A bias of the keys adds the same to all scores of a query. Rotary turns it, so that it counts there.
-        dead = name.endswith("b_k") and positions != "rotary"
+        dead = name.endswith("k_proj.bias") and positions != "rotary"
         assert (parameter.grad.abs().max() > 1e-9) != dead, name
 
 
@@ -314,11 +313,11 @@ def test_state_is_put_back_and_inputs_are_left_alone(model, ids):
 
 
 def test_marks_from_a_later_position_on(device, close):
-    encode = PositionalEncoding(6)
+    encode = at.PositionalEncoding(6)
     X = torch.zeros(9, 6, dtype=torch.float64, device=device)
     whole = encode(X)
     close(encode(X[4:], 4), whole[4:])
-    fresh = PositionalEncoding(6)
+    fresh = at.PositionalEncoding(6)
     close(torch.cat([fresh(X[i : i + 1], i) for i in range(9)]), whole)
 
 
@@ -370,8 +369,9 @@ def test_what_the_model_refuses(model, ids):
                 made(torch.tensor([3, wrong]))
     with pytest.raises(ValueError, match="^LanguageModel: n_layers must be 1 or more"):
         at.LanguageModel(13, 12, 3, 0)
-    with pytest.raises(ValueError, match="^Block: positions must be"):
-        at.LanguageModel(13, 12, 3, 1, positions="learned")
+    choices = "'sinusoidal', 'rotary', 'alibi' or None, got 'rope'"
+    with pytest.raises(ValueError, match=f"^LanguageModel: positions must be {choices}"):
+        at.LanguageModel(13, 12, 3, 1, positions="rope")
     with pytest.raises(ValueError, match="^generate: ids holds no token"):
         made.generate(ids[:, :0], 3)
     with pytest.raises(
@@ -381,12 +381,16 @@ def test_what_the_model_refuses(model, ids):
     with pytest.raises(ValueError, match="^generate: n_new must be 0 or more"):
         made.generate(ids, -1)
     with pytest.raises(
-        ValueError, match="^LanguageModel: 2 blocks need as many caches, got 1"
+        ValueError, match="^LanguageModel: 2 blocks need as many caches, each its own"
     ):
         made(ids, [at.KVCache()])
+    with pytest.raises(ValueError, match="caches, each its own, got 0"):
+        made(ids, [])
+    with pytest.raises(ValueError, match="caches, each its own, got 1"):
+        made(ids, [at.KVCache()] * 2)
 
 
-@pytest.mark.parametrize("file", ["transformer", "language_model"])
-def test_a_model_is_a_short_file(file):
-    module = inspect.getmodule(at.Block if file == "transformer" else at.LanguageModel)
+@pytest.mark.parametrize("model", [at.Block, at.LanguageModel])
+def test_a_model_is_a_short_file(model):
+    module = inspect.getmodule(model)
     assert module is not None and len(inspect.getsource(module).splitlines()) < 200
