@@ -28,6 +28,11 @@ def as_is(arrays: tuple[Any, ...]) -> bool:
     return arrays[0].dtype.kind == "f"
 
 
-shapes = _checks.checker(np.ndarray, prepare, as_is)
 require_array = partial(_checks.require_array, np.ndarray)
-require_mask = partial(_checks.require_mask, np.ndarray)
+shapes = _checks.checker(require_array, prepare, as_is)
+
+
+def require_mask(where: str, mask: Any, scores: _checks.Shape, hint: str = "") -> None:
+    if mask is not None:
+        _checks.require_boolean(np.ndarray, where, mask)
+        _checks.require_fit(where, "mask", mask.shape, scores)
