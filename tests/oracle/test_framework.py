@@ -106,7 +106,9 @@ def test_layer_of_torch(tensor, close, device, options):
     )
     output, weights = theirs(Q, K, V, average_attn_weights=False)
     close(ours(Q, K, V), output)
-    for found, expected in zip(ours(Q, K, V, need_weights=True), (output, weights), strict=True):
+    for found, expected in zip(
+        ours(Q, K, V, need_weights=True), (output, weights), strict=True
+    ):
         close(found, expected)
     W_q, W_k = ours.q_proj.weight.mT, ours.k_proj.weight.mT
     biases = (ours.q_proj.bias, ours.k_proj.bias) if options.get("bias", True) else None
@@ -182,9 +184,7 @@ def test_modules_compute_what_the_functions_compute(
         at.additive_attention(Q, K, V, *matrices(pool, "qk"), pool.w_v, mask),
     )
     layer = at.SelfAttention(13, 5, 3, causal=causal).to(Q)
-    expected = at.self_attention(
-        K, *matrices(layer, "qkv"), mask[:, :1], causal=causal
-    )
+    expected = at.self_attention(K, *matrices(layer, "qkv"), mask[:, :1], causal=causal)
     close(layer(K, mask[:, :1]), expected)
     Q = tensor(2, 7, 12)
     layer = at.MultiHeadAttention(
@@ -212,7 +212,12 @@ def test_keys_are_the_queries_and_values_the_keys_unless_given(tensor, close):
 
 def test_widths_of_the_learnt_matrices():
     layer = at.MultiHeadAttention(12, 6, kdim=13, vdim=3, n_kv_heads=2)
-    widths = {"q_proj": (12, 12), "k_proj": (13, 4), "v_proj": (3, 4), "out_proj": (12, 12)}
+    widths = {
+        "q_proj": (12, 12),
+        "k_proj": (13, 4),
+        "v_proj": (3, 4),
+        "out_proj": (12, 12),
+    }
     for name, proj in layer.named_children():
         assert type(proj) is nn.Linear  # quantisers look for just this
         assert (proj.in_features, proj.out_features) == widths.pop(name)

@@ -151,7 +151,9 @@ def test_steps_are_those_of_the_equations(attention):
     s = (parts.first.weight @ c + parts.first.bias).tanh()
     for before, found in zip([END, *target[0].tolist()], logits[0], strict=False):
         if attention:
-            e = torch.stack([(a.q_proj.weight @ s + a.k_proj.weight @ h).tanh() @ a.w_v for h in H])
+            e = torch.stack(
+                [(a.q_proj.weight @ s + a.k_proj.weight @ h).tanh() @ a.w_v for h in H]
+            )
             c = sum(e.exp()[j] / e.exp().sum() * h for j, h in enumerate(H))
         s = parts.cell(torch.cat([parts.embedding.weight[before], c]), s)
         expected = parts.output.weight @ torch.cat([s, c]) + parts.output.bias

@@ -370,7 +370,9 @@ def test_what_the_model_refuses(model, ids):
     with pytest.raises(ValueError, match="^LanguageModel: n_layers must be 1 or more"):
         at.LanguageModel(13, 12, 3, 0)
     choices = "'sinusoidal', 'rotary', 'alibi' or None, got 'rope'"
-    with pytest.raises(ValueError, match=f"^LanguageModel: positions must be {choices}"):
+    with pytest.raises(
+        ValueError, match=f"^LanguageModel: positions must be {choices}"
+    ):
         at.LanguageModel(13, 12, 3, 1, positions="rope")
     with pytest.raises(ValueError, match="^generate: ids holds no token"):
         made.generate(ids[:, :0], 3)

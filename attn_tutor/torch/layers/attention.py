@@ -13,9 +13,11 @@ from attn_tutor._checks import (
     require_size,
     require_window,
 )
-from attn_tutor.torch.attention import attention_weights, bilinear_attention
+from attn_tutor.torch.additive_op import tiled_additive
+from attn_tutor.torch.attention import bilinear_attention, pool, weigh
 from attn_tutor.torch.layers.tokens import require_tokens
 from attn_tutor.torch.multi_head import merge_heads, pool_heads
+from attn_tutor.torch.softmax import masked_softmax
 from attn_tutor.torch.visibility import Visibility, finish, hide
 
 __all__ = [
@@ -118,9 +120,20 @@ class AdditiveAttention(nn.Module):
         mask: torch.Tensor | None = None,
         *,
         need_weights: bool = False,
-    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    ) -> Any:
         """(…, n, d_q), (…, m, d_k), (…, m, d_v) -> (…, n, d_v), and with ``need_weights`` the weights, (…, n, m)."""
-        raise NotImplementedError
+        where = "AdditiveAttention"
+        widths = self.q_proj.in_features, self.k_proj.in_features, V.shape[-1]
+        Q, K, V = require_tokens(where, dict(zip("QKV", widths, strict=True)), Q, K, V)
+        see = Visibility.of(where, Q, K, V, mask=mask)
+        Q, K, V, spoiled = hide(see, Q, K, V)
+        queries, keys = self.q_proj(Q), self.k_proj(K)
+        if not need_weights:
+            output = tiled_additive(queries, keys, self.w_v, V, see.dense())
+            return finish(output, see, spoiled)
+        hidden = torch.tanh(queries[..., :, None, :] + keys[..., None, :, :])
+        weights = masked_softmax(hidden @ self.w_v, see.dense())  # (…, n, m)
+        return finish(weights @ V, see, spoiled), finish(weights, see, spoiled)
 
 
 class SelfAttention(nn.Module):
@@ -170,9 +183,16 @@ class SelfAttention(nn.Module):
         mask: torch.Tensor | None = None,
         *,
         need_weights: bool = False,
-    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    ) -> Any:
         """(…, n, d_in) -> (…, n, d_v), and with ``need_weights`` the weights, (…, n, n)."""
-        raise NotImplementedError
+        (X,) = require_tokens("SelfAttention", {"X": self.q_proj.in_features}, X)
+        see = Visibility.of("SelfAttention", X, X, mask=mask, causal=self.causal)
+        X, Y, spoiled = hide(see, X, X)
+        Q, K, V = self.q_proj(X), self.k_proj(Y), self.v_proj(Y)
+        output = finish(pool(Q, K, V, see), see, spoiled)
+        if not need_weights:
+            return output
+        return output, finish(weigh(Q, K, see, None, None), see, spoiled)
 
     def extra_repr(self) -> str:
         return f"causal={self.causal}"
@@ -254,7 +274,7 @@ class MultiHeadAttention(nn.Module):
         mask: torch.Tensor | None = None,
         *,
         need_weights: bool = False,
-    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    ) -> Any:
         """(…, n, d_model), (…, m, kdim), (…, m, vdim) -> (…, n, d_model); K is Q where None, and V is K.
 
         ``mask`` is that of :func:`multi_head_attention`. With ``need_weights`` the weights come too, (…, h, n, m),
@@ -263,10 +283,13 @@ class MultiHeadAttention(nn.Module):
         K = Q if K is None else K
         V = K if V is None else V
         where, h = "MultiHeadAttention", self.n_heads
-        widths = {"Q": self.q_proj, "K": self.k_proj, "V": self.v_proj}
-        widths = {name: proj.in_features for name, proj in widths.items()}
+        projections = {"Q": self.q_proj, "K": self.k_proj, "V": self.v_proj}
+        widths = {name: proj.in_features for name, proj in projections.items()}
         Q, K, V = require_tokens(where, widths, Q, K, V)
-        see = Visibility.of_heads(where, mask, self.causal, self.window, None, h, Q, K)
+        options: Any = {"causal": self.causal, "window": self.window, "n_heads": h}
+        see = Visibility.of(where, Q, K, V, mask=mask, **options)
+        if not need_weights:
+            see, K, V = see.trim(K, V)
         Q, K, V, spoiled = hide(see.over_heads(), Q, K, V)
         projected = self.q_proj(Q), self.k_proj(K), self.v_proj(V)
         return self.pool(*projected, see, spoiled, need_weights=need_weights)
@@ -277,26 +300,30 @@ class MultiHeadAttention(nn.Module):
         keys: torch.Tensor,
         values: torch.Tensor,
         see: Visibility,
-        spoiled: torch.Tensor | None,
+        spoiled: torch.Tensor | None = None,
         *,
         bias: torch.Tensor | None = None,
         need_weights: bool = False,
-    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-        """What comes after the projections: split into heads, attend in each, put side by side, project back.
+    ) -> Any:
+        """What comes after the projections: split into heads, attend in each, put them side by side, project back.
 
         :class:`Block` enters here, with queries and keys that know their positions.
         """
-        # As many heads as the projections hold: on one device of several that is a part of them.
+        # As many heads as were projected: where a layer is spread over devices, each has some of them.
         queries, keys, values = (
             X.unflatten(-1, (-1, self.d_h)).swapaxes(-3, -2)  # (…, heads, rows, d_h)
             for X in (queries, keys, values)
         )
         dropout_p = self.dropout if self.training else 0.0
         heads = pool_heads(queries, keys, values, see, bias=bias, dropout_p=dropout_p)
-        output = self.out_proj(finish(merge_heads(heads), see.over_heads(), spoiled))
+        output = self.out_proj(finish(merge_heads(heads), None, spoiled))
         if not need_weights:
             return output
-        return output, weigh_heads(queries, keys, see, spoiled, bias=bias)
+        keys = keys.repeat_interleave(self.n_heads // self.n_kv_heads, -3)
+        weights = weigh(queries, keys, see, None, bias)  # (…, h, n, m)
+        if spoiled is not None:
+            spoiled = spoiled[..., None, :, :]
+        return output, finish(weights, see, spoiled)
 
     def extra_repr(self) -> str:
         return (

@@ -12,7 +12,7 @@ from attn_tutor._checks import require_divisible, require_size
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.attention import Device, Dtype, MultiHeadAttention
 from attn_tutor.torch.positional import alibi_bias, rotary
-from attn_tutor.torch.visibility import Visibility, hide
+from attn_tutor.torch.visibility import Visibility
 
 __all__ = ["Block"]
 
@@ -129,11 +129,9 @@ class Block(nn.Module):
         if self.positions == "alibi":
             n, m = Q.shape[-2], K.shape[-2]
             bias = alibi_bias(h, n, m, device=Q.device, dtype=Q.dtype)
-        see = Visibility.of_heads(
-            "Block", mask, layer.causal, layer.window, None, h, Q, K
-        )
-        Q, K, V, spoiled = hide(see.over_heads(), Q, K, V)
-        return layer.pool(Q, K, V, see, spoiled, bias=bias, need_weights=need_weights)
+        options: Any = {"causal": layer.causal, "window": layer.window, "n_heads": h}
+        see = Visibility.of("Block", Q, K, V, mask=mask, **options)
+        return layer.pool(Q, K, V, see, bias=bias, need_weights=need_weights)
 
     def feed_forward(self, X: torch.Tensor) -> torch.Tensor:
         """A small network with one hidden layer, in each token by itself."""

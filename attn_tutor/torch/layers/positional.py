@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from attn_tutor._checks import require_chance, require_size
-from attn_tutor.torch.layers.tokens import tokens
+from attn_tutor.torch.layers.tokens import require_tokens
 from attn_tutor.torch.positional import _exact, _rates
 
 __all__ = ["PositionalEncoding"]
@@ -30,7 +30,7 @@ class PositionalEncoding(nn.Module):
 
     def forward(self, X: torch.Tensor, start: int = 0) -> torch.Tensor:
         """(…, n, d) -> (…, n, d); row 0 stands at position ``start``, as in decoding."""
-        X = tokens("PositionalEncoding", "X", X, self.d)
+        (X,) = require_tokens("PositionalEncoding", {"X": self.d}, X)
         require_size("PositionalEncoding", "start", start)
         # No table is kept: one that grows with the longest sequence so far would be
         # compiled anew for each length.
