@@ -269,14 +269,13 @@ def test_positional_encoding_adds_the_table(tensor, close):
     close(encode(X), X + table[:7])  # shorter again
 
 
-def test_positional_encoding_computes_its_table_once_a_longest_sequence(monkeypatch):
-    encode = at.PositionalEncoding(6)
-    encode(torch.zeros(7, 6))
-    table = encode.table
-    encode(torch.zeros(5, 6))
-    assert encode.table is table
-    encode(torch.zeros(8, 6))
-    assert len(encode.table) == 8
+def test_positional_encoding_is_right_far_out():
+    """Beside the angles in double precision: 10^6 in float32 knows its position to a sixteenth only."""
+    p = torch.arange(10**6, 10**6 + 3, dtype=torch.float64)[:, None]
+    angles = p / 10000.0 ** (torch.arange(0, 5, 2, dtype=torch.float64) / 5)
+    pairs = torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[:, :5]
+    found = at.PositionalEncoding(5)(torch.zeros(3, 5), start=10**6)
+    torch.testing.assert_close(found, pairs.float(), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -287,12 +286,11 @@ def test_positional_encoding_follows_dtype_and_device_without_rounding(
     close, device, dtypes
 ):
     encode = at.PositionalEncoding(5)
+    table = at.sinusoidal_encoding(50, 5, dtype=torch.float64, device=device)
     for dtype in dtypes:
         output = encode.to(dtype)(torch.zeros(50, 5, dtype=dtype, device=device))
         assert (output.dtype, output.device.type) == (dtype, device)
-        assert torch.equal(
-            output, at.sinusoidal_encoding(50, 5, dtype=dtype, device=device)
-        )
+        torch.testing.assert_close(output, table.to(dtype), rtol=1e-14, atol=1e-15)
 
 
 def test_positional_encoding_of_whole_numbers(close):

@@ -24,9 +24,10 @@ def require_tokens(
             raise ValueError(
                 f"{where}: {name} has shape {tuple(X.shape)} but needs (…, n, {width})"
             )
-    if len({X.shape[-2] for X in arrays[1:]}) > 1:
+    _, *keyed = arrays
+    if keyed and keyed[0].shape[-2] != keyed[-1].shape[-2]:
         raise ValueError(
-            f"{where}: K holds {arrays[1].shape[-2]} keys but V {arrays[2].shape[-2]} values"
+            f"{where}: K holds {keyed[0].shape[-2]} keys but V {keyed[-1].shape[-2]} values"
         )
     if broadcast(*(X.shape[:-2] for X in arrays)) is None:
         shapes = ", ".join(str(tuple(X.shape)) for X in arrays)
