@@ -231,8 +231,8 @@ def require_scale(where: str, scale: Any) -> None:
 def require_size(where: str, name: str, value: Any, least: int = 0) -> None:
     """Raise unless ``value`` is a whole number, ``least`` or more."""
     try:
-        # A whole number needs no second look, and torch.compile would take it for a constant.
-        whole = type(value) is int or (
+        # To take the index of one of torch's symbolic lengths would make it a constant.
+        whole = type(value).__name__ in ("int", "SymInt") or (
             not isinstance(value, bool) and operator.index(value) == value
         )
     except TypeError:

@@ -399,3 +399,140 @@ def test_compiles_as_one_graph(close, causal):
             compiled(Q, K, V, mask), both(Q, K, V, mask), strict=True
         ):
             close(ours, plain)
+
+
+# What users of torch expect of a layer
+
+
+LAYERS = [
+    lambda **kind: at.BilinearAttention(5, 7, **kind),
+    lambda **kind: at.AdditiveAttention(5, 7, 60, **kind),
+    lambda **kind: at.SelfAttention(5, 3, **kind),
+    lambda **kind: at.MultiHeadAttention(12, 6, n_kv_heads=2, kdim=7, **kind),
+    lambda **kind: at.Block(12, 3, **kind),
+    lambda **kind: at.LanguageModel(13, 12, 3, 1, **kind),
+]
+
+
+@pytest.mark.parametrize("make", LAYERS)
+def test_device_dtype_and_initialisation(make, device):
+    """Made without memory, given memory, and drawn by reset_parameters: as those that were drawn at once."""
+    torch.manual_seed(0)
+    made = make(device="meta", dtype=torch.float64)
+    kinds = {(x.device.type, x.dtype) for x in made.parameters()}
+    assert kinds == {("meta", torch.float64)}
+    made.to_empty(device=device)
+    for module in made.modules():
+        if list(module.parameters(recurse=False)):
+            assert hasattr(module, "reset_parameters")
+    made.apply(lambda x: x.reset_parameters() if hasattr(x, "reset_parameters") else 0)
+    drawn = make(device=device, dtype=torch.float64)
+    for one, other in zip(made.parameters(), drawn.parameters(), strict=True):
+        spread = [x.detach().cpu().std(correction=0).item() for x in (one, other)]
+        assert spread[0] == pytest.approx(spread[1], rel=0.5, abs=1e-9)
+        assert one.shape == other.shape and one.isfinite().all()
+
+
+def test_layers_say_what_they_are():
+    assert "d_q=5, d_k=7" in repr(at.BilinearAttention(5, 7))
+    assert "causal=True" in repr(at.SelfAttention(5, 3, causal=True))
+    text = repr(at.MultiHeadAttention(12, 6, n_kv_heads=2, causal=True, window=3))
+    assert (
+        "d_model=12, n_heads=6, n_kv_heads=2, dropout=0.0, causal=True, window=3"
+        in text
+    )
+    assert "(k_proj): Linear(in_features=12, out_features=4, bias=True)" in text
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_weights_come_with_the_output(tensor, close, device, mask_of, causal):
+    """Those of multi_head_weights and self_attention, and each projection is called once."""
+    Q, K = tensor(2, 7, 12), tensor(2, 11, 13)
+    mask = torch.from_numpy(mask_of(2, 7, 11)).to(device)
+    layer = at.MultiHeadAttention(12, 6, kdim=13, vdim=13, n_kv_heads=2, causal=causal)
+    layer.to(Q)
+    calls = []
+    for proj in layer.children():
+        proj.register_forward_hook(lambda proj, *_: calls.append(proj))
+    output, weights = layer(Q, K, mask=mask, need_weights=True)
+    assert len(calls) == 4
+    close(output, layer(Q, K, mask=mask))
+    biases = layer.q_proj.bias, layer.k_proj.bias
+    expected = at.multi_head_weights(
+        Q,
+        K,
+        *matrices(layer, "qk"),
+        6,
+        mask,
+        causal=causal,
+        biases=biases,
+        n_kv_heads=2,
+    )
+    close(weights, expected)
+    layer = at.SelfAttention(13, 5, 3, causal=causal).to(Q)
+    output, weights = layer(K, need_weights=True)
+    close(output, layer(K))
+    close(weights @ (K @ layer.v_proj.weight.mT), output)
+    pool = at.AdditiveAttention(12, 13, 5).to(Q)
+    output, weights = pool(Q, K, K, mask, need_weights=True)
+    close(output, pool(Q, K, K, mask))
+    close(weights @ K, output)
+
+
+def test_a_window_is_a_mask(tensor, close, device):
+    X = tensor(2, 7, 12)
+    layer = at.MultiHeadAttention(12, 3, causal=True, window=3).to(X)
+    near = at.causal_mask(7, device=device).triu(-2)
+    expected = at.MultiHeadAttention.from_torch(layer.to_torch())(X, mask=near)
+    close(layer(X), expected)
+
+
+def test_what_is_hidden_reaches_no_gradient(tensor):
+    """A padded token of NaN: neither output nor the gradient of any projection knows of it."""
+    X = tensor(2, 7, 12)
+    mask = at.padding_mask(torch.tensor([4, 6], device=X.device), 7)
+    layer, gradients = at.MultiHeadAttention(12, 3).to(X), []
+    for filling in (0.0, torch.nan):
+        Y = X.masked_fill(~mask.mT, filling)
+        layer.zero_grad()
+        output, weights = layer(X, Y, mask=mask, need_weights=True)
+        (output.sum() + weights.square().sum()).backward()
+        gradients.append([x.grad.clone() for x in layer.parameters()])
+    for clean, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(other, clean)
+
+
+def test_half_the_heads_on_each_of_two_devices(tensor, close):
+    """As parallelize_module splits it: rows of q, k, v, columns of the output projection, and a sum over devices."""
+    X = tensor(2, 7, 12)
+    whole = at.MultiHeadAttention(12, 6, n_kv_heads=2, causal=True).to(X)
+    parts = []
+    for rank in range(2):
+        part = copy.deepcopy(whole)
+        for name in ("q_proj", "k_proj", "v_proj"):
+            proj = getattr(part, name)
+            for kind in ("weight", "bias"):
+                split = getattr(proj, kind).chunk(2)[rank].detach()
+                setattr(proj, kind, nn.Parameter(split))
+        part.out_proj.weight = nn.Parameter(whole.out_proj.weight.chunk(2, 1)[rank])
+        part.out_proj.bias = None if rank else whole.out_proj.bias
+        parts.append(part(X))
+    close(sum(parts), whole(X))
+
+
+def test_tokens_that_a_layer_refuses():
+    layer = at.MultiHeadAttention(12, 3, kdim=5)
+    X, K, V = torch.ones(2, 7, 12), torch.ones(2, 11, 5), torch.ones(2, 11, 12)
+    for given, message in (
+        ((X[..., :5], K, V), r"Q has shape \(2, 7, 5\) but needs \(…, n, 12\)"),
+        ((X, V, V), r"K has shape \(2, 11, 12\) but needs \(…, n, 5\)"),
+        ((X, K, V[:, 1:]), "K holds 11 keys but V 10 values"),
+        ((X.expand(3, 2, 7, 12), K[None].expand(2, 2, 11, 5), V), "batch axes do not"),
+        ((X, K, V.double()), "V is torch.float64 but Q is torch.float32"),
+        ((X.tolist(), K, V), "Q must be a torch.Tensor, got list"),
+    ):
+        with pytest.raises(
+            (TypeError, ValueError), match=f"^MultiHeadAttention: {message}"
+        ):
+            layer(*given)
+    assert layer(X.int(), K.int(), V.int()).dtype == torch.float32

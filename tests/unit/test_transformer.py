@@ -5,6 +5,7 @@ import inspect
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.testing import CompileCounter
 from torch.nn.functional import relu
 
 import attn_tutor.torch as at
@@ -141,6 +142,105 @@ def test_dropout_reaches_the_weights(tensor, device, positions):
     X = tensor(7, 12)
     first = torch.stack([made(X)[0] for _ in range(30)])
     assert len(first.unique(dim=0)) == 8  # of three heads each
+
+
+# Masks, windows, grouped heads
+
+
+def test_three_axes_of_a_mask_are_one_for_each_sequence(tensor, device, close):
+    """As many sequences as heads: the lengths of a batch, and not of its heads."""
+    X, made = tensor(3, 7, 12), block(device)
+    lengths = torch.tensor([2, 4, 7], device=device)
+    together = made(X, at.padding_mask(lengths, 7))
+    for i, n in enumerate(lengths.tolist()):
+        close(together[i, :n], made(X[i, :n]))
+
+
+@pytest.mark.parametrize("positions", PLACES)
+def test_a_window_is_a_mask(tensor, device, close, positions):
+    X = tensor(2, 7, 12)
+    near = at.causal_mask(7, device=device).triu(-2)  # itself and the two before
+    made = block(device, causal=True, window=3, positions=positions)
+    close(made(X), block(device, causal=True, positions=positions)(X, near))
+    cache = at.KVCache()
+    with torch.no_grad():
+        rows = [made(X[:, i : i + 1], cache=cache) for i in range(7)]
+    close(torch.cat(rows, 1), made(X))
+
+
+@pytest.mark.parametrize("positions", PLACES)
+def test_grouped_heads_are_heads_with_copies(tensor, device, close, positions):
+    options = dict(causal=True, positions=positions)
+    torch.manual_seed(5)
+    grouped = at.Block(24, 6, n_kv_heads=2, **options).to(tensor(1))
+    plain = at.Block(24, 6, **options).to(tensor(1))
+    state = grouped.state_dict()
+    for name in ("k_proj", "v_proj"):  # each head of keys three times
+        for part in ("weight", "bias"):
+            x = state[f"attention.{name}.{part}"].unflatten(0, (2, 4))
+            x = x.repeat_interleave(3, 0).flatten(0, 1)
+            state[f"attention.{name}.{part}"] = x
+    plain.load_state_dict(state)
+    X = tensor(2, 7, 24)
+    close(grouped(X), plain(X))
+    close(grouped.weights(X), plain.weights(X))
+    cache = at.KVCache()
+    with torch.no_grad():
+        rows = [grouped(X[:, i : i + 1], cache=cache) for i in range(7)]
+    close(torch.cat(rows, 1), plain(X))
+
+
+def test_alibi_knows_far_positions_in_half_precision(device):
+    """The weights of two neighbours at positions 1000 and 1001 differ by the slope, in bfloat16 as in float64."""
+    torch.manual_seed(5)
+    made = at.Block(8, 1, causal=True, positions="alibi").to(device)
+    with torch.no_grad():
+        made.attention.q_proj.weight.zero_()  # the bias alone decides
+        exact = made.double().weights(torch.ones(1, 1002, 8).double().to(device))
+        rough = made.bfloat16().weights(torch.ones(1, 1002, 8).bfloat16().to(device))
+    for found, expected in zip(rough[0, 0, -1, -5:], exact[0, 0, -1, -5:], strict=True):
+        assert found.item() == pytest.approx(expected.item(), rel=0.02)
+    torch.testing.assert_close(rough.double(), exact, rtol=0.02, atol=1e-4)
+
+
+# The compiler
+
+
+LENGTHS = range(5, 17)
+tokens_of = {
+    "layer": lambda n: (torch.ones(3, n, 12),),
+    "ids": lambda n: (torch.ones(3, n, dtype=torch.long),),
+    "pairs": lambda n: (
+        torch.ones(3, n, dtype=torch.long),
+        torch.tensor([n, 2, 3]),
+        torch.ones(3, n + 2, dtype=torch.long),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("make", "given"),
+    [
+        (lambda: at.Block(12, 3, causal=True, positions="rotary"), "layer"),
+        (lambda: at.Block(12, 3, causal=True, window=3), "layer"),
+        (lambda: at.MultiHeadAttention(12, 6, causal=True, n_kv_heads=2), "layer"),
+        (lambda: at.PositionalEncoding(12), "layer"),
+        (lambda: at.LanguageModel(13, 12, 3, 1, positions="sinusoidal"), "ids"),
+        (lambda: at.LanguageModel(13, 12, 3, 1, positions="alibi"), "ids"),
+        (lambda: at.TransformerTranslator(11, 7, 12, 3, 1), "pairs"),
+    ],
+    ids=["rotary", "window", "heads", "encoding", "sinusoidal", "alibi", "translator"],
+)
+def test_twelve_lengths_are_two_graphs(make, given):
+    """One for the first length and one for all others, as of torch's own layer; fullgraph allows no break."""
+    torch._dynamo.reset()
+    made, counter = make().eval(), CompileCounter()
+    compiled = torch.compile(made, backend=counter, fullgraph=True)
+    with torch.no_grad():
+        for n in LENGTHS:
+            found, expected = (fn(*tokens_of[given](n)) for fn in (compiled, made))
+            torch.testing.assert_close(found, expected)
+    assert counter.frame_count <= 2
 
 
 # torch's own layer
@@ -304,6 +404,23 @@ def test_axes_before_the_tokens(model, ids, close):
     close(made(ids[0]), made(ids)[0])
     assert torch.equal(made.generate(many, 5)[2], made.generate(ids.flip(1), 5))
     assert made.generate(ids[0], 3, temperature=1.0).shape == (14,)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32])
+def test_ids_of_any_whole_numbers(model, ids, dtype):
+    made = model("sinusoidal")
+    assert torch.equal(made(ids.to(dtype)), made(ids))
+    written = made.generate(ids.to(dtype), 3)
+    assert written.dtype == torch.long and torch.equal(written, made.generate(ids, 3))
+
+
+def test_a_model_of_grouped_heads_in_a_dtype(device):
+    options = dict(device=device, dtype=torch.float64)
+    made = at.LanguageModel(13, 12, 6, 2, n_kv_heads=2, **options)
+    assert {x.dtype for x in made.parameters()} == {torch.float64}
+    assert {x.device.type for x in made.parameters()} == {device}
+    assert made.blocks[1].attention.k_proj.out_features == 4
+    assert "n_kv_heads=2" in repr(made)
 
 
 def test_state_is_put_back_and_inputs_are_left_alone(model, ids):

@@ -255,6 +255,7 @@ class State:
         before = self.best
         try:
             self.step, self.best = content["step"], content["best"]
+            require_size("train", "step", self.step)
             self.history = History(**content["history"])
             self.optimizer.load_state_dict(content["optimizer"])
             for generator, state in zip(
