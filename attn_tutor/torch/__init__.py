@@ -20,10 +20,10 @@ from attn_tutor.torch.kernels import (
 from attn_tutor.torch.layers.attention import (
     AdditiveAttention,
     BilinearAttention,
-    MultiHeadAttention,
     SelfAttention,
 )
 from attn_tutor.torch.layers.block import Block
+from attn_tutor.torch.layers.multi_head import MultiHeadAttention
 from attn_tutor.torch.layers.positional import PositionalEncoding
 from attn_tutor.torch.masks import causal_mask, padding_mask
 from attn_tutor.torch.models.encoder_decoder import EncoderDecoder, translation_loss

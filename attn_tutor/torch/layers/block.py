@@ -10,7 +10,8 @@ from torch.nn.functional import gelu
 
 from attn_tutor._checks import require_divisible, require_size
 from attn_tutor.torch.cache import KVCache
-from attn_tutor.torch.layers.attention import Device, Dtype, MultiHeadAttention
+from attn_tutor.torch.layers.linear import Device, Dtype
+from attn_tutor.torch.layers.multi_head import MultiHeadAttention
 from attn_tutor.torch.positional import alibi_bias, rotary
 from attn_tutor.torch.visibility import Visibility
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from attn_tutor._checks import require_chance, require_size
-from attn_tutor.torch.layers.tokens import require_tokens
+from attn_tutor.torch.layers.checks import require_tokens
 from attn_tutor.torch.positional import _exact, _rates
 
 __all__ = ["PositionalEncoding"]

@@ -8,8 +8,8 @@ from torch import nn
 
 from attn_tutor._checks import require_size
 from attn_tutor.torch.cache import KVCache
-from attn_tutor.torch.layers.attention import Device, Dtype
 from attn_tutor.torch.layers.block import Block
+from attn_tutor.torch.layers.linear import Device, Dtype
 from attn_tutor.torch.layers.positional import PositionalEncoding
 from attn_tutor.torch.models.ids import require_ids
 
@@ -72,7 +72,7 @@ class LanguageModel(nn.Module):
                 d_model,
                 n_heads,
                 causal=True,
-                positions=None if added else positions,
+                positions=None if positions == "sinusoidal" else positions,
                 dropout=dropout,
                 n_kv_heads=n_kv_heads,
                 **made,
@@ -95,7 +95,8 @@ class LanguageModel(nn.Module):
                 f"LanguageModel: {n_layers} blocks need as many caches, each its own, got {len({*map(id, caches)})}"
             )
         X = self._embed(ids, len(caches[0]) if caches else 0)
-        for block, cache in zip(self.blocks, caches or [None] * n_layers, strict=True):
+        each: Any = caches or [None] * n_layers
+        for block, cache in zip(self.blocks, each, strict=True):
             X = block(X, cache=cache)
         return self.head(self.norm(X))
 

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from attn_tutor._checks import require_size
-from attn_tutor.torch.layers.attention import MultiHeadAttention
 from attn_tutor.torch.layers.block import Block
+from attn_tutor.torch.layers.multi_head import MultiHeadAttention
 from attn_tutor.torch.layers.positional import PositionalEncoding
 from attn_tutor.torch.masks import padding_mask
 from attn_tutor.torch.models.encoder_decoder import EncoderDecoder

@@ -1,10 +1,10 @@
-"""What a layer gets, checked once."""
+"""What a layer is made with and what it gets, checked once."""
 
 from typing import Any
 
 import torch
 
-from attn_tutor._checks import broadcast
+from attn_tutor._checks import broadcast, require_size
 from attn_tutor.torch._arrays import prepare, require_array
 
 
@@ -34,3 +34,9 @@ def require_tokens(
         raise ValueError(f"{where}: batch axes do not broadcast: {shapes}")
     named = dict(zip(widths, arrays, strict=True))
     return list(prepare(where, named).values())
+
+
+def require_sizes(where: str, **sizes: int) -> None:
+    """Raise unless each is a whole number above 0."""
+    for name, size in sizes.items():
+        require_size(where, name, size, least=1)
