@@ -10,7 +10,7 @@ from torch.autograd import gradcheck
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
 from attn_tutor.numpy import additive as numpy_engine
-from attn_tutor.torch import additive as torch_engine
+from attn_tutor.torch.fast import additive as torch_engine
 
 
 @pytest.fixture(autouse=True)
