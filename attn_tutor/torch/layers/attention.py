@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from attn_tutor.torch.additive_op import tiled_additive
 from attn_tutor.torch.attention import bilinear_attention, pool, weigh
+from attn_tutor.torch.fast.additive import additive_pool
 from attn_tutor.torch.layers.checks import require_sizes, require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype, draw, linear
 from attn_tutor.torch.softmax import masked_softmax
@@ -113,11 +113,23 @@ class AdditiveAttention(nn.Module):
         Q, K, V, spoiled = hide(see, Q, K, V)
         queries, keys = self.q_proj(Q), self.k_proj(K)
         if not need_weights:
-            output = tiled_additive(queries, keys, self.w_v, V, see.dense())
-            return finish(output, see, spoiled)
+            return finish(self._pool(queries, keys, V, see), see, spoiled)
         hidden = torch.tanh(queries[..., :, None, :] + keys[..., None, :, :])
         weights = masked_softmax(hidden @ self.w_v, see.dense())  # (…, n, m)
         return finish(weights @ V, see, spoiled), finish(weights, see, spoiled)
+
+    def _pool(
+        self,
+        queries: torch.Tensor,
+        keys: torch.Tensor,
+        V: torch.Tensor,
+        see: Visibility,
+    ) -> torch.Tensor:
+        """In float32 at least, which the exponentials of the core need."""
+        wide = torch.promote_types(V.dtype, torch.float32)
+        given = (X.to(wide) for X in (queries, keys, self.w_v, V))
+        with torch.autocast(V.device.type, enabled=False):
+            return additive_pool(*given, see).to(V.dtype)
 
 
 class SelfAttention(nn.Module):
