@@ -407,7 +407,7 @@ def test_compiles_as_one_graph(close, causal):
 LAYERS = [
     lambda **kind: at.BilinearAttention(5, 7, **kind),
     lambda **kind: at.AdditiveAttention(5, 7, 60, **kind),
-    lambda **kind: at.SelfAttention(5, 3, **kind),
+    lambda **kind: at.SelfAttention(50, 30, **kind),
     lambda **kind: at.MultiHeadAttention(12, 6, n_kv_heads=2, kdim=7, **kind),
     lambda **kind: at.Block(12, 3, **kind),
     lambda **kind: at.LanguageModel(13, 12, 3, 1, **kind),

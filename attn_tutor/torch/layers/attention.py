@@ -127,9 +127,9 @@ class AdditiveAttention(nn.Module):
     ) -> torch.Tensor:
         """In float32 at least, which the exponentials of the core need."""
         wide = torch.promote_types(V.dtype, torch.float32)
-        given = (X.to(wide) for X in (queries, keys, self.w_v, V))
+        a, b, w, values = (X.to(wide) for X in (queries, keys, self.w_v, V))
         with torch.autocast(V.device.type, enabled=False):
-            return additive_pool(*given, see).to(V.dtype)
+            return additive_pool(a, b, w, values, see).to(V.dtype)
 
 
 class SelfAttention(nn.Module):

@@ -34,7 +34,7 @@ class Block(nn.Module):
         n_heads: number of heads; divides ``d_model``.
         d_hidden: width of the hidden layer; None is 4·d_model.
         causal: forbid each token the tokens after it.
-        window: how many tokens each one sees at most, itself and those just before it; needs ``causal``.
+        window: most tokens that each one sees, itself and those just before it; needs ``causal``. None sets no limit.
         positions: "rotary" turns queries and keys; "alibi" penalises distance, with ``causal`` only; None tells
             attention no positions.
         dropout: chance to drop each weight, each hidden unit and each entry of what is added, while training.

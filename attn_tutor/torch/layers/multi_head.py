@@ -30,7 +30,7 @@ class MultiHeadAttention(nn.Module):
         bias: learn biases too.
         dropout: chance to drop each weight while training.
         causal: forbid each query the keys after it.
-        window: how many keys each query sees at most, its own and those just before it; needs ``causal``.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
         n_kv_heads: number of heads of keys and values; None is ``n_heads``.
         device: of the parameters; None is torch's default.
         dtype: of the parameters; None is torch's default.
