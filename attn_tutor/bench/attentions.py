@@ -130,7 +130,7 @@ def multi_head(case: Case) -> Iterator[Contestant]:
     layer = nn.MultiheadAttention(MODEL, HEADS, batch_first=True).to(x)
     if case.half == "torch":
         mine = lib.MultiHeadAttention.from_torch(layer)
-        weights = mine.W_q, mine.W_k, mine.W_v, mine.W_o
+        weights = tuple(proj.weight.mT for proj in mine.children())
         yield Contestant("ours", "MultiHeadAttention", lambda: mine(X))
     else:
         weights = tuple(case.draw(MODEL, MODEL) / MODEL**0.5 for _ in range(4))

@@ -11,22 +11,27 @@ from attn_tutor.torch.attention import (
 )
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.decoding import beam_search, exhaustive_search, greedy_search
-from attn_tutor.torch.encoder_decoder import TransformerTranslator
 from attn_tutor.torch.kernels import (
     boxcar_kernel,
     epanechnikov_kernel,
     gaussian_kernel,
     triangular_kernel,
 )
-from attn_tutor.torch.language_model import LanguageModel
-from attn_tutor.torch.masks import causal_mask, padding_mask
-from attn_tutor.torch.modules import (
+from attn_tutor.torch.layers.attention import (
     AdditiveAttention,
     BilinearAttention,
-    MultiHeadAttention,
-    PositionalEncoding,
     SelfAttention,
 )
+from attn_tutor.torch.layers.block import Block
+from attn_tutor.torch.layers.multi_head import MultiHeadAttention
+from attn_tutor.torch.layers.positional import PositionalEncoding
+from attn_tutor.torch.masks import causal_mask, padding_mask
+from attn_tutor.torch.models.encoder_decoder import EncoderDecoder, translation_loss
+from attn_tutor.torch.models.language_model import LanguageModel
+from attn_tutor.torch.models.training import History, train
+from attn_tutor.torch.models.transformer_translator import TransformerTranslator
+from attn_tutor.torch.models.translator import Translator
+from attn_tutor.torch.models.weights import load_weights, save_weights
 from attn_tutor.torch.multi_head import (
     merge_heads,
     multi_head_attention,
@@ -42,15 +47,7 @@ from attn_tutor.torch.scoring import (
     scaled_dot_score,
 )
 from attn_tutor.torch.self_attention import cross_attention, self_attention
-from attn_tutor.torch.seq2seq import (
-    EncoderDecoder,
-    Translator,
-    translation_loss,
-)
 from attn_tutor.torch.softmax import masked_softmax, normalize, softmax
-from attn_tutor.torch.training import History, train
-from attn_tutor.torch.transformer import Block
-from attn_tutor.torch.weights import load_weights, save_weights
 
 __all__ = [
     "AdditiveAttention",

@@ -11,7 +11,7 @@ import attn_tutor.numpy as an
 import attn_tutor.torch as at
 from attn_tutor.numpy.fast import additive as numpy_engine
 from attn_tutor.numpy.fast import tiles as numpy_tiles
-from attn_tutor.torch import additive as torch_engine
+from attn_tutor.torch.fast import additive as torch_engine
 
 
 @pytest.fixture(autouse=True)
