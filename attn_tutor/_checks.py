@@ -182,7 +182,7 @@ def require_fit(where: str, name: str, shape: Shape, scores: Shape) -> None:
     core_fits = broadcast(shape[-2:], scores[-2:]) == scores[-2:]
     if not core_fits or broadcast(shape, scores) is None:
         raise ValueError(
-            f"{where}: {name} has shape {_text(shape)} but must broadcast to the scores, {_text(scores)}"
+            f"{where}: {name} has shape {_text(shape)} but must broadcast to the scores, {_text(scores)}."
         )
 
 
