@@ -96,3 +96,9 @@ def any_along(mask: torch.Tensor, axis: int) -> torch.Tensor:
 def forward_mode() -> bool:
     """Whether derivatives are taken forward, along a direction: torch's fused kernels have none."""
     return not torch.compiler.is_compiling() and forward_ad._current_level >= 0
+
+
+def transformed() -> bool:
+    """Whether torch.func looks on, which follows no loop over tiles, or derivatives are taken forward."""
+    in_func = torch._C._functorch.maybe_current_level() is not None
+    return not torch.compiler.is_compiling() and (in_func or forward_mode())
