@@ -6,14 +6,11 @@ import inspect
 import os
 import re
 import shutil
-import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import notebooks
 import numpy as np
 import pytest
 import torch
@@ -29,31 +26,25 @@ torch.set_num_threads(
     1
 )  # tensors here are tiny, and pytest-xdist already fills the cores
 
-NOTEBOOK_BUDGET_S = 720  # all chapters, on two cores
+# Whole files go to the workers in this order: the slowest first, so that none is left alone at the end.
+SLOW_FILES = [
+    "book/09",
+    "book/06",
+    "book/08",
+    "book/",
+    "unit/test_bench",
+    "unit/test_additive",
+    "unit/test_accuracy",
+    "unit/test_check",
+]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Give nbval's kernels the settings of tools/notebooks.py, which also compare the figures with their records."""
-    if config.getoption("nbval", False):
-        folder = tempfile.TemporaryDirectory()
-        config.add_cleanup(folder.cleanup)
-        notebooks.same_everywhere(folder.name)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        found = (i for i, name in enumerate(SLOW_FILES) if name in item.nodeid)
+        return next(found, len(SLOW_FILES))
 
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How long each notebook took: said, not required, since machines differ."""
-    seconds: Counter[str] = Counter()
-    stages = ("", "passed")  # "" holds the start of a kernel
-    for report in (r for stage in stages for r in terminalreporter.getreports(stage)):
-        notebook = getattr(report, "nodeid", "").partition("::")[0]
-        if notebook.endswith(".ipynb"):
-            seconds[Path(notebook).name] += getattr(report, "duration", 0)
-    if seconds:
-        terminalreporter.section(
-            f"notebooks: {seconds.total():.0f} s of {NOTEBOOK_BUDGET_S} s"
-        )
-        for notebook, spent in sorted(seconds.items()):
-            terminalreporter.line(f"{spent:6.1f} s  {notebook}")
+    items.sort(key=place)
 
 
 settings.register_profile("local", deadline=None, max_examples=40)

@@ -75,7 +75,8 @@ def linked_from(folder: Path, text: str) -> str:
 
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "student"
-    shutil.copytree(BOOK / "_static", folder / "_static", dirs_exist_ok=True)
+    for beside in ("_static", "trained"):
+        shutil.copytree(BOOK / beside, folder / beside, dirs_exist_ok=True)
     for path in sorted(BOOK.glob("[0-9]*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         notebook.cells = without_solutions(notebook.cells)

@@ -77,6 +77,7 @@ def train(
         score: judges the model on data held out, in evaluation mode and without gradients; lower is better.
         every: steps from one check to the next. A check scores, keeps the best weights and writes the checkpoint.
         checkpoint: a file. If it is there, training goes on from it, on the CPU bit for bit as if never stopped.
+            The file of a whole run keeps the best weights and the history alone, and serves every device.
         progress: show a bar, where there is a terminal or a notebook to show it in.
 
     Returns:
@@ -193,9 +194,14 @@ class State:
 
     def save(self, path: str | PathLike[str]) -> None:
         content = {"run": self.run, "step": self.step, "history": asdict(self.history)}
-        content |= {"model": self.model.state_dict(), "best": self.best}
-        content |= {"optimizer": self.optimizer.state_dict()}
-        content |= {"generators": [x.get_state() for x in self.generators]}
+        content |= {"best": self.best}
+        if self.step == self.run["steps"]:
+            anywhere = {k: x for k, x in self.run.items() if k != "device"}
+            content |= {"run": anywhere}
+        else:  # what it takes to go on
+            content |= {"model": self.model.state_dict()}
+            content |= {"optimizer": self.optimizer.state_dict()}
+            content |= {"generators": [x.get_state() for x in self.generators]}
         write(path, content)
 
     def load(self, path: str | PathLike[str]) -> None:
@@ -203,10 +209,10 @@ class State:
         there = content.get("run")
         if not isinstance(there, dict):
             raise ValueError(f"train: {path} is no checkpoint; choose another name")
-        for name, here in self.run.items():
-            if there.get(name) != here:
+        for name, value in there.items():
+            if value != self.run.get(name):
                 found = (
-                    f"{name} = {there.get(name)} there and {here} here"
+                    f"{name} = {value} there and {self.run.get(name)} here"
                     if name != "shapes"
                     else "its parameters have other names or shapes"
                 )
@@ -214,14 +220,16 @@ class State:
                     f"train: the checkpoint {path} is of another run: {found}. "
                     "Give the same arguments to go on with it, or delete it to start anew"
                 )
+        self.step, self.best = content["step"], content["best"]
+        self.history = History(**content["history"])
+        if self.step == self.run["steps"]:
+            return
         self.model.load_state_dict(content["model"])
         self.optimizer.load_state_dict(content["optimizer"])
         for generator, state in zip(
             self.generators, content["generators"], strict=True
         ):
             generator.set_state(state)
-        self.step, self.best = content["step"], content["best"]
-        self.history = History(**content["history"])
 
 
 def copy(model: nn.Module) -> dict[str, torch.Tensor]:

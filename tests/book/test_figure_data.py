@@ -86,10 +86,6 @@ def execute(
 ) -> Callable[[str], list[str]]:
     """Record a figure with the tool, then run a changed notebook as nbval does; what it complains of."""
     monkeypatch.setattr(notebooks, "BOOK", tmp_path / "book")
-    for name in ("IPYTHONDIR", "MATPLOTLIBRC", "PYTHONHASHSEED", "OMP_NUM_THREADS"):
-        monkeypatch.setenv(name, "")  # put back after the test
-    (tmp_path / "profile").mkdir()
-    notebooks.same_everywhere(str(tmp_path / "profile"))
     path = tmp_path / "book" / "01_trial.ipynb"
     path.parent.mkdir()
     nbformat.write(
