@@ -1,4 +1,4 @@
-"""Every run of the notebooks by pytest, one or all, has the settings of tools/notebooks.py; a table says what each took."""
+"""Every run of the notebooks by pytest, of one or of all, has the same settings; a table says what each took."""
 
 from collections import Counter
 from contextlib import ExitStack

@@ -188,7 +188,7 @@ def test_each_file_of_weights_is_of_one_notebook() -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "path", filter(weights_of, NOTEBOOKS), ids=lambda path: path.stem
+    "path", list(filter(weights_of, NOTEBOOKS)), ids=lambda path: path.stem
 )
 def test_training_anew_gives_the_same_outputs(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
