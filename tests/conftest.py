@@ -26,27 +26,6 @@ torch.set_num_threads(
     1
 )  # tensors here are tiny, and pytest-xdist already fills the cores
 
-# Whole files go to the workers in this order: the slowest first, so that none is left alone at the end.
-SLOW_FILES = [
-    "book/09",
-    "book/06",
-    "book/08",
-    "book/",
-    "unit/test_bench",
-    "unit/test_additive",
-    "unit/test_accuracy",
-    "unit/test_check",
-]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def place(item: pytest.Item) -> int:
-        found = (i for i, name in enumerate(SLOW_FILES) if name in item.nodeid)
-        return next(found, len(SLOW_FILES))
-
-    items.sort(key=place)
-
-
 settings.register_profile("local", deadline=None, max_examples=40)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
