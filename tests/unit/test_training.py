@@ -209,6 +209,14 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
         run(nn.Linear(3, 1), checkpoint=tmp_path / "run.pt")
 
 
+def test_the_file_of_a_whole_run_keeps_what_a_reader_needs(tmp_path):
+    history = run(net(), checkpoint=tmp_path / "run.pt")
+    kept = torch.load(tmp_path / "run.pt")
+    assert set(kept) == {"run", "step", "history", "best"}
+    assert "device" not in kept["run"]
+    assert history == History(**kept["history"])
+
+
 def test_weights_are_no_checkpoint(tmp_path):
     save_weights(net(), tmp_path / "weights.pt")
     with pytest.raises(ValueError, match="is no checkpoint; choose another name"):
