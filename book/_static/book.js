@@ -11,12 +11,12 @@ document.addEventListener("DOMContentLoaded", () => {
   const watch = new ResizeObserver((entries) => {
     for (const { target } of entries) {
       const scrolls = target.scrollWidth > target.clientWidth;
-      if (target.matches("pre")) target.tabIndex = scrolls ? 0 : -1;
+      if (!target.matches("mjx-container")) target.tabIndex = scrolls ? 0 : -1;
       else if (scrolls) for (const [name, value] of Object.entries(SCROLLING)) target.setAttribute(name, value);
       else for (const name in SCROLLING) target.removeAttribute(name);
     }
   });
-  document.querySelectorAll("pre").forEach((block) => watch.observe(block));
+  document.querySelectorAll("pre, .pst-scrollable-table-container").forEach((block) => watch.observe(block));
   window.MathJax?.startup.promise.then(() => {
     document.querySelectorAll('mjx-container[display="true"]').forEach((formula) => watch.observe(formula));
   });
