@@ -38,3 +38,27 @@ document.addEventListener("click", ({ target }) => {
   const button = target.closest(".copybtn");
   if (button) setTimeout(() => button.focus());
 });
+
+/* Of what the search finds, pages with the words in their title stand first, chapters before others, and then the
+   glossary, each entry by its own word. Sphinx lists the best last. */
+document.addEventListener("DOMContentLoaded", () => {
+  if (typeof Search === "undefined") return; // on every page but one
+  const plain = (title) => title.replace(/<[^>]*>/g, "").toLowerCase();
+  const find = Search._performSearch; // its own, of the pinned Sphinx
+  Search._performSearch = (query, ...terms) => {
+    const words = query.toLowerCase().split(/\s+/), glossary = {};
+    for (const [entry, places] of Object.entries(Search._index.indexentries))
+      for (const [, id] of places) if (id.startsWith("term-")) glossary[`#${id}`] = entry;
+    const rank = ([page, title, anchor]) => {
+      if (page.endsWith("/glossary") && glossary[anchor]) return 1;
+      if (anchor || !words.every((word) => plain(title).includes(word))) return 0;
+      return title.includes("section-number") ? 3 : 2;
+    };
+    // With its number before it Sphinx takes a page's title for another than that of its first heading, and lists both.
+    const twice = ([, title]) => /^<span.*<\/span>(.*) > \1$/.test(title);
+    return find(query, ...terms).filter((found) => !twice(found)).sort((a, b) => rank(a) - rank(b)).map((found) => {
+      if (rank(found) === 1) found[1] = `Glossary: ${glossary[found[2]]}`;
+      return found;
+    });
+  };
+});
