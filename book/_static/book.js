@@ -44,11 +44,13 @@ document.addEventListener("click", ({ target }) => {
 document.addEventListener("DOMContentLoaded", () => {
   if (typeof Search === "undefined") return; // on every page but one
   const plain = (title) => title.replace(/<[^>]*>/g, "").toLowerCase();
+  // Sphinx keeps capitals in the anchor alone.
+  const inItsCase = (entry, id) => [...entry].map((x, i) => (id[i]?.toLowerCase() === x ? id[i] : x)).join("");
   const find = Search._performSearch; // its own, of the pinned Sphinx
   Search._performSearch = (query, ...terms) => {
     const words = query.toLowerCase().split(/\s+/), glossary = {};
     for (const [entry, places] of Object.entries(Search._index.indexentries))
-      for (const [, id] of places) if (id.startsWith("term-")) glossary[`#${id}`] = entry;
+      for (const [, id] of places) if (id.startsWith("term-")) glossary[`#${id}`] = inItsCase(entry, id.slice(5));
     const rank = ([page, title, anchor]) => {
       if (page.endsWith("/glossary") && glossary[anchor]) return 1;
       if (anchor || !words.every((word) => plain(title).includes(word))) return 0;
