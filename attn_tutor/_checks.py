@@ -20,14 +20,14 @@ Shape = tuple[int, ...]
 
 
 def checker(
-    array_type: type,
+    require: Callable[[str, str, Any], None],
     prepare: Callable[[str, dict[str, Any]], dict[str, Any]],
     as_is: Callable[[tuple[Any, ...]], bool],
 ) -> Callable[..., Any]:
     """The ``@shapes`` decorator of one half.
 
     Args:
-        array_type: what arguments must be an instance of, ``numpy.ndarray`` or ``torch.Tensor``.
+        require: takes the function's name, an argument's and its value; raises unless that is an array of this half.
         prepare: takes the function's name and its arrays by name; returns them ready to compute with.
         as_is: whether arguments are arrays that ``prepare`` would leave as they are.
     """
@@ -52,8 +52,10 @@ def checker(
                 positional = dict(zip(names, args, strict=False))
                 keyword = {name: kwargs[name] for name in names if name in kwargs}
                 arrays: dict[str, Any] = {**positional, **keyword}
+                if not arrays:
+                    return fn(*args, **kwargs)
                 for name, array in arrays.items():
-                    require_array(array_type, fn.__name__, name, array)
+                    require(fn.__name__, name, array)
                 _match(
                     fn.__name__,
                     signature,
@@ -153,22 +155,77 @@ def require_array(array_type: type, where: str, name: str, x: Any) -> None:
         )
 
 
-def require_mask(
-    array_type: type, where: str, mask: Any, scores: Shape, hint: str = ""
-) -> None:
-    """Raise unless ``mask`` is None, or boolean and broadcasts to the ``scores`` shape, ``(…, n, m)``."""
-    if mask is None:
-        return
+def require_boolean(array_type: type, where: str, mask: Any) -> None:
+    """Raise a ``TypeError`` unless ``mask`` is a boolean array of this half."""
     require_array(array_type, where, "mask", mask)
     dtype = str(mask.dtype).removeprefix("torch.")
     if dtype != "bool":
         raise TypeError(f"{where}: masks are boolean, True = may attend; got {dtype}")
-    # Its last axes may be missing or 1, but must not make queries or keys out of nothing.
-    core_fits = broadcast(mask.shape[-2:], scores[-2:]) == scores[-2:]
-    if not core_fits or broadcast(mask.shape, scores) is None:
-        raise ValueError(
-            f"{where}: mask has shape {_text(mask.shape)} but must broadcast to the scores, {_text(scores)}.{hint}"
+
+
+def require_bias(array_type: type, where: str, bias: Any, scores: Shape) -> None:
+    """Raise unless ``bias`` holds real numbers and broadcasts to the ``scores`` shape, ``(…, n, m)``."""
+    require_array(array_type, where, "bias", bias)
+    dtype = str(bias.dtype).removeprefix("torch.")
+    if dtype == "bool":
+        raise TypeError(
+            f"{where}: a bias is added to the scores and holds numbers, got bool; give it as mask="
         )
+    if not dtype.startswith(("float", "bfloat", "int", "uint")):
+        raise TypeError(f"{where}: bias has dtype {bias.dtype}; it needs real numbers")
+    require_fit(where, "bias", bias.shape, scores)
+
+
+def require_fit(where: str, name: str, shape: Shape, scores: Shape) -> None:
+    """Raise a ``ValueError`` unless a shape broadcasts to the ``scores`` shape, ``(…, n, m)``."""
+    # Its last axes may be missing or 1, but must not make queries or keys out of nothing.
+    core_fits = broadcast(shape[-2:], scores[-2:]) == scores[-2:]
+    if not core_fits or broadcast(shape, scores) is None:
+        raise ValueError(
+            f"{where}: {name} has shape {_text(shape)} but must broadcast to the scores, {_text(scores)}."
+        )
+
+
+def lacks_heads(where: str, mask: Shape, batch: Shape, n_heads: int) -> bool:
+    """Whether a mask of a multi-head call has no axis for the heads: three axes are one for each sequence.
+
+    Raises:
+        ValueError: it could as well be one for each head.
+    """
+    lead = tuple(mask[:-2])
+    if len(lead) < 2:
+        either = not batch and lead == (n_heads,) != (1,)
+    else:
+        readings = batch, (*batch, n_heads)
+        either = len(lead) == len(batch) and set(lead) != {1}
+        either &= all(broadcast(lead, axes) == axes for axes in readings)
+    if either:
+        raise ValueError(
+            f"{where}: a mask of shape {_text(mask)} could be one for each sequence or one for each head. "
+            "Write mask[..., None, :, :] for one for each sequence, mask[None] for one for each head"
+        )
+    return len(lead) == 1
+
+
+def require_window(where: str, window: Any, causal: bool) -> None:
+    """Raise unless ``window`` is None, or a whole number of keys before each query, which needs ``causal``."""
+    if window is None:
+        return
+    require_size(where, "window", window, least=1)
+    if not causal:
+        raise ValueError(
+            f"{where}: window={window} is how many keys a query sees up to its own; it needs causal=True"
+        )
+
+
+def require_scale(where: str, scale: Any) -> None:
+    """Raise unless ``scale`` is None or one real number, an array of one included."""
+    if scale is not None:
+        try:
+            float(scale)
+        except (TypeError, ValueError):
+            kind = _type_name(type(scale))
+            raise TypeError(f"{where}: scale must be one number, got {kind}") from None
 
 
 def require_size(where: str, name: str, value: Any, least: int = 0) -> None:
@@ -198,7 +255,12 @@ def require_positive(where: str, name: str, value: float) -> None:
 
 def require_chance(where: str, name: str, value: float) -> None:
     """Raise unless ``value`` is a probability below 1: what is always dropped cannot grow to make up for it."""
-    if not 0 <= value < 1:
+    try:
+        chance = bool(0 <= value < 1)
+    except (TypeError, ValueError):
+        kind = _type_name(type(value))
+        raise TypeError(f"{where}: {name} must be one number, got {kind}") from None
+    if not chance:
         raise ValueError(f"{where}: {name} must lie in [0, 1), got {value}")
 
 

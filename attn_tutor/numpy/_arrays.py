@@ -23,11 +23,23 @@ def prepare(where: str, arrays: dict[str, Any]) -> dict[str, Any]:
 def as_is(arrays: tuple[Any, ...]) -> bool:
     dtype = getattr(arrays[0], "dtype", None)
     for x in arrays:
-        if not isinstance(x, np.ndarray) or x.dtype != dtype:
+        if type(x) is not np.ndarray or x.dtype != dtype:
             return False
     return arrays[0].dtype.kind == "f"
 
 
-shapes = _checks.checker(np.ndarray, prepare, as_is)
-require_array = partial(_checks.require_array, np.ndarray)
-require_mask = partial(_checks.require_mask, np.ndarray)
+def require_array(where: str, name: str, x: Any) -> None:
+    _checks.require_array(np.ndarray, where, name, x)
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(
+            f"{where}: {name} is a masked array, whose own mask would be lost; give {name}.data, and mask="
+        )
+    if isinstance(x, np.matrix):
+        raise TypeError(
+            f"{where}: {name} is a numpy.matrix, whose products have two axes; numpy.asarray({name}) makes an array"
+        )
+
+
+shapes = _checks.checker(require_array, prepare, as_is)
+require_boolean = partial(_checks.require_boolean, np.ndarray)
+require_bias = partial(_checks.require_bias, np.ndarray)

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from attn_tutor._checks import require_positive
+from attn_tutor._checks import require_positive, require_scale
 from attn_tutor.numpy._arrays import shapes
-from attn_tutor.numpy.additive import tiled_additive
+from attn_tutor.numpy.fast.additive import tiled_additive
+from attn_tutor.numpy.fast.attention import tiled_attention
 from attn_tutor.numpy.kernels import gaussian_kernel
-from attn_tutor.numpy.masks import causal_mask, permitted, shield, spoil
 from attn_tutor.numpy.scoring import OTHER_WIDTHS, scaled_dot_score
 from attn_tutor.numpy.softmax import masked_softmax, normalize
-from attn_tutor.numpy.tiled import tiled_attention
+from attn_tutor.numpy.visibility import Visibility, finish, hide
 
 __all__ = [
     "additive_attention",
@@ -50,10 +50,9 @@ def attend(
         >>> attend(np.array([[7.0, 7.0]]), np.array([[1.0, 0.0], [0.0, 4.0]])).tolist()
         [[0.5, 2.0]]
     """
-    mask, _ = permitted("attend", mask, False, scores, V)
-    # masked_softmax looks after the scores.
-    _, V, spoiled = shield(mask, False, scores[..., :0], V)
-    return spoil(masked_softmax(scores, mask) @ V, spoiled)
+    see = Visibility.of("attend", scores, V, mask=mask)
+    _, V, spoiled = hide(see, scores[..., :0], V)  # masked_softmax hides scores itself
+    return finish(masked_softmax(scores, see.mask) @ V, spoiled)
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
@@ -63,6 +62,8 @@ def attention_weights(
     mask: np.ndarray | None = None,
     *,
     causal: bool = False,
+    window: int | None = None,
+    bias: np.ndarray | None = None,
     scale: float | None = None,
 ) -> np.ndarray:
     r"""The weights of scaled dot-product attention: how much of each value each query draws.
@@ -76,6 +77,8 @@ def attention_weights(
         K: keys, (…, m, d).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
         scale: factor on the dot product; None is 1/√d.
 
     Returns:
@@ -89,11 +92,12 @@ def attention_weights(
         >>> attention_weights(np.array([[3.0, 3.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])).tolist()
         [[0.5, 0.5]]
     """
-    mask, causal = permitted("attention_weights", mask, causal, Q, K)
-    Q, K, spoiled = shield(mask, causal, Q, K)
-    if causal:
-        mask = causal_mask(Q.shape[-2], K.shape[-2])
-    return spoil(masked_softmax(scaled_dot_score(Q, K, scale), mask), spoiled)
+    require_scale("attention_weights", scale)
+    see = Visibility.of(
+        "attention_weights", Q, K, mask=mask, causal=causal, window=window, bias=bias
+    )
+    Q, K, spoiled = hide(see, Q, K)
+    return finish(weights_of(Q, K, see, scale, bias), spoiled)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
@@ -104,6 +108,8 @@ def attention(
     mask: np.ndarray | None = None,
     *,
     causal: bool = False,
+    window: int | None = None,
+    bias: np.ndarray | None = None,
     scale: float | None = None,
 ) -> np.ndarray:
     r"""Scaled dot-product attention, without storing the weights.
@@ -119,6 +125,8 @@ def attention(
         V: values, (…, m, d_v).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
         scale: factor on the dot product; None is 1/√d.
 
     Returns:
@@ -134,9 +142,12 @@ def attention(
         >>> attention(Q, K, V).tolist()
         [[6.0]]
     """
-    mask, causal = permitted("attention", mask, causal, Q, K, V)
-    Q, K, V, spoiled = shield(mask, causal, Q, K, V)
-    return spoil(tiled_attention(Q, K, V, mask, causal, scale), spoiled)
+    require_scale("attention", scale)
+    see = Visibility.of(
+        "attention", Q, K, V, mask=mask, causal=causal, window=window, bias=bias
+    )
+    Q, K, V, spoiled = hide(see, Q, K, V)
+    return finish(tiled_attention(Q, K, V, see, scale, bias), spoiled)
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,k)->(n,d_v)")
@@ -148,6 +159,8 @@ def bilinear_attention(
     mask: np.ndarray | None = None,
     *,
     causal: bool = False,
+    window: int | None = None,
+    bias: np.ndarray | None = None,
 ) -> np.ndarray:
     r"""Attention with the bilinear score: a dot product in disguise.
 
@@ -163,6 +176,8 @@ def bilinear_attention(
         M: learnt matrix, (q, k).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
 
     Returns:
         Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
@@ -176,9 +191,18 @@ def bilinear_attention(
         >>> bilinear_attention(Q, K, np.array([[4.0], [8.0]]), M).tolist()
         [[6.0]]
     """
-    mask, causal = permitted("bilinear_attention", mask, causal, Q, K, V)
-    Q, K, V, spoiled = shield(mask, causal, Q, K, V)
-    return spoil(tiled_attention(Q @ M, K, V, mask, causal, 1.0), spoiled)
+    see = Visibility.of(
+        "bilinear_attention",
+        Q,
+        K,
+        V,
+        mask=mask,
+        causal=causal,
+        window=window,
+        bias=bias,
+    )
+    Q, K, V, spoiled = hide(see, Q, K, V)
+    return finish(tiled_attention(Q @ M, K, V, see, 1.0, bias), spoiled)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
@@ -189,6 +213,8 @@ def gaussian_attention(
     mask: np.ndarray | None = None,
     *,
     causal: bool = False,
+    window: int | None = None,
+    bias: np.ndarray | None = None,
     bandwidth: float = 1.0,
 ) -> np.ndarray:
     r"""Attention with the Gaussian score: another dot product in disguise.
@@ -210,6 +236,8 @@ def gaussian_attention(
         V: values, (…, m, d_v).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
         bandwidth: σ, in the units of Q and K; above 0.
 
     Returns:
@@ -225,11 +253,20 @@ def gaussian_attention(
         [[6.0]]
     """
     require_positive("gaussian_attention", "bandwidth", bandwidth)
-    mask, causal = permitted("gaussian_attention", mask, causal, Q, K, V)
-    Q, K, V, spoiled = shield(mask, causal, Q, K, V)
-    wide_Q, wide_K = as_dot_product(Q, K, bandwidth, mask)
-    output = tiled_attention(wide_Q, wide_K, V, mask, causal, 1.0)
-    return spoil(output.astype(np.result_type(Q, K, V), copy=False), spoiled)
+    see = Visibility.of(
+        "gaussian_attention",
+        Q,
+        K,
+        V,
+        mask=mask,
+        causal=causal,
+        window=window,
+        bias=bias,
+    )
+    Q, K, V, spoiled = hide(see, Q, K, V)
+    wide_Q, wide_K = as_dot_product(Q, K, bandwidth, see)
+    output = tiled_attention(wide_Q, wide_K, V, see, 1.0, bias)
+    return finish(output.astype(np.result_type(Q, K, V), copy=False), spoiled)
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,h),(k,h),(h)->(n,d_v)")
@@ -243,6 +280,8 @@ def additive_attention(
     mask: np.ndarray | None = None,
     *,
     causal: bool = False,
+    window: int | None = None,
+    bias: np.ndarray | None = None,
 ) -> np.ndarray:
     r"""Attention with the additive score, for queries and keys of any two widths.
 
@@ -273,6 +312,8 @@ def additive_attention(
         w_v: learnt output weights, (h,).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
 
     Returns:
         Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
@@ -287,15 +328,24 @@ def additive_attention(
         >>> additive_attention(Q, K, V, W, W, w_v).tolist()
         [[6.0]]
     """
-    mask, causal = permitted("additive_attention", mask, causal, Q, K, V)
-    Q, K, V, spoiled = shield(mask, causal, Q, K, V)
+    see = Visibility.of(
+        "additive_attention",
+        Q,
+        K,
+        V,
+        mask=mask,
+        causal=causal,
+        window=window,
+        bias=bias,
+    )
+    Q, K, V, spoiled = hide(see, Q, K, V)
     dtype = np.result_type(Q, K, V, W_q, W_k, w_v)
     wide = np.result_type(dtype, np.float32)
     Q, K, V, W_q, W_k, w_v = (
         X.astype(wide, copy=False) for X in (Q, K, V, W_q, W_k, w_v)
     )
-    output = tiled_additive(Q @ W_q, K @ W_k, w_v, V, mask, causal)
-    return spoil(output.astype(dtype, copy=False), spoiled)
+    output = tiled_additive(Q @ W_q, K @ W_k, w_v, V, see, bias)
+    return finish(output.astype(dtype, copy=False), spoiled)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
@@ -336,20 +386,31 @@ def nadaraya_watson(
     return normalize(kernel(Q, K, bandwidth)) @ V
 
 
+def weights_of(
+    Q: np.ndarray,
+    K: np.ndarray,
+    see: Visibility,
+    scale: float | None,
+    bias: np.ndarray | None,
+) -> np.ndarray:
+    """The core of :func:`attention_weights`: what is hidden must be finite."""
+    scores = scaled_dot_score(Q, K, scale)
+    scores = scores if bias is None else scores + bias.astype(scores.dtype, copy=False)
+    return masked_softmax(scores, see.dense())
+
+
 def as_dot_product(
-    Q: np.ndarray, K: np.ndarray, bandwidth: float, mask: np.ndarray | None
+    Q: np.ndarray, K: np.ndarray, bandwidth: float, see: Visibility
 ) -> tuple[np.ndarray, np.ndarray]:
     """Queries (…, n, d+1) and keys (…, m, d+1) whose dot products are Gaussian scores, up to a term a query."""
     # Where keys spread far, what remains after −‖k‖²/2 is small beside it.
     wide = np.result_type(Q, K, np.float64)
-    K = K.astype(wide)
-    seen = np.ones(K.shape[-2], bool)
-    if mask is not None:
-        seen = seen & mask.any(-2)
-    seen = seen[..., None]  # (…, m, 1)
+    seen = see.anyone()[..., None]  # (…, m, 1)
     # The first key that is seen: causally, whoever sees any key sees this one,
     # so that no later key can cost it accuracy.
-    centre = (K * (seen & (seen.cumsum(-2) == 1))).sum(-2, keepdims=True)
+    first = seen & (seen.cumsum(-2) == 1)
+    K = np.where(seen, K, 0).astype(wide, copy=False)
+    centre = np.where(first, K, 0).sum(-2, keepdims=True)
     Q, K = (Q - centre) / float(bandwidth), (K - centre) * seen / float(bandwidth)
     norms = (K**2).sum(-1, keepdims=True)
     wide_Q = np.concatenate([Q, np.ones((*Q.shape[:-1], 1), wide)], -1)

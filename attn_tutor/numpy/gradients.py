@@ -6,11 +6,11 @@ inputs, each in the shape of its input.
 
 import numpy as np
 
-from attn_tutor._checks import Shape
+from attn_tutor._checks import Shape, require_scale
 from attn_tutor.numpy._arrays import shapes
-from attn_tutor.numpy.masks import causal_mask, permitted, shield
-from attn_tutor.numpy.scoring import OTHER_WIDTHS, default_scale, scaled_dot_score
-from attn_tutor.numpy.softmax import masked_softmax
+from attn_tutor.numpy.attention import weights_of
+from attn_tutor.numpy.scoring import OTHER_WIDTHS, default_scale
+from attn_tutor.numpy.visibility import Visibility, hide
 
 __all__ = ["additive_score_vjp", "attention_vjp", "softmax_vjp"]
 
@@ -51,6 +51,7 @@ def attention_vjp(
     mask: np.ndarray | None = None,
     *,
     causal: bool = False,
+    window: int | None = None,
     scale: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     r"""Gradient through scaled dot-product attention.
@@ -69,6 +70,7 @@ def attention_vjp(
         g: gradient with respect to the output of :func:`attention`, (…, n, d_v).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
         scale: factor on the dot product; None is 1/√d.
 
     Returns:
@@ -84,19 +86,19 @@ def attention_vjp(
         >>> dQ.tolist(), dK.tolist(), dV.tolist()
         ([[-2.0]], [[0.0], [0.0]], [[0.5], [0.5]])
     """
+    require_scale("attention_vjp", scale)
     scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
     given = Q.shape, K.shape, V.shape
-    mask, causal = permitted("attention_vjp", mask, causal, Q, K)
-    Q, K, V, spoiled = shield(mask, causal, Q, K, V)
+    see = Visibility.of(
+        "attention_vjp", Q, K, V, mask=mask, causal=causal, window=window
+    )
+    Q, K, V, spoiled = hide(see, Q, K, V)
     if spoiled is not None:
         # Their output is NaN whatever the inputs are: no gradient.
         g = np.where(spoiled, 0, g)
-    if causal:
-        mask = causal_mask(Q.shape[-2], K.shape[-2])
-    A = masked_softmax(scaled_dot_score(Q, K, scale), mask)  # (…, n, m)
-    g = np.where(
-        A.any(-1, keepdims=True), g, 0
-    )  # nothing attended to, nothing passed on
+    A = weights_of(Q, K, see, scale, None)  # (…, n, m)
+    # Nothing attended to, nothing passed on.
+    g = np.where(A.any(-1, keepdims=True), g, 0)
     dV = A.mT @ g
     dS = softmax_vjp(A, g @ V.mT)
     dQ, dK = scale * dS @ K, scale * dS.mT @ Q

@@ -1,12 +1,9 @@
 """Which query may attend to which key: boolean masks, True = may attend."""
 
-import functools
-from typing import Any
-
 import numpy as np
 
 from attn_tutor._checks import require_size
-from attn_tutor.numpy._arrays import require_array, require_mask
+from attn_tutor.numpy._arrays import require_array
 
 __all__ = ["causal_mask", "padding_mask"]
 
@@ -82,68 +79,3 @@ def padding_mask(valid_lens: np.ndarray, m: int) -> np.ndarray:
         )
     lens = valid_lens[:, None] if valid_lens.ndim == 1 else valid_lens  # (b, 1 or n)
     return np.arange(m) < lens[..., None]  # (b, 1 or n, m)
-
-
-# What follows serves the other modules of this half.
-
-
-def permitted(
-    where: str, mask: np.ndarray | None, causal: bool, Q: np.ndarray, *keyed: np.ndarray
-) -> tuple[np.ndarray | None, bool]:
-    """Check the mask of a public function and join it with causality: (mask, causal), never both."""
-    n, m = Q.shape[-2], keyed[0].shape[-2]
-    if mask is None:
-        return None, causal and n > 1  # a lone query is the newest: it sees all
-    batch = np.broadcast_shapes(*(X.shape[:-2] for X in (Q, *keyed)))
-    require_mask(where, mask, (*batch, n, m))
-    return (mask & causal_mask(n, m), False) if causal else (np.atleast_2d(mask), False)
-
-
-def shield(
-    mask: np.ndarray | None, causal: bool, Q: np.ndarray, *keyed: np.ndarray
-) -> tuple[Any, ...]:
-    """Clear what is hidden before it is multiplied: a weight of 0 comes too late, as 0 · NaN is NaN.
-
-    Rows of Q and of the arrays that belong to the keys are set to 0 where they are not finite, or where no query
-    may see them. The last array returned, (…, n, 1), marks the queries that had a right to what was not finite,
-    for :func:`spoil`; it is None where nothing is hidden.
-    """
-    if mask is None and not causal:
-        return Q, *keyed, None
-    # The keys that some query may see, (…, m).
-    kept: Any = np.ones(1, bool) if mask is None else mask.any(-2)
-    spoiled = None
-    if not all(_looks_finite(X) for X in (Q, *keyed)):
-        n = Q.shape[-2]
-        asks = np.isfinite(Q).all(-1, keepdims=True)  # (…, n, 1)
-        # (…, m)
-        finite = functools.reduce(
-            np.logical_and, (np.isfinite(X).all(-1) for X in keyed)
-        )
-        spoiled = _sees(~finite, n, mask)
-        spoiled = spoiled | ~asks & _sees(np.ones_like(finite), n, mask)
-        Q, kept = np.where(asks, Q, 0), kept & finite
-    if not kept.all():
-        keyed = tuple(np.where(kept[..., None], X, 0) for X in keyed)
-    return Q, *keyed, spoiled
-
-
-def spoil(output: np.ndarray, spoiled: np.ndarray | None) -> np.ndarray:
-    """Give NaN to the queries that were permitted to see one."""
-    return output if spoiled is None else np.where(spoiled, np.nan, output)
-
-
-def _looks_finite(X: np.ndarray) -> bool:
-    """False if there is NaN or infinity, and also if a sum overflows: it is quick, and a second look may follow."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(X.sum(dtype=np.result_type(X, np.float32))))
-
-
-def _sees(keys: np.ndarray, n: int, mask: np.ndarray | None) -> np.ndarray:
-    """Which of n queries may attend to a marked key, (…, m) -> (…, n, 1); no mask means causal."""
-    if mask is not None:
-        return (mask & keys[..., None, :]).any(-1, keepdims=True)
-    nothing = np.zeros((*keys.shape[:-1], n), bool)
-    # Aligned lower right: query i sees keys up to i + m - n.
-    so_far = np.logical_or.accumulate(keys, -1)
-    return np.concatenate([nothing, so_far], -1)[..., keys.shape[-1] :, None]

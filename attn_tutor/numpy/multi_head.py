@@ -3,9 +3,11 @@
 import numpy as np
 
 from attn_tutor._checks import require_divisible, require_size
-from attn_tutor.numpy._arrays import prepare, require_array, require_mask, shapes
-from attn_tutor.numpy.attention import attention, attention_weights
-from attn_tutor.numpy.masks import causal_mask, shield, spoil
+from attn_tutor.numpy._arrays import prepare, require_array, shapes
+from attn_tutor.numpy.attention import weights_of
+from attn_tutor.numpy.fast.attention import tiled_attention
+from attn_tutor.numpy.self_attention import project
+from attn_tutor.numpy.visibility import Visibility, finish, hide
 
 __all__ = ["merge_heads", "multi_head_attention", "multi_head_weights", "split_heads"]
 
@@ -82,6 +84,8 @@ def multi_head_attention(
     mask: np.ndarray | None = None,
     *,
     causal: bool = False,
+    window: int | None = None,
+    bias: np.ndarray | None = None,
     biases: Biases | None = None,
     n_kv_heads: int | None = None,
 ) -> np.ndarray:
@@ -102,9 +106,11 @@ def multi_head_attention(
         W_v: learnt projection to values, (d_v, c) with c = n_kv_heads·d_hv.
         W_o: learnt projection of the heads, (e, d_o) with e = h·d_hv.
         n_heads: number of heads h.
-        mask: boolean, broadcasts to (…, h, n, m); True = may attend. A mask for each sequence of a batch, as from
-            :func:`padding_mask`, needs an axis for the heads: ``mask[..., None, :, :]``.
+        mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
+            attend. None permits every key. Axes of length 1 broadcast.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        bias: added to the scores, broadcasts to (…, h, n, m), as that of :func:`alibi_bias` does; None adds nothing.
         biases: (b_q, b_k, b_v, b_o), added after the four projections; None adds nothing.
         n_kv_heads: number of heads of keys and values, each shared by h / n_kv_heads heads; None is ``n_heads``.
 
@@ -133,16 +139,23 @@ def multi_head_attention(
             f"{where}: W_o has {W_o.shape[-2]} rows but {n_heads} heads of width {d_hv} need {n_heads * d_hv}"
         )
     b_q, b_k, b_v, b_o = _biases(where, biases, W_q, W_k, W_v, W_o)
-    mask, over_heads, causal = _permitted(where, mask, causal, n_heads, Q, K, V)
-    Q, K, V, spoiled = shield(over_heads, causal, Q, K, V)
-    heads = attention(
-        split_heads(Q @ W_q + b_q, n_heads),  # (…, h, n, d_h)
-        _share(split_heads(K @ W_k + b_k, n_kv_heads), n_heads),  # (…, h, m, d_h)
-        _share(split_heads(V @ W_v + b_v, n_kv_heads), n_heads),  # (…, h, m, d_hv)
-        mask,
+    see = Visibility.of(
+        where,
+        Q,
+        K,
+        V,
+        mask=mask,
         causal=causal,
+        window=window,
+        bias=bias,
+        n_heads=n_heads,
     )
-    return spoil(merge_heads(heads) @ W_o + b_o, spoiled)
+    queries = split_heads(project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
+    keys = share_heads(split_heads(project(K, W_k, b_k), n_kv_heads), n_heads)
+    values = share_heads(split_heads(project(V, W_v, b_v), n_kv_heads), n_heads)
+    queries, keys, values, spoiled = hide(see, queries, keys, values)
+    heads = finish(tiled_attention(queries, keys, values, see, bias=bias), spoiled)
+    return merge_heads(heads) @ W_o + b_o
 
 
 @shapes("(n,d_q),(m,d_k),(d_q,a),(d_k,b)->(h,n,m)")
@@ -155,6 +168,8 @@ def multi_head_weights(
     mask: np.ndarray | None = None,
     *,
     causal: bool = False,
+    window: int | None = None,
+    bias: np.ndarray | None = None,
     biases: Biases | None = None,
     n_kv_heads: int | None = None,
 ) -> np.ndarray:
@@ -171,9 +186,11 @@ def multi_head_weights(
         W_q: learnt projection to queries, (d_q, a) with a = h·d_h.
         W_k: learnt projection to keys, (d_k, b) with b = n_kv_heads·d_h.
         n_heads: number of heads h.
-        mask: boolean, broadcasts to (…, h, n, m); True = may attend. A mask for each sequence of a batch, as from
-            :func:`padding_mask`, needs an axis for the heads: ``mask[..., None, :, :]``.
+        mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
+            attend. None permits every key. Axes of length 1 broadcast.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        bias: added to the scores, broadcasts to (…, h, n, m), as that of :func:`alibi_bias` does; None adds nothing.
         biases: (b_q, b_k), added after the two projections; None adds nothing.
         n_kv_heads: number of heads of keys, each shared by h / n_kv_heads heads; None is ``n_heads``.
 
@@ -192,13 +209,19 @@ def multi_head_weights(
     where = "multi_head_weights"
     n_kv_heads = _kv_heads(where, W_q, W_k, n_heads, n_kv_heads)
     b_q, b_k = _biases(where, biases, W_q, W_k)
-    mask, over_heads, causal = _permitted(where, mask, causal, n_heads, Q, K)
-    # Head by head, (…, h, n, 1).
-    *_, spoiled = shield(mask, causal, Q[..., None, :, :], K[..., None, :, :])
-    Q, K, _ = shield(over_heads, causal, Q, K)
-    queries = split_heads(Q @ W_q + b_q, n_heads)  # (…, h, n, d_h)
-    keys = _share(split_heads(K @ W_k + b_k, n_kv_heads), n_heads)  # (…, h, m, d_h)
-    return spoil(attention_weights(queries, keys, mask, causal=causal), spoiled)
+    see = Visibility.of(
+        where, Q, K, mask=mask, causal=causal, window=window, bias=bias, n_heads=n_heads
+    )
+    queries = split_heads(project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
+    keys = share_heads(split_heads(project(K, W_k, b_k), n_kv_heads), n_heads)
+    queries, keys, spoiled = hide(see, queries, keys)
+    return finish(weights_of(queries, keys, see, None, bias), spoiled)
+
+
+def share_heads(X: np.ndarray, n_heads: int) -> np.ndarray:
+    """Heads of keys or values, each for as many heads as share it, (…, h_kv, m, d_h) -> (…, h, m, d_h)."""
+    repeats = n_heads // X.shape[-3]
+    return X if repeats == 1 else np.repeat(X, repeats, axis=-3)
 
 
 def _kv_heads(
@@ -216,13 +239,6 @@ def _kv_heads(
             f"{where}: W_k has {W_k.shape[-1]} columns but {n_kv_heads} heads as wide as those of W_q need {needed}"
         )
     return n_kv_heads
-
-
-def _share(X: np.ndarray, n_heads: int) -> np.ndarray:
-    """Repeat heads of keys or values, one for each head that uses them, (…, h_kv, m, d_h) -> (…, h, m, d_h)."""
-    return (
-        X if X.shape[-3] == n_heads else np.repeat(X, n_heads // X.shape[-3], axis=-3)
-    )
 
 
 def _biases(
@@ -245,27 +261,3 @@ def _biases(
             )
         prepared.append(prepare(where, {matrix: W, name: bias})[name])
     return tuple(prepared)
-
-
-def _permitted(
-    where: str,
-    mask: np.ndarray | None,
-    causal: bool,
-    n_heads: int,
-    Q: np.ndarray,
-    *keyed: np.ndarray,
-) -> tuple[np.ndarray | None, np.ndarray | None, bool]:
-    """As :func:`~attn_tutor.numpy.masks.permitted`, with heads: also what is permitted in some head, (…, n, m)."""
-    n, m = Q.shape[-2], keyed[0].shape[-2]
-    batch = np.broadcast_shapes(*(X.shape[:-2] for X in (Q, *keyed)))
-    hint = (
-        " A mask for each sequence needs an axis for the heads: mask[..., None, :, :]."
-    )
-    require_mask(where, mask, (*batch, n_heads, n, m), hint)
-    if mask is None:
-        return None, None, causal
-    mask = np.atleast_2d(mask)
-    if causal:
-        mask = mask & causal_mask(n, m)
-    over_heads = np.asarray(mask.any(-3)) if mask.ndim > 2 else mask
-    return mask, over_heads, False

@@ -1,14 +1,14 @@
 """Where a token stands: encodings added to tokens, rotations of queries and keys, biases on scores."""
 
-import math
-
 import numpy as np
 
 from attn_tutor._checks import broadcast, require_positive, require_size
-from attn_tutor._parallel import by_rows
 from attn_tutor.numpy._arrays import require_array, shapes
+from attn_tutor.numpy.fast.encoding import by_rotation
 
 __all__ = ["alibi_bias", "rotary", "sinusoidal_encoding"]
+
+MANY = 64  # positions: for more, turning some rows into the others is quicker
 
 
 def sinusoidal_encoding(n: int, d: int, base: float = 10000.0) -> np.ndarray:
@@ -38,7 +38,11 @@ def sinusoidal_encoding(n: int, d: int, base: float = 10000.0) -> np.ndarray:
     require_size("sinusoidal_encoding", "n", n)
     require_size("sinusoidal_encoding", "d", d)
     rates = _rates("sinusoidal_encoding", d, base)
-    return np.ascontiguousarray(_pairs(n, rates)[:, :d])
+    if n > MANY:
+        return np.ascontiguousarray(by_rotation(n, rates)[:, :d])
+    angles = np.arange(n)[:, None] * rates  # (n, ⌈d/2⌉)
+    pairs = np.stack([np.sin(angles), np.cos(angles)], -1)  # (n, ⌈d/2⌉, 2)
+    return np.ascontiguousarray(pairs.reshape(n, 2 * len(rates))[:, :d])
 
 
 @shapes("(n,d)->(n,d)")
@@ -125,20 +129,6 @@ def alibi_slopes(n_heads: int) -> list[float]:
     if power == n_heads:
         return slopes
     return slopes + alibi_slopes(2 * power)[0::2][: n_heads - power]
-
-
-def _pairs(n: int, rates: np.ndarray) -> np.ndarray:
-    """Sine and cosine side by side, at n positions and all rates."""
-    # A shift is a rotation: row r + k is row r, turned by k steps. So 2√n rows of
-    # sines are enough. A pair is the complex number sin a + i cos a, and to turn it
-    # by the angle b is to multiply it by cos b − i sin b.
-    step = math.isqrt(n) + 1
-    a = np.arange(0, n, step)[:, None] * rates
-    b = np.arange(step)[:, None] * rates
-    rows, turns = np.sin(a) + 1j * np.cos(a), np.cos(b) - 1j * np.sin(b)
-    pairs = np.empty((len(rows), step, len(rates)), complex)
-    by_rows(np.multiply, rows[:, None], turns, out=pairs)
-    return pairs.reshape(len(rows) * step, len(rates)).view(np.float64)[:n]
 
 
 def _rates(where: str, d: int, base: float) -> np.ndarray:

@@ -3,8 +3,8 @@
 import numpy as np
 
 from attn_tutor.numpy._arrays import shapes
-from attn_tutor.numpy.attention import attention
-from attn_tutor.numpy.masks import permitted, shield, spoil
+from attn_tutor.numpy.fast.attention import tiled_attention
+from attn_tutor.numpy.visibility import Visibility, finish, hide
 
 __all__ = ["cross_attention", "self_attention"]
 
@@ -18,6 +18,8 @@ def self_attention(
     mask: np.ndarray | None = None,
     *,
     causal: bool = False,
+    window: int | None = None,
+    bias: np.ndarray | None = None,
 ) -> np.ndarray:
     r"""Each token attends to all tokens of its own sequence.
 
@@ -34,6 +36,8 @@ def self_attention(
         W_v: learnt projection to values, (d_in, d_v).
         mask: boolean, broadcasts to (…, n, n); True = may attend. None permits every key.
         causal: also forbid each token the tokens after it.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, n), as that of :func:`alibi_bias` does; None adds nothing.
 
     Returns:
         Output, (…, n, d_v): a new vector for each token, 0 where nothing is permitted.
@@ -49,11 +53,11 @@ def self_attention(
         >>> self_attention(X, zero, zero, W_v, causal=True).tolist()
         [[10.0], [20.0]]
     """
-    mask, causal = permitted("self_attention", mask, causal, X, X)
-    queries, keys, spoiled = shield(mask, causal, X, X)
-    return spoil(
-        attention(queries @ W_q, keys @ W_k, keys @ W_v, mask, causal=causal), spoiled
+    see = Visibility.of(
+        "self_attention", X, X, mask=mask, causal=causal, window=window, bias=bias
     )
+    Q, K, V, spoiled = hide(see, project(X, W_q), project(X, W_k), project(X, W_v))
+    return finish(tiled_attention(Q, K, V, see, bias=bias), spoiled)
 
 
 @shapes("(n,d_x),(m,d_y),(d_x,d_k),(d_y,d_k),(d_y,d_v)->(n,d_v)")
@@ -64,6 +68,8 @@ def cross_attention(
     W_k: np.ndarray,
     W_v: np.ndarray,
     mask: np.ndarray | None = None,
+    *,
+    bias: np.ndarray | None = None,
 ) -> np.ndarray:
     r"""Each token of one sequence attends to the tokens of another.
 
@@ -79,6 +85,7 @@ def cross_attention(
         W_k: learnt projection to keys, (d_y, d_k).
         W_v: learnt projection to values, (d_y, d_v).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
 
     Returns:
         Output, (…, n, d_v): a vector for each token of X, 0 where nothing is permitted.
@@ -93,6 +100,12 @@ def cross_attention(
         >>> cross_attention(X, Y, zero, zero, W_v).tolist()
         [[20.0]]
     """
-    mask, _ = permitted("cross_attention", mask, False, X, Y)
-    queries, keys, spoiled = shield(mask, False, X, Y)
-    return spoil(attention(queries @ W_q, keys @ W_k, keys @ W_v, mask), spoiled)
+    see = Visibility.of("cross_attention", X, Y, mask=mask, bias=bias)
+    Q, K, V, spoiled = hide(see, project(X, W_q), project(Y, W_k), project(Y, W_v))
+    return finish(tiled_attention(Q, K, V, see, bias=bias), spoiled)
+
+
+def project(X: np.ndarray, W: np.ndarray, b: np.ndarray | float = 0.0) -> np.ndarray:
+    """X W + b, silent about what overflows or is not finite: it may be hidden."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return X @ W + b

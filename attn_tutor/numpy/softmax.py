@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from attn_tutor._parallel import by_rows
-from attn_tutor.numpy._arrays import require_mask, shapes
+from attn_tutor._checks import require_fit
+from attn_tutor.numpy._arrays import require_boolean, shapes
+from attn_tutor.numpy.fast.threads import by_rows
 
 __all__ = ["masked_softmax", "normalize", "softmax"]
 
@@ -32,11 +33,12 @@ def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
         >>> softmax(np.array([1000.0, 1000.0])).tolist()
         [0.5, 0.5]
     """
-    e = x - x.max(axis, keepdims=True, initial=-np.inf)
-    np.exp(e, out=e)  # in place, as the division
-    # In half precision a sum of many keys would overflow.
-    e /= e.sum(axis, keepdims=True, dtype=np.result_type(e, np.float32))
-    return e
+    e = _single(x) - x.max(axis, keepdims=True, initial=-np.inf)
+    np.exp(
+        e, out=e
+    )  # in place, as the division: each new array would cost a third more
+    e /= e.sum(axis, keepdims=True)
+    return e.astype(x.dtype, copy=False)
 
 
 @shapes("(m)->(m)")
@@ -67,30 +69,25 @@ def masked_softmax(scores: np.ndarray, mask: np.ndarray | None = None) -> np.nda
     """
     if mask is None:
         return softmax(scores)
-    require_mask("masked_softmax", mask, scores.shape)
-    shape = np.broadcast_shapes(scores.shape, mask.shape)
+    require_boolean("masked_softmax", mask)
+    require_fit("masked_softmax", "mask", mask.shape, scores.shape)
+    weights = np.empty(np.broadcast_shapes(scores.shape, mask.shape), scores.dtype)
     # A few rows at a time, which stay in the processor's cache.
-    return by_rows(_weigh, scores, mask, out=np.empty(shape, scores.dtype))
+    return by_rows(_weigh, scores, mask, out=weights)
 
 
-def _weigh(scores: np.ndarray, mask: np.ndarray, weights: np.ndarray) -> None:
-    """Write the weights of some rows, every step in place."""
-    weights[...] = mask
-    weights -= 0.5
-    weights *= np.inf  # ∞ where permitted, −∞ where forbidden
-    # fmin takes the number where the other is NaN: a forbidden score becomes −∞.
-    np.fmin(scores, weights, out=weights)
-    with np.errstate(invalid="ignore"):  # ∞ − ∞, see below
-        weights -= weights.max(-1, keepdims=True, initial=-np.inf)
-    np.exp(weights, out=weights)
-    # In half precision a sum of many keys would overflow.
-    wide = np.result_type(weights, np.float32)
-    total = weights.sum(-1, keepdims=True, dtype=wide)
-    weights /= total
-    # An empty row is NaN by now, as is a row with a permitted NaN or ∞:
-    # there too, what is forbidden gets 0.
-    if np.isnan(total).any():
-        weights[...] = np.where(mask, weights, 0)
+def _weigh(scores: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
+    weights = _single(out)  # out itself, but for half precision
+    weights[...] = -np.inf  # a forbidden key scores −∞ …
+    np.copyto(weights, scores, where=mask)
+    lowest = np.finfo(weights.dtype).min
+    with np.errstate(invalid="ignore"):  # ∞ − ∞ is NaN, as it should
+        weights -= weights.max(-1, keepdims=True, initial=lowest)
+    np.exp(weights, out=weights)  # … and exp(−∞) = 0
+    total = weights.sum(-1, keepdims=True)
+    share(weights, total, out)
+    if np.isnan(total).any():  # of a permitted NaN: the forbidden keys get 0 here, too
+        out[...] = np.where(mask, out, 0)
 
 
 @shapes("(m)->(m)")
@@ -114,10 +111,17 @@ def normalize(weights: np.ndarray) -> np.ndarray:
         >>> normalize(np.array([[3.0, 1.0], [0.0, 0.0]])).tolist()
         [[0.75, 0.25], [0.0, 0.0]]
     """
-    # In half precision a sum of many keys would overflow.
-    wide = np.result_type(weights, np.float32)
-    total = weights.sum(-1, keepdims=True, dtype=wide)
-    shares = (weights / np.where(total == 0, 1, total)).astype(
-        weights.dtype, copy=False
-    )
-    return np.where(total == 0, 0, shares)
+    wide = _single(weights)
+    return share(wide, wide.sum(-1, keepdims=True)).astype(weights.dtype, copy=False)
+
+
+def share(
+    part: np.ndarray, total: np.ndarray, out: np.ndarray | None = None
+) -> np.ndarray:
+    """part / total, where 0/0 is 0: a query that sees no key draws nothing from any."""
+    return np.divide(part, np.where(total == 0, 1, total), out=out, casting="same_kind")
+
+
+def _single(x: np.ndarray) -> np.ndarray:
+    """Half precision as single: its sums would overflow."""
+    return x.astype(np.result_type(x, np.float32), copy=False)

@@ -43,31 +43,49 @@ def as_is(arrays: tuple[Any, ...]) -> bool:
     return bool(head.is_floating_point())
 
 
-def require_mask(
-    where: str, mask: Any, scores: _checks.Shape, device: torch.device, hint: str = ""
+def require_boolean(where: str, mask: Any, device: torch.device) -> None:
+    _checks.require_boolean(torch.Tensor, where, mask)
+    _require_device(where, "mask", mask, device)
+
+
+def require_bias(
+    where: str, bias: Any, scores: _checks.Shape, device: torch.device
 ) -> None:
-    _checks.require_mask(torch.Tensor, where, mask, scores, hint)
-    if mask is not None and mask.device != device:
+    _checks.require_bias(torch.Tensor, where, bias, scores)
+    _require_device(where, "bias", bias, device)
+
+
+def require_scale(where: str, scale: Any) -> None:
+    if not isinstance(scale, torch.Tensor):  # a learnt one nobody should wait for
+        _checks.require_scale(where, scale)
+
+
+def _require_device(
+    where: str, name: str, x: torch.Tensor, device: torch.device
+) -> None:
+    if x.device != device:
         raise ValueError(
-            f"{where}: mask is on {mask.device} but the scores are on {device}; move it: mask.to('{device}')"
+            f"{where}: {name} is on {x.device} but the scores are on {device}; move it: {name}.to('{device}')"
         )
 
 
-shapes = _checks.checker(torch.Tensor, prepare, as_is)
 require_array = partial(_checks.require_array, torch.Tensor)
+shapes = _checks.checker(require_array, prepare, as_is)
 
 
-def glance(number: Callable[[torch.Tensor], torch.Tensor], X: torch.Tensor) -> Any:
+def look(
+    number: Callable[[torch.Tensor], torch.Tensor], X: torch.Tensor, wait: bool = False
+) -> Any:
     """A number about X, or None where nobody can look at it, or would have to wait for it."""
-    if X.device.type != "cpu" or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or (X.device.type != "cpu" and not wait):
         return None
     try:
         return number(X).item()
-    except RuntimeError:  # torch.vmap has no single number to show
+    except RuntimeError:  # torch.vmap and the meta device have no number to show
         return None
 
 
-def some(mask: torch.Tensor, axis: int) -> torch.Tensor:
+def any_along(mask: torch.Tensor, axis: int) -> torch.Tensor:
     """``mask.any(axis, keepdim=True)``, which takes up to fifty times as long on a CPU."""
     if not mask.shape[axis]:
         return mask.any(axis, keepdim=True)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import library
 
-from attn_tutor.torch import additive
+from attn_tutor.torch.fast import additive
 
 TRITON = {"cuda"}  # devices that Triton's kernels run on
 TAKES = (

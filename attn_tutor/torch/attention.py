@@ -6,13 +6,13 @@ import torch
 from torch.nn.functional import pad
 
 from attn_tutor._checks import require_chance, require_positive
-from attn_tutor.torch._arrays import glance, shapes, some
+from attn_tutor.torch._arrays import look, require_scale, shapes
 from attn_tutor.torch.additive_op import tiled_additive
-from attn_tutor.torch.fused import fused_attention
+from attn_tutor.torch.fast.attention import fused_attention
 from attn_tutor.torch.kernels import gaussian_kernel
-from attn_tutor.torch.masks import causal_mask, permitted, shield, spoil, trimmed
 from attn_tutor.torch.scoring import OTHER_WIDTHS, scaled_dot_score
 from attn_tutor.torch.softmax import masked_softmax, normalize
+from attn_tutor.torch.visibility import Visibility, finish, hide
 
 __all__ = [
     "additive_attention",
@@ -51,10 +51,10 @@ def attend(
         >>> attend(torch.tensor([[7.0, 7.0]]), torch.tensor([[1.0, 0.0], [0.0, 4.0]])).tolist()
         [[0.5, 2.0]]
     """
-    mask, _ = permitted("attend", mask, False, scores, V)
+    see = Visibility.of("attend", scores, V, mask=mask)
     # masked_softmax looks after the scores.
-    _, V, spoiled = shield(mask, False, scores[..., :0], V)
-    return spoil(masked_softmax(scores, mask) @ V, spoiled)
+    _, V, spoiled = hide(see, scores[..., :0], V)
+    return finish(masked_softmax(scores, mask) @ V, see, spoiled)
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
@@ -64,6 +64,8 @@ def attention_weights(
     mask: torch.Tensor | None = None,
     *,
     causal: bool = False,
+    window: int | None = None,
+    bias: torch.Tensor | None = None,
     scale: float | None = None,
 ) -> torch.Tensor:
     r"""The weights of scaled dot-product attention: how much of each value each query draws.
@@ -77,6 +79,10 @@ def attention_weights(
         K: keys, (…, m, d).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: how many keys each query sees at most, its own and those just before it; needs ``causal``. None sets no
+            limit.
+        bias: added to the scores before softmax, broadcasts to (…, n, m), as :func:`alibi_bias` makes it; None adds
+            nothing.
         scale: factor on the dot product; None is 1/√d.
 
     Returns:
@@ -90,11 +96,12 @@ def attention_weights(
         >>> attention_weights(torch.tensor([[3.0, 3.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])).tolist()
         [[0.5, 0.5]]
     """
-    mask, causal = permitted("attention_weights", mask, causal, Q, K)
-    Q, K, spoiled = shield(mask, causal, Q, K)
-    if causal:
-        mask = causal_mask(Q.shape[-2], K.shape[-2], device=Q.device)
-    return spoil(masked_softmax(scaled_dot_score(Q, K, scale), mask), spoiled)
+    require_scale("attention_weights", scale)
+    see = Visibility.of(
+        "attention_weights", Q, K, mask=mask, causal=causal, window=window, bias=bias
+    )
+    Q, K, spoiled = hide(see, Q, K)
+    return finish(weigh(Q, K, see, scale, bias), see, spoiled)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
@@ -105,6 +112,8 @@ def attention(
     mask: torch.Tensor | None = None,
     *,
     causal: bool = False,
+    window: int | None = None,
+    bias: torch.Tensor | None = None,
     scale: float | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
@@ -121,6 +130,10 @@ def attention(
         V: values, (…, m, d_v).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: how many keys each query sees at most, its own and those just before it; needs ``causal``. None sets no
+            limit.
+        bias: added to the scores before softmax, broadcasts to (…, n, m), as :func:`alibi_bias` makes it; None adds
+            nothing.
         scale: factor on the dot product; None is 1/√d.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
@@ -137,11 +150,13 @@ def attention(
         >>> attention(Q, K, V).tolist()
         [[6.0]]
     """
+    require_scale("attention", scale)
     require_chance("attention", "dropout_p", dropout_p)
-    mask, causal = permitted("attention", mask, causal, Q, K, V)
-    mask, K, V = trimmed(mask, K, V)
-    Q, K, V, spoiled = shield(mask, causal, Q, K, V)
-    return spoil(fused_attention(Q, K, V, mask, causal, scale, dropout_p), spoiled)
+    see = Visibility.of(
+        "attention", Q, K, V, mask=mask, causal=causal, window=window, bias=bias
+    )
+    see, K, V = see.trim(K, V)
+    return pool(Q, K, V, see, scale, bias, dropout_p)
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,k)->(n,d_v)")
@@ -153,6 +168,8 @@ def bilinear_attention(
     mask: torch.Tensor | None = None,
     *,
     causal: bool = False,
+    window: int | None = None,
+    bias: torch.Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     r"""Attention with the bilinear score: a dot product in disguise.
@@ -169,6 +186,10 @@ def bilinear_attention(
         M: learnt matrix, (q, k).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: how many keys each query sees at most, its own and those just before it; needs ``causal``. None sets no
+            limit.
+        bias: added to the scores before softmax, broadcasts to (…, n, m), as :func:`alibi_bias` makes it; None adds
+            nothing.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
@@ -184,11 +205,20 @@ def bilinear_attention(
         [[6.0]]
     """
     require_chance("bilinear_attention", "dropout_p", dropout_p)
-    mask, causal = permitted("bilinear_attention", mask, causal, Q, K, V)
-    mask, K, V = trimmed(mask, K, V)
-    Q, K, V, spoiled = shield(mask, causal, Q, K, V)
-    output = fused_attention(Q @ M, K, V, mask, causal, 1.0, dropout_p)
-    return spoil(output, spoiled)
+    see = Visibility.of(
+        "bilinear_attention",
+        Q,
+        K,
+        V,
+        mask=mask,
+        causal=causal,
+        window=window,
+        bias=bias,
+    )
+    see, K, V = see.trim(K, V)
+    Q, K, V, spoiled = hide(see, Q, K, V)
+    output = fused_attention(Q @ M, K, V, see, 1.0, bias, dropout_p)
+    return finish(output, see, spoiled)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
@@ -199,6 +229,8 @@ def gaussian_attention(
     mask: torch.Tensor | None = None,
     *,
     causal: bool = False,
+    window: int | None = None,
+    bias: torch.Tensor | None = None,
     bandwidth: float = 1.0,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
@@ -221,6 +253,10 @@ def gaussian_attention(
         V: values, (…, m, d_v).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: how many keys each query sees at most, its own and those just before it; needs ``causal``. None sets no
+            limit.
+        bias: added to the scores before softmax, broadcasts to (…, n, m), as :func:`alibi_bias` makes it; None adds
+            nothing.
         bandwidth: σ, in the units of Q and K; above 0.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
@@ -238,15 +274,24 @@ def gaussian_attention(
     """
     require_positive("gaussian_attention", "bandwidth", bandwidth)
     require_chance("gaussian_attention", "dropout_p", dropout_p)
-    mask, causal = permitted("gaussian_attention", mask, causal, Q, K, V)
-    mask, K, V = trimmed(mask, K, V)
-    Q, K, V, spoiled = shield(mask, causal, Q, K, V)
-    Q, K, bias = as_dot_product(Q, K, bandwidth, mask, causal)
+    see = Visibility.of(
+        "gaussian_attention",
+        Q,
+        K,
+        V,
+        mask=mask,
+        causal=causal,
+        window=window,
+        bias=bias,
+    )
+    see, K, V = see.trim(K, V)
+    Q, K, V, spoiled = hide(see, Q, K, V)
+    wide_Q, wide_K, wide_bias = as_dot_product(Q, K, bandwidth, see, bias)
     with torch.autocast(Q.device.type, enabled=False):
         output = fused_attention(
-            Q, K, V.to(K.dtype), mask, causal, 1.0, dropout_p, bias
+            wide_Q, wide_K, V.to(wide_K.dtype), see, 1.0, wide_bias, dropout_p
         )
-    return spoil(output.to(V.dtype), spoiled)
+    return finish(output.to(V.dtype), see, spoiled)
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,h),(k,h),(h)->(n,d_v)")
@@ -260,6 +305,8 @@ def additive_attention(
     mask: torch.Tensor | None = None,
     *,
     causal: bool = False,
+    window: int | None = None,
+    bias: torch.Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     r"""Attention with the additive score, for queries and keys of any two widths.
@@ -291,6 +338,10 @@ def additive_attention(
         w_v: learnt output weights, (h,).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: how many keys each query sees at most, its own and those just before it; needs ``causal``. None sets no
+            limit.
+        bias: added to the scores before softmax, broadcasts to (…, n, m), as :func:`alibi_bias` makes it; None adds
+            nothing.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
@@ -307,15 +358,24 @@ def additive_attention(
         [[6.0]]
     """
     require_chance("additive_attention", "dropout_p", dropout_p)
-    mask, causal = permitted("additive_attention", mask, causal, Q, K, V)
-    mask, K, V = trimmed(mask, K, V)
-    Q, K, V, spoiled = shield(mask, causal, Q, K, V)
+    see = Visibility.of(
+        "additive_attention",
+        Q,
+        K,
+        V,
+        mask=mask,
+        causal=causal,
+        window=window,
+        bias=bias,
+    )
+    see, K, V = see.trim(K, V)
+    Q, K, V, spoiled = hide(see, Q, K, V)
     dtype = V.dtype
     wide = torch.promote_types(dtype, torch.float32)
     Q, K, V, W_q, W_k, w_v = (X.to(wide) for X in (Q, K, V, W_q, W_k, w_v))
     with torch.autocast(V.device.type, enabled=False):
-        output = tiled_additive(Q @ W_q, K @ W_k, w_v, V, mask, causal, dropout_p)
-    return spoil(output.to(dtype), spoiled)
+        output = tiled_additive(Q @ W_q, K @ W_k, w_v, V, see.dense(), False, dropout_p)
+    return finish(output.to(dtype), see, spoiled)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
@@ -356,33 +416,72 @@ def nadaraya_watson(
     return normalize(kernel(Q, K, bandwidth)) @ V
 
 
+# What the public functions share once their arguments are checked.
+
+
+def weigh(
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    see: Visibility,
+    scale: float | None,
+    bias: torch.Tensor | None,
+) -> torch.Tensor:
+    """The weights as the formula says, (…, n, m)."""
+    scores = scaled_dot_score(Q, K, scale)
+    if bias is not None:
+        scores = scores + bias[..., : see.m].to(scores.dtype)
+    return masked_softmax(scores, see.dense())
+
+
+def pool(
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    V: torch.Tensor,
+    see: Visibility,
+    scale: float | None = None,
+    bias: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+) -> torch.Tensor:
+    """Scaled dot-product attention: hidden, pooled, finished."""
+    Q, K, V, spoiled = hide(see, Q, K, V)
+    output = fused_attention(Q, K, V, see, scale, bias, dropout_p)
+    if spoiled is not None and look(_all_finite, output) is False:
+        # Scores of huge numbers are infinite; weigh hides scores, too.
+        weights = weigh(Q, K, see, scale, bias)
+        output = torch.dropout(weights, dropout_p, dropout_p > 0) @ V
+    return finish(output, see, spoiled)
+
+
+def _all_finite(X: torch.Tensor) -> torch.Tensor:
+    return X.isfinite().all()
+
+
 def as_dot_product(
     Q: torch.Tensor,
     K: torch.Tensor,
     bandwidth: float,
-    mask: torch.Tensor | None,
-    causal: bool,
+    see: Visibility,
+    bias: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """Queries, keys and maybe a bias, (…, 1, m): dot products plus bias are Gaussian scores up to a term a query."""
+    """Queries, keys and maybe a bias: dot products plus bias are Gaussian scores up to a term a query."""
     # Half precision would round −‖k‖²/2 too coarsely.
     wide = torch.promote_types(K.dtype, torch.float32)
     Q, K = Q.to(wide), K.to(wide)
+    seen = see.anyone()
+    if seen is not None:
+        seen = seen.expand(*seen.shape[:-1], see.m)[..., None]  # (…, m, 1)
     # The first key that is seen: causally, whoever sees any key sees this one,
     # so that no later key can cost it accuracy.
     # The result does not depend on the centre, so neither does its gradient.
-    if mask is None:
-        first = K[..., :1, :]
-    else:
-        seen = some(mask, -2).mT  # (…, m, 1)
-        first = K * (seen & (seen.cumsum(-2) == 1))
+    first = K[..., :1, :] if seen is None else K * (seen & (seen.cumsum(-2) == 1))
     centre = first.sum(-2, keepdim=True).detach()
     Q, K = (Q - centre).div_(bandwidth), (K - centre).div_(bandwidth)
-    if mask is not None:
+    if seen is not None:
         K = K * seen
-    bias = (K**2).sum(-1, keepdim=True) / -2
-    by_query = causal or (mask is not None and mask.shape[-2] > 1)
-    if by_query or bias.requires_grad or glance(torch.sum, bias) is None:
+    norms = (K**2).sum(-1, keepdim=True) / -2
+    by_query = see.last is not None or (see.mask is not None and see.mask.shape[-2] > 1)
+    if by_query or norms.requires_grad or look(torch.sum, norms) is None:
         # A bias for each query would be large, the gradient of one leaves the fast path, and so does any on a GPU.
         # Under torch.vmap nobody can tell whether a gradient is wanted.
-        return pad(Q, (0, 1), value=1.0), torch.cat([K, bias], -1), None
-    return Q, K, bias.mT
+        return pad(Q, (0, 1), value=1.0), torch.cat([K, norms], -1), bias
+    return Q, K, norms.mT if bias is None else norms.mT + bias[..., : see.m]

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from attn_tutor._checks import require_size
-from attn_tutor.torch._arrays import glance, require_array
+from attn_tutor.torch._arrays import look, require_array
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.modules import PositionalEncoding
 from attn_tutor.torch.transformer import Block
@@ -144,7 +144,7 @@ class LanguageModel(nn.Module):
             )
         n_tokens = self.embedding.num_embeddings
         inside = (ids >= 0) & (ids < n_tokens)
-        if glance(torch.all, inside) is False:
+        if look(torch.all, inside) is False:
             raise ValueError(
                 f"LanguageModel: ids must lie in 0 … {n_tokens - 1}, got {int(ids[~inside][0])}"
             )

@@ -1,14 +1,12 @@
 """Several small attentions side by side, each with projections of its own."""
 
-from typing import Any
-
 import torch
 from torch.nn.functional import linear
 
 from attn_tutor._checks import require_chance, require_divisible, require_size
-from attn_tutor.torch._arrays import prepare, require_array, require_mask, shapes, some
-from attn_tutor.torch.attention import attention, attention_weights
-from attn_tutor.torch.masks import causal_mask, shield, spoil, trimmed
+from attn_tutor.torch._arrays import prepare, require_array, shapes
+from attn_tutor.torch.attention import pool, weigh
+from attn_tutor.torch.visibility import Visibility, finish, hide, in_groups
 
 __all__ = ["merge_heads", "multi_head_attention", "multi_head_weights", "split_heads"]
 
@@ -85,6 +83,8 @@ def multi_head_attention(
     mask: torch.Tensor | None = None,
     *,
     causal: bool = False,
+    window: int | None = None,
+    bias: torch.Tensor | None = None,
     biases: Biases | None = None,
     n_kv_heads: int | None = None,
     dropout_p: float = 0.0,
@@ -106,9 +106,13 @@ def multi_head_attention(
         W_v: learnt projection to values, (d_v, c) with c = n_kv_heads·d_hv.
         W_o: learnt projection of the heads, (e, d_o) with e = h·d_hv.
         n_heads: number of heads h.
-        mask: boolean, broadcasts to (…, h, n, m); True = may attend. A mask for each sequence of a batch, as from
-            :func:`padding_mask`, needs an axis for the heads: ``mask[..., None, :, :]``.
+        mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
+            attend. None permits every key. Axes of length 1 broadcast.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: how many keys each query sees at most, its own and those just before it; needs ``causal``. None sets no
+            limit.
+        bias: added to the scores before softmax, broadcasts to (…, h, n, m), as :func:`alibi_bias` makes it; None adds
+            nothing.
         biases: (b_q, b_k, b_v, b_o), added after the four projections; None adds nothing.
         n_kv_heads: number of heads of keys and values, each shared by h / n_kv_heads heads; None is ``n_heads``.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
@@ -139,18 +143,17 @@ def multi_head_attention(
             f"{where}: W_o has {W_o.shape[-2]} rows but {n_heads} heads of width {d_hv} need {n_heads * d_hv}"
         )
     b_q, b_k, b_v, b_o = _biases(where, biases, W_q, W_k, W_v, W_o)
-    mask, over_heads, causal = _permitted(where, mask, causal, n_heads, Q, K, V)
-    over_heads, K, V = trimmed(over_heads, K, V)
-    mask = None if mask is None else mask[..., : K.shape[-2]]
-    Q, K, V, spoiled = shield(over_heads, causal, Q, K, V)
+    see = Visibility.of(
+        where, Q, K, V,
+        mask=mask, causal=causal, window=window, bias=bias, n_heads=n_heads,
+    )  # fmt: skip
+    see, K, V = see.trim(K, V)
+    Q, K, V, spoiled = hide(see.over_heads(), Q, K, V)
     queries = split_heads(_project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
     keys = split_heads(_project(K, W_k, b_k), n_kv_heads)  # (…, h_kv, m, d_h)
     values = split_heads(_project(V, W_v, b_v), n_kv_heads)  # (…, h_kv, m, d_hv)
-    mask, queries, keys, values = _grouped(mask, queries, keys, values)
-    heads = attention(queries, keys, values, mask, causal=causal, dropout_p=dropout_p)
-    if n_kv_heads != n_heads:
-        heads = heads.flatten(-4, -3)  # (…, h, n, d_hv)
-    return spoil(_project(merge_heads(heads), W_o, b_o), spoiled)
+    heads = pool_heads(queries, keys, values, see, bias=bias, dropout_p=dropout_p)
+    return finish(_project(merge_heads(heads), W_o, b_o), None, spoiled)
 
 
 @shapes("(n,d_q),(m,d_k),(d_q,a),(d_k,b)->(h,n,m)")
@@ -163,6 +166,8 @@ def multi_head_weights(
     mask: torch.Tensor | None = None,
     *,
     causal: bool = False,
+    window: int | None = None,
+    bias: torch.Tensor | None = None,
     biases: Biases | None = None,
     n_kv_heads: int | None = None,
 ) -> torch.Tensor:
@@ -179,9 +184,13 @@ def multi_head_weights(
         W_q: learnt projection to queries, (d_q, a) with a = h·d_h.
         W_k: learnt projection to keys, (d_k, b) with b = n_kv_heads·d_h.
         n_heads: number of heads h.
-        mask: boolean, broadcasts to (…, h, n, m); True = may attend. A mask for each sequence of a batch, as from
-            :func:`padding_mask`, needs an axis for the heads: ``mask[..., None, :, :]``.
+        mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
+            attend. None permits every key. Axes of length 1 broadcast.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: how many keys each query sees at most, its own and those just before it; needs ``causal``. None sets no
+            limit.
+        bias: added to the scores before softmax, broadcasts to (…, h, n, m), as :func:`alibi_bias` makes it; None adds
+            nothing.
         biases: (b_q, b_k), added after the two projections; None adds nothing.
         n_kv_heads: number of heads of keys, each shared by h / n_kv_heads heads; None is ``n_heads``.
 
@@ -200,17 +209,47 @@ def multi_head_weights(
     where = "multi_head_weights"
     n_kv_heads = _kv_heads(where, W_q, W_k, n_heads, n_kv_heads)
     b_q, b_k = _biases(where, biases, W_q, W_k)
-    mask, over_heads, causal = _permitted(where, mask, causal, n_heads, Q, K)
+    see = Visibility.of(
+        where, Q, K, mask=mask, causal=causal, window=window, bias=bias, n_heads=n_heads
+    )
     # Head by head, (…, h, n, 1).
-    *_, spoiled = shield(mask, causal, Q[..., None, :, :], K[..., None, :, :])
-    Q, K, _ = shield(over_heads, causal, Q, K)
+    *_, spoiled = hide(see, Q[..., None, :, :], K[..., None, :, :])
+    Q, K, _ = hide(see.over_heads(), Q, K)
     queries = split_heads(_project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
     keys = split_heads(_project(K, W_k, b_k), n_kv_heads)  # (…, h_kv, m, d_h)
-    mask, queries, keys = _grouped(mask, queries, keys)
-    weights = attention_weights(queries, keys, mask, causal=causal)
-    if n_kv_heads != n_heads:
-        weights = weights.flatten(-4, -3)  # (…, h, n, m)
-    return spoil(weights, spoiled)
+    keys = keys.repeat_interleave(n_heads // n_kv_heads, -3)
+    return finish(weigh(queries, keys, see, None, bias), see, spoiled)
+
+
+def pool_heads(
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    see: Visibility,
+    *,
+    scale: float | None = None,
+    bias: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+) -> torch.Tensor:
+    """Attention in each head, (…, h, n, d_h), (…, h_kv, m, d_h), (…, h_kv, m, d_hv) -> (…, h, n, d_hv).
+
+    h_kv divides h: heads of a group share keys and values, which are not copied. A bias has the axes of the scores.
+    """
+    h, h_kv = queries.shape[-3], keys.shape[-3]
+    if h == h_kv:
+        return pool(queries, keys, values, see, scale, bias, dropout_p)
+    if bias is not None and bias.ndim > 2:
+        bias = in_groups(bias, h_kv)
+    heads = pool(
+        queries.unflatten(-3, (h_kv, h // h_kv)),  # (…, h_kv, h/h_kv, n, d_h)
+        keys[..., None, :, :],  # (…, h_kv, 1, m, d_h)
+        values[..., None, :, :],
+        see.in_groups(h_kv),
+        scale,
+        bias,
+        dropout_p,
+    )
+    return heads.flatten(-4, -3)  # (…, h, n, d_hv)
 
 
 def _kv_heads(
@@ -240,20 +279,6 @@ def _project(X: torch.Tensor, W: torch.Tensor, b: torch.Tensor | None) -> torch.
     return X @ W if b is None else X @ W + b
 
 
-def _grouped(
-    mask: torch.Tensor | None, queries: torch.Tensor, *keyed: torch.Tensor
-) -> tuple[Any, ...]:
-    """An axis for the heads that share a head of keys, (…, h_kv, h/h_kv, n, d_h) to (…, h_kv, 1, m, d_h): no copies."""
-    h, h_kv = queries.shape[-3], keyed[0].shape[-3]
-    if h == h_kv:
-        return mask, queries, *keyed
-    if mask is not None and mask.ndim > 2:
-        one_for_all = mask.shape[-3] == 1
-        mask = mask.unflatten(-3, (1, 1) if one_for_all else (h_kv, h // h_kv))
-    queries = queries.unflatten(-3, (h_kv, h // h_kv))
-    return mask, queries, *(X[..., None, :, :] for X in keyed)
-
-
 def _biases(
     where: str, biases: Biases | None, *weights: torch.Tensor
 ) -> tuple[torch.Tensor | None, ...]:
@@ -274,27 +299,3 @@ def _biases(
             )
         prepared.append(prepare(where, {matrix: W, name: bias})[name])
     return tuple(prepared)
-
-
-def _permitted(
-    where: str,
-    mask: torch.Tensor | None,
-    causal: bool,
-    n_heads: int,
-    Q: torch.Tensor,
-    *keyed: torch.Tensor,
-) -> tuple[torch.Tensor | None, torch.Tensor | None, bool]:
-    """As :func:`~attn_tutor.torch.masks.permitted`, with heads: also what is permitted in some head, (…, n, m)."""
-    n, m = Q.shape[-2], keyed[0].shape[-2]
-    batch = torch.broadcast_shapes(*(X.shape[:-2] for X in (Q, *keyed)))
-    hint = (
-        " A mask for each sequence needs an axis for the heads: mask[..., None, :, :]."
-    )
-    require_mask(where, mask, (*batch, n_heads, n, m), Q.device, hint)
-    if mask is None:
-        return None, None, causal
-    mask = torch.atleast_2d(mask)
-    if causal:
-        mask = mask & causal_mask(n, m, device=mask.device)
-    over_heads = some(mask, -3).squeeze(-3) if mask.ndim > 2 else mask
-    return mask, over_heads, False

@@ -4,8 +4,8 @@ import torch
 
 from attn_tutor._checks import require_chance
 from attn_tutor.torch._arrays import shapes
-from attn_tutor.torch.attention import attention
-from attn_tutor.torch.masks import permitted, shield, spoil, trimmed
+from attn_tutor.torch.attention import pool
+from attn_tutor.torch.visibility import Visibility, finish, hide
 
 __all__ = ["cross_attention", "self_attention"]
 
@@ -19,6 +19,8 @@ def self_attention(
     mask: torch.Tensor | None = None,
     *,
     causal: bool = False,
+    window: int | None = None,
+    bias: torch.Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     r"""Each token attends to all tokens of its own sequence.
@@ -36,6 +38,10 @@ def self_attention(
         W_v: learnt projection to values, (d_in, d_v).
         mask: boolean, broadcasts to (…, n, n); True = may attend. None permits every key.
         causal: also forbid each token the tokens after it.
+        window: how many keys each query sees at most, its own and those just before it; needs ``causal``. None sets no
+            limit.
+        bias: added to the scores before softmax, broadcasts to (…, n, n), as :func:`alibi_bias` makes it; None adds
+            nothing.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
@@ -53,20 +59,13 @@ def self_attention(
         [[10.0], [20.0]]
     """
     require_chance("self_attention", "dropout_p", dropout_p)
-    mask, causal = permitted("self_attention", mask, causal, X, X)
-    mask, keys = trimmed(mask, X)
-    queries, keys, spoiled = shield(mask, causal, X, keys)
-    return spoil(
-        attention(
-            queries @ W_q,
-            keys @ W_k,
-            keys @ W_v,
-            mask,
-            causal=causal,
-            dropout_p=dropout_p,
-        ),
-        spoiled,
+    see = Visibility.of(
+        "self_attention", X, X, mask=mask, causal=causal, window=window, bias=bias
     )
+    see, Y = see.trim(X)
+    X, Y, spoiled = hide(see, X, Y)
+    output = pool(X @ W_q, Y @ W_k, Y @ W_v, see, None, bias, dropout_p)
+    return finish(output, see, spoiled)
 
 
 @shapes("(n,d_x),(m,d_y),(d_x,d_k),(d_y,d_k),(d_y,d_v)->(n,d_v)")
@@ -78,6 +77,7 @@ def cross_attention(
     W_v: torch.Tensor,
     mask: torch.Tensor | None = None,
     *,
+    bias: torch.Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     r"""Each token of one sequence attends to the tokens of another.
@@ -94,6 +94,8 @@ def cross_attention(
         W_k: learnt projection to keys, (d_y, d_k).
         W_v: learnt projection to values, (d_y, d_v).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        bias: added to the scores before softmax, broadcasts to (…, n, m), as :func:`alibi_bias` makes it; None adds
+            nothing.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
@@ -110,10 +112,8 @@ def cross_attention(
         [[20.0]]
     """
     require_chance("cross_attention", "dropout_p", dropout_p)
-    mask, _ = permitted("cross_attention", mask, False, X, Y)
-    mask, Y = trimmed(mask, Y)
-    queries, keys, spoiled = shield(mask, False, X, Y)
-    return spoil(
-        attention(queries @ W_q, keys @ W_k, keys @ W_v, mask, dropout_p=dropout_p),
-        spoiled,
-    )
+    see = Visibility.of("cross_attention", X, Y, mask=mask, bias=bias)
+    see, Y = see.trim(Y)
+    X, Y, spoiled = hide(see, X, Y)
+    output = pool(X @ W_q, Y @ W_k, Y @ W_v, see, None, bias, dropout_p)
+    return finish(output, see, spoiled)

@@ -2,7 +2,9 @@
 
 import torch
 
-from attn_tutor.torch._arrays import glance, require_mask, shapes, some
+from attn_tutor._checks import require_fit
+from attn_tutor.torch._arrays import require_boolean, shapes
+from attn_tutor.torch.visibility import masked, sees_nothing
 
 __all__ = ["masked_softmax", "normalize", "softmax"]
 
@@ -64,14 +66,9 @@ def masked_softmax(
     """
     if mask is None:
         return softmax(scores)
-    require_mask("masked_softmax", mask, scores.shape, scores.device)
-    hidden = torch.where(mask, scores, -torch.inf)
-    some_key = some(torch.atleast_1d(mask), -1)
-    if not glance(torch.all, some_key):
-        # An empty row needs something finite to exponentiate;
-        # the last line takes it away again.
-        hidden = torch.where(some_key, hidden, 0)
-    return torch.where(mask, softmax(hidden), 0)
+    require_boolean("masked_softmax", mask, scores.device)
+    require_fit("masked_softmax", "mask", mask.shape, scores.shape)
+    return torch.where(mask, softmax(masked(scores, mask, sees_nothing(mask))), 0)
 
 
 @shapes("(m)->(m)")

@@ -272,10 +272,10 @@ def test_kernels_of_the_reader_may_weigh(halves, close, draw):
 
 def test_a_mask_may_bring_batch_axes_of_its_own(halves, close, inputs, mask_of, masked):
     args = inputs(masked, batch=(7,) if masked == "masked_softmax" else ())
-    before_queries = (
-        1 if masked.startswith("multi_head") else 2
-    )  # there the heads' axis
-    mask = mask_of(3, before_queries, 7, 7 if masked == "self_attention" else 11)
+    m = 7 if masked == "self_attention" else 11
+    # With heads, three axes are already one mask for each sequence.
+    batch = (3,) if masked.startswith("multi_head") else (3, 2)
+    mask = mask_of(*batch, 7, m)
     here, there = (getattr(half, masked)(**args, mask=mask) for half in halves)
     close(there, here)
     for b in range(3):

@@ -9,7 +9,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from attn_tutor.numpy import tiled
+from attn_tutor.numpy.fast import attention as tiled
 
 
 def pool(scores, V, mask):
@@ -78,14 +78,13 @@ MASKS = {
 }
 
 
-def permission(mask, causal, n, m):
-    """What the words say: not masked, and, causally, no key that stands after the query, the last standing level."""
-    order = np.array([[j - m <= i - n for j in range(m)] for i in range(n)]).reshape(
-        n, m
-    )
-    return np.broadcast_to(True if mask is None else mask, (n, m)) & (
-        order if causal else True
-    )
+def permission(mask, causal, n, m, window=None):
+    """What the words say: not masked; causally, no key after the query, the last standing level; a few of them."""
+    # By how many places a key stands before a query.
+    behind = np.arange(n)[:, None] - n - (np.arange(m) - m)
+    may = np.broadcast_to(True if mask is None else mask, (n, m))
+    may = may & (behind >= 0) if causal else may
+    return may if window is None else may & (behind < window)
 
 
 @pytest.mark.parametrize("kind", MASKS)
@@ -107,12 +106,61 @@ def test_attention_is_what_the_words_say(half, close, inputs, mask_of, name, kin
             close(output[b], pool(scores, V, permission(here, causal, n, m))[1])
 
 
+@pytest.mark.parametrize("window", [1, 2, 5, 11, 30])
+@pytest.mark.parametrize("kind", ["none", "padding", "batch"])
+@pytest.mark.parametrize("name", [name for name in SCORES if name not in NOT_CAUSAL])
+def test_a_window_is_what_the_words_say(
+    half, close, inputs, mask_of, name, kind, window
+):
+    for n, m in [(7, 11), (11, 7), (7, 7), (1, 5)]:
+        m = n if name == "self_attention" else m
+        args = inputs(name, batch=(2,), n=n, m=m)
+        mask = MASKS[kind] and mask_of(*MASKS[kind](2, n, m))
+        output = getattr(half, name)(**args, mask=mask, causal=True, window=window)
+        for b in range(2):
+            here = mask if mask is None else mask[b]
+            scores, V = SCORES[name](*(x[b] for x in args.values()))
+            may = permission(here, True, n, m, window)
+            close(output[b], pool(scores, V, may)[1])
+
+
+BIASES = {
+    "one": lambda b, n, m: (),
+    "keys": lambda b, n, m: (m,),
+    "one column": lambda b, n, m: (n, 1),
+    "pairs": lambda b, n, m: (n, m),
+    "batch": lambda b, n, m: (b, n, m),
+}
+
+
+@pytest.mark.parametrize("hides", [False, True], ids=["finite", "hides"])
+@pytest.mark.parametrize("kind", BIASES)
+@pytest.mark.parametrize("name", [name for name in SCORES if name != "attend"])
+def test_a_bias_is_what_the_words_say(half, close, inputs, draw, name, kind, hides):
+    for (n, m), causal in itertools.product([(7, 11), (11, 7), (1, 5)], [False, True]):
+        if causal and name in NOT_CAUSAL:
+            continue
+        m = n if name == "self_attention" else m
+        args = inputs(name, batch=(2,), n=n, m=m)
+        bias = np.asarray(2 * draw(*BIASES[kind](2, n, m)))
+        if hides:
+            bias = np.where(bias > 0.5, -np.inf, bias)
+        flags = {} if name in NOT_CAUSAL else {"causal": causal}
+        output = getattr(half, name)(**args, bias=bias, **flags)
+        added = np.broadcast_to(bias, (2, n, m))
+        for b in range(2):
+            scores, V = SCORES[name](*(x[b] for x in args.values()))
+            may = permission(np.isfinite(added[b]), causal, n, m)
+            close(output[b], pool(np.where(may, scores + added[b], 0), V, may)[1])
+
+
 HEAD_MASKS = {
     "none": None,
     "pairs": lambda b, h, n, m: (n, m),
-    "heads": lambda b, h, n, m: (h, n, m),
-    "padding": lambda b, h, n, m: (b, 1, 1, m),
-    "batch": lambda b, h, n, m: (b, 1, n, m),
+    "padding": lambda b, h, n, m: (b, 1, m),
+    "batch": lambda b, h, n, m: (b, n, m),
+    "heads": lambda b, h, n, m: (1, h, n, m),
+    "padding, heads": lambda b, h, n, m: (b, 1, 1, m),
     "all": lambda b, h, n, m: (b, h, n, m),
 }
 
@@ -123,19 +171,25 @@ def test_multi_head_attention_is_what_the_words_say(
     half, close, inputs, draw, mask_of, h, h_kv, kind
 ):
     d_h, d_hv = 3, 2
-    for (n, m), causal in itertools.product([(7, 11), (11, 7), (5, 5)], [False, True]):
+    for (n, m), (causal, window) in itertools.product(
+        [(7, 11), (11, 7), (5, 5)], [(False, None), (True, None), (True, 3)]
+    ):
         sizes = dict(a=h * d_h, b=h_kv * d_h, c=h_kv * d_hv, e=h * d_hv)
         args = inputs("multi_head_attention", n=n, m=m, **sizes) | {"n_heads": h}
         for name in "QKV":
             args[name] = draw(2, *args[name].shape)
         biases = tuple(draw(args[f"W_{x}"].shape[1]) for x in "qkvo")
         mask = HEAD_MASKS[kind] and mask_of(*HEAD_MASKS[kind](2, h, n, m))
-        common = dict(mask=mask, causal=causal, n_kv_heads=h_kv)
+        bias = draw(h, n, m) if window else None
+        common = dict(mask=mask, causal=causal, window=window, bias=bias)
+        common["n_kv_heads"] = h_kv
         output = half.multi_head_attention(**args, biases=biases, **common)
         Q, K, V, W_q, W_k, W_v, W_o, _ = args.values()
         weights = half.multi_head_weights(
             Q, K, W_q, W_k, h, biases=biases[:2], **common
         )
+        if mask is not None and mask.ndim == 3:
+            mask = mask[:, None]
         everywhere = np.broadcast_to(True if mask is None else mask, (2, h, n, m))
         for b in range(2):
             queries, keys, values = (
@@ -149,11 +203,9 @@ def test_multi_head_attention_is_what_the_words_say(
                 shared = i * h_kv // h
                 q, k = queries[:, i * d_h :][:, :d_h], keys[:, shared * d_h :][:, :d_h]
                 v = values[:, shared * d_hv :][:, :d_hv]
-                A, O = pool(
-                    dot(q, k, 1 / sqrt(d_h)),
-                    v,
-                    permission(everywhere[b, i], causal, n, m),
-                )
+                scores = dot(q, k, 1 / sqrt(d_h)) + (0 if bias is None else bias[i])
+                may = permission(everywhere[b, i], causal, n, m, window)
+                A, O = pool(scores, v, may)
                 close(weights[b, i], A)
                 heads.append(O)
             close(output[b], np.hstack(heads) @ W_o + biases[3])
@@ -235,9 +287,19 @@ def test_tiles_join_without_a_seam(half, close, draw, mask_of, n, m):
     if m > tiled.KEYS:
         mask[1, : tiled.KEYS] = False  # nothing permitted in the first tile
     scores = Q @ K.T / sqrt(3)
-    for allowed, causal in [(None, False), (None, True), (mask, False), (mask, True)]:
-        may = permission(allowed, causal, n, m)
-        unscaled = np.exp(scores - scores.max(1, keepdims=True)) * may
+    bias = draw(n, m)
+    for allowed, causal, window, added in [
+        (None, False, None, None),
+        (None, True, None, None),
+        (mask, False, None, None),
+        (mask, True, None, bias),
+        (None, True, 3, bias),
+        (mask, True, 200, None),
+    ]:
+        may = permission(allowed, causal, n, m, window)
+        biased = scores if added is None else scores + added
+        unscaled = np.exp(biased - biased.max(1, keepdims=True)) * may
         total = unscaled.sum(1, keepdims=True)
         expected = unscaled @ V / np.where(total == 0, 1, total)
-        close(half.attention(Q, K, V, allowed, causal=causal), expected)
+        options = dict(causal=causal, window=window, bias=added)
+        close(half.attention(Q, K, V, allowed, **options), expected)

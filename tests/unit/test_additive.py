@@ -9,7 +9,8 @@ from torch.autograd import gradcheck
 
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
-from attn_tutor.numpy import additive as numpy_engine
+from attn_tutor.numpy.fast import additive as numpy_engine
+from attn_tutor.numpy.fast import tiles as numpy_tiles
 from attn_tutor.torch import additive as torch_engine
 
 
@@ -22,7 +23,8 @@ def tiles(monkeypatch):
 @pytest.fixture
 def small_tiles(monkeypatch):
     """Tiles of 3 queries × 5 keys of 7 features, so that a few tokens make many, whole and cut."""
-    monkeypatch.setattr(numpy_engine, "QUERIES", 3)
+    for module in (numpy_engine, numpy_tiles):
+        monkeypatch.setattr(module, "KEYS", 5)
     monkeypatch.setattr(numpy_engine, "SPACE", 3 * 5 * 7)
     room = 3 * 5 * 7
     monkeypatch.setattr(torch_engine, "ROOM", {"cpu": room, "cuda": room})

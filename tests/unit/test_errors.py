@@ -175,7 +175,10 @@ def test_masks_that_do_not_fit(lib, inputs, masked):
     args = arrays_of(lib, inputs(masked))
     for shape in ((6,), (4, 1), (3, 1, 6)):
         text = ",".join(map(str, shape)) + "," * (len(shape) == 1)
-        message = f"{masked}: mask has shape ({text}) but must broadcast to the scores, {scores_of(masked)}."
+        scores = scores_of(masked)
+        if masked.startswith("multi_head") and len(shape) == 3:
+            scores = "(7,11)"  # one for each sequence
+        message = f"{masked}: mask has shape ({text}) but must broadcast to the scores, {scores}."
         with pytest.raises(ValueError, match="^" + re.escape(message)):
             getattr(lib, masked)(**args, mask=native(lib, np.ones(shape, bool)))
 
@@ -199,16 +202,100 @@ def test_batch_axes_of_mask_and_values(lib, ones):
         lib.attention(ones(7, 5), ones(11, 5), ones(2, 11, 3), mask)
 
 
-def test_a_mask_for_each_sequence_needs_an_axis_for_the_heads(lib, ones):
-    X, W, mask = ones(2, 5, 4), ones(4, 6), native(lib, np.ones((2, 1, 5), bool))
-    hint = (
-        "mask has shape (2,1,5) but must broadcast to the scores, (2,3,5,5). "
-        "A mask for each sequence needs an axis for the heads: mask[..., None, :, :]."
-    )
-    with refused(ValueError, "multi_head_attention: " + hint):
-        lib.multi_head_attention(X, X, X, W, W, W, ones(6, 4), 3, mask)
-    with refused(ValueError, "multi_head_weights: " + hint):
-        lib.multi_head_weights(X, X, W, W, 3, mask)
+def test_a_mask_with_heads_that_could_be_two_things(lib, ones):
+    W, W_o = ones(4, 6), ones(6, 4)
+
+    def masked(batch, shape):
+        X, mask = ones(*batch, 5, 4), native(lib, np.ones(shape, bool))
+        return lib.multi_head_attention(X, X, X, W, W, W, W_o, 3, mask)
+
+    for batch, shape in [
+        ((), (3, 1, 5)),
+        ((3, 3), (3, 3, 5, 5)),
+        ((2, 3), (1, 3, 1, 5)),
+    ]:
+        got = ",".join(map(str, shape))
+        message = (
+            f"multi_head_attention: a mask of shape ({got}) could be one for each sequence or one for each head. "
+            "Write mask[..., None, :, :] for one for each sequence, mask[None] for one for each head"
+        )
+        with refused(ValueError, message):
+            masked(batch, shape)
+    for batch, shape in [
+        ((3,), (3, 1, 5)), ((3,), (3, 3, 5, 5)), ((2, 3), (2, 3, 1, 5, 5)), ((2, 3), (1, 1, 3, 5, 5)), ((), (2, 1, 5)),
+    ]:  # fmt: skip
+        masked(batch, shape)  # clear enough
+    message = "mask has shape (2,1,5) but must broadcast to the scores, (4,5,5)."
+    with refused(ValueError, f"multi_head_attention: {message}"):
+        masked((4,), (2, 1, 5))
+
+
+@pytest.mark.parametrize(
+    "name", ["attention", "additive_attention", "multi_head_attention"]
+)
+def test_windows(lib, inputs, name):
+    args = arrays_of(lib, inputs(name))
+    fn = getattr(lib, name)
+    with refused(
+        ValueError,
+        f"{name}: window=3 is how many keys a query sees up to its own; it needs causal=True",
+    ):
+        fn(**args, window=3)
+    with refused(ValueError, f"{name}: window must be 1 or more, got 0"):
+        fn(**args, causal=True, window=0)
+    with refused(TypeError, f"{name}: window must be a whole number, got float"):
+        fn(**args, causal=True, window=2.0)
+
+
+@pytest.mark.parametrize(
+    "name", ["attention", "additive_attention", "multi_head_attention"]
+)
+def test_biases_of_scores(lib, inputs, name):
+    args = arrays_of(lib, inputs(name))
+    fn = getattr(lib, name)
+    with refused(
+        TypeError,
+        f"{name}: a bias is added to the scores and holds numbers, got bool; give it as mask=",
+    ):
+        fn(**args, bias=native(lib, np.ones((7, 11), bool)))
+    with refused(TypeError, no_array(lib, name, "bias", "float")):
+        fn(**args, bias=0.5)
+    scores = "(2,7,11)" if name == "multi_head_attention" else "(7,11)"
+    with refused(
+        ValueError,
+        f"{name}: bias has shape (11,7) but must broadcast to the scores, {scores}.",
+    ):
+        fn(**args, bias=native(lib, np.ones((11, 7))))
+
+
+@pytest.mark.parametrize("scale", ["a", [1, 2]])
+def test_scales_that_are_no_number(lib, ones, scale):
+    kind = type(scale).__name__
+    for name, arrays in (("attention", 3), ("attention_weights", 2)):
+        with refused(TypeError, f"{name}: scale must be one number, got {kind}"):
+            getattr(lib, name)(*[ones(2, 2)] * arrays, scale=scale)
+
+
+def test_no_arrays_at_all(lib):
+    """Python's own words: not an IndexError of the checks."""
+    with pytest.raises(TypeError, match="missing 3 required positional arguments"):
+        lib.attention()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'query'"):
+        lib.attention(query=1)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'x'"):
+        lib.softmax()
+
+
+def test_masked_arrays_and_matrices():
+    X = np.ones((2, 2))
+    with refused(
+        TypeError,
+        "softmax: x is a masked array, whose own mask would be lost; give x.data, and mask=",
+    ):
+        an.softmax(np.ma.masked_equal(X, 1))
+    message = "attention: K is a numpy.matrix, whose products have two axes; numpy.asarray(K) makes an array"
+    with pytest.warns(PendingDeprecationWarning), refused(TypeError, message):
+        an.attention(X, np.matrix(X), X)
 
 
 # Numbers

@@ -290,8 +290,8 @@ def test_heads_with_masks_of_their_own(half, close, inputs, garbage):
     spoilt["K"][4] = garbage
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "overflow encountered")
-        weights = half.multi_head_weights(**spoilt, mask=mask)
-    close(weights[1], half.multi_head_weights(**args, mask=mask)[1])
+        (weights,) = half.multi_head_weights(**spoilt, mask=mask[None])
+    close(weights[1], half.multi_head_weights(**args, mask=mask[None])[0, 1])
     if not np.isfinite(garbage):
         assert np.isnan(weights[0]).all()
 

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
-from attn_tutor import _parallel
+from attn_tutor.numpy.fast import threads as _parallel
 
 HALVES = [an, at]
 

@@ -6,24 +6,22 @@ import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from attn_tutor._checks import broadcast
-from attn_tutor.torch._arrays import glance, some
-from attn_tutor.torch.masks import causal_mask
 from attn_tutor.torch.scoring import default_scale
+from attn_tutor.torch.visibility import Visibility
 
 
 def fused_attention(
     Q: torch.Tensor,
     K: torch.Tensor,
     V: torch.Tensor,
-    mask: torch.Tensor | None = None,
-    causal: bool = False,
-    scale: float | None = None,
-    dropout_p: float = 0.0,
+    see: Visibility,
+    scale: float | torch.Tensor | None = None,
     bias: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
 ) -> torch.Tensor:
-    """The number of ``attend(scaled_dot_score(Q, K, scale) + bias, V, mask)``, from the fastest kernel at hand.
+    """The number of ``attend(scaled_dot_score(Q, K, scale) + bias, V, see.dense())``, from the fastest kernel at hand.
 
-    Arguments as :func:`attention`, but what is hidden must already be finite; a bias rules out ``causal``.
+    What is hidden must already be finite. A query that sees nothing gets any number: :func:`finish` knows which.
     """
     n, m, d, d_v = Q.shape[-2], K.shape[-2], Q.shape[-1], V.shape[-1]
     if scale is None:
@@ -31,9 +29,14 @@ def fused_attention(
     elif isinstance(scale, torch.Tensor) or scale <= 0:
         # Some kernels hide a score as scale · (−inf), so that their own must be above 0.
         Q, scale = Q * scale, 1.0
-    if causal and n != m:  # the kernel's own flag is aligned upper left
-        mask, causal = causal_mask(n, m, device=Q.device), False
-    arrays = (X for X in (Q, K, V, mask, bias) if X is not None)
+    # The kernel's own flag is aligned upper left, and rules out a bias.
+    causal = see.last == 0 and see.mask is see.window is bias is None
+    if bias is not None:
+        bias = torch.atleast_2d(bias)[..., :m].to(Q.dtype)
+    if not causal and not see.everything:
+        # Numbers, and made here: faster than what the kernel makes of a mask.
+        bias = see.masked(Q.new_zeros(()) if bias is None else bias)
+    arrays = (X for X in (Q, K, V, bias) if X is not None)
     batch = broadcast(*(X.shape[:-2] for X in arrays))
     assert batch is not None  # the callers have checked
     *outer, inner = batch or (1,)
@@ -52,16 +55,6 @@ def fused_attention(
     elif d_v < d:
         V = pad(V, (0, d - d_v))
 
-    empty = None
-    if mask is not None:
-        some_key = some(mask, -1)
-        if not glance(torch.all, some_key):
-            # The kernel needs something to attend to; the last line takes it away again, gradient included.
-            empty = ~some_key
-            mask = mask | empty
-        # Faster than the kernel's own way to make numbers of a mask.
-        seen = Q.new_zeros(()) if bias is None else bias
-        bias = torch.where(mask, seen, -torch.inf)
     if bias is not None:
         bias = bias.expand(*bias.shape[:-1], m)
         # Axes of length 1 stay.
@@ -80,5 +73,4 @@ def fused_attention(
     )
     if d_v < d:
         output = output[..., :d_v]
-    output = output.reshape(*batch, n, d_v)
-    return output if empty is None else output.masked_fill(empty, 0)
+    return output.reshape(*batch, n, d_v)

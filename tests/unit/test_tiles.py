@@ -1,8 +1,11 @@
 """The NumPy engine: the textbook's number at every edge of a tile, from several threads, and tidy."""
 
 import math
+import os
+import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,9 +13,8 @@ import numpy as np
 import pytest
 
 import attn_tutor.numpy as an
-from attn_tutor import _parallel
-from attn_tutor.numpy import tiled
-from attn_tutor.numpy.tiled import KEYS, QUERIES, tiled_attention
+from attn_tutor.numpy.fast import threads, tiles
+from attn_tutor.numpy.fast.attention import KEYS, QUERIES
 
 Close = Callable[..., None]
 
@@ -47,7 +49,7 @@ def test_is_the_textbook_at_the_edges_of_tiles(
     Q, K, V = inputs(n, m, size=size)
     mask = an.causal_mask(n, m) if causal else None
     expected = an.attend(an.scaled_dot_score(Q, K), V, mask)
-    close(tiled_attention(Q, K, V, causal=causal), expected)
+    close(an.attention(Q, K, V, causal=causal), expected)
 
 
 MASKS = {
@@ -70,7 +72,7 @@ def test_masks(
     Q, K, V = inputs(n, m, (3,), size=size)
     seen = mask(n, m)
     expected = an.attend(an.scaled_dot_score(Q, K), V, seen)
-    close(tiled_attention(Q, K, V, seen), expected)
+    close(an.attention(Q, K, V, seen), expected)
 
 
 @pytest.mark.parametrize("narrow", [0, 1, 2])
@@ -81,7 +83,7 @@ def test_mixed_precisions_give_the_widest(
     arrays = list(inputs(n, m))
     arrays[narrow] = arrays[narrow].astype("float32")
     Q, K, V = (X.astype(float) for X in arrays)
-    found = tiled_attention(*arrays)
+    found = an.attention(*arrays)
     assert found.dtype == float
     close(found, an.attend(an.scaled_dot_score(Q, K), V))
 
@@ -90,7 +92,7 @@ def test_mixed_precisions_give_the_widest(
 def test_batch_axes_broadcast(n: int, close: Close) -> None:
     Q, K, V = draw(2, 1, n, 5), draw(7, n, 5), draw(2, 7, n, 3)
     expected = an.attend(an.scaled_dot_score(Q, K), V)
-    close(tiled_attention(Q, K, V), expected)
+    close(an.attention(Q, K, V), expected)
 
 
 @pytest.mark.parametrize(("size", "allowed"), [(1.0, 2e-6), (6.0, 1e-5)])
@@ -101,10 +103,10 @@ def test_single_precision_is_as_accurate_as_the_textbook(
     exact = inputs(n, KEYS + 300, (2,), size=size)
     Q, K, V = single = [X.astype("float32") for X in exact]
     textbook = an.attend(an.scaled_dot_score(Q, K), V)
-    truth = tiled_attention(*(X.astype("float64") for X in single))
+    truth = an.attention(*(X.astype("float64") for X in single))
     error, usual = (
         np.abs(output - truth).max() / np.abs(truth).max()
-        for output in (tiled_attention(Q, K, V), textbook)
+        for output in (an.attention(Q, K, V), textbook)
     )
     assert error < min(allowed, 1.5 * usual + 1e-7)
 
@@ -113,7 +115,7 @@ def test_single_precision_is_as_accurate_as_the_textbook(
 def test_either_side_may_be_large(queries: float, keys: float, close: Close) -> None:
     n, m = QUERIES + 1, KEYS + 1
     Q, K, V = draw(n, 5, size=queries), draw(m, 5, size=keys), draw(m, 3)
-    close(tiled_attention(Q, K, V), an.attend(an.scaled_dot_score(Q, K), V))
+    close(an.attention(Q, K, V), an.attend(an.scaled_dot_score(Q, K), V))
 
 
 # In parallel.
@@ -121,9 +123,9 @@ def test_either_side_may_be_large(queries: float, keys: float, close: Close) -> 
 
 def test_padding_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     widths = []
-    add = tiled._Pool.add
+    add = tiles.Sums.add
     monkeypatch.setattr(
-        tiled._Pool,
+        tiles.Sums,
         "add",
         lambda pool, scores, *rest: (
             widths.append(scores.shape) or add(pool, scores, *rest)
@@ -131,10 +133,10 @@ def test_padding_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     n, m = 2 * QUERIES, 4 * KEYS
     Q, K, V = inputs(n, m)
-    tiled_attention(Q, K, V, np.arange(m)[None] < KEYS)
+    an.attention(Q, K, V, np.arange(m)[None] < KEYS)
     assert sum(math.prod(shape) for shape in widths) == n * KEYS
     widths.clear()
-    tiled_attention(*inputs(n, n), causal=True)
+    an.attention(*inputs(n, n), causal=True)
     assert sum(math.prod(shape) for shape in widths) < 0.6 * n * n
 
 
@@ -158,9 +160,9 @@ def test_work_is_shared_and_blas_left_as_it_was(two_threads: None) -> None:
         both.wait()  # passes only with two threads
         seen.extend((task, *blas_threads()) for task in tasks)
 
-    _parallel.in_parallel(work, list(range(5)))
+    threads.in_parallel(work, list(range(5)))
     assert sorted(task for task, *_ in seen) == list(range(5))
-    assert {threads for _, *found in seen for threads in found} == {1}
+    assert {count for _, *found in seen for count in found} == {1}
     assert blas_threads() == before
 
 
@@ -172,16 +174,16 @@ def test_an_error_comes_through_and_blas_is_left_as_it_was(two_threads: None) ->
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        _parallel.in_parallel(work, list(range(5)))
+        threads.in_parallel(work, list(range(5)))
     assert blas_threads() == before
 
 
 def test_calls_from_several_threads(two_threads: None) -> None:
     before = blas_threads()
     many = [inputs(QUERIES + i, KEYS + 2 * i, (3,)) for i in range(8)]
-    alone = [tiled_attention(*arrays) for arrays in many]
+    alone = [an.attention(*arrays) for arrays in many]
     with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(lambda arrays: tiled_attention(*arrays), many))
+        together = list(pool.map(lambda arrays: an.attention(*arrays), many))
     for one, other in zip(alone, together, strict=True):
         np.testing.assert_array_equal(one, other)
     assert blas_threads() == before
@@ -191,7 +193,27 @@ def test_one_thread_without_threadpoolctl(
     monkeypatch: pytest.MonkeyPatch, close: Close
 ) -> None:
     monkeypatch.setitem(sys.modules, "threadpoolctl", None)  # its import fails
-    monkeypatch.setattr(_parallel, "_blas", _parallel._blas.__wrapped__)
-    assert _parallel.threads() == 1
+    monkeypatch.setattr(threads, "_blas", threads._blas.__wrapped__)
+    assert threads.threads() == 1
     Q, K, V = inputs(QUERIES + 1, KEYS + 1, (2,))
-    close(tiled_attention(Q, K, V), an.attend(an.scaled_dot_score(Q, K), V))
+    close(an.attention(Q, K, V), an.attend(an.scaled_dot_score(Q, K), V))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_process_forked_during_a_call(two_threads: None) -> None:
+    """Its parent's threads hold a lock and a limit, and are not there to give them back."""
+    scores = draw(600, 601)
+    with threads.one_blas_thread(), threads._lock:
+        child = os.fork()
+        if child == 0:
+            an.masked_softmax(scores, scores < 1)
+            os._exit(0 if blas_threads() == [2] * len(blas_threads()) else 1)
+    deadline = time.monotonic() + 60
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            pytest.fail("the forked process hangs")
+        time.sleep(0.01)
+    assert ended[1] == 0, "its BLAS has a single thread"

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -55,11 +56,11 @@ def by_rows(
         step = max(1, BLOCK // max(1, each))
         cuts.append([slice(i, i + step) for i in range(0, n, step)])
 
-    def some(blocks: Iterator[tuple[slice, ...]]) -> None:
-        for block in blocks:
+    def blocks(tasks: Iterator[tuple[slice, ...]]) -> None:
+        for block in tasks:
             work(*(x[block] for x in views))
 
-    in_parallel(some, list(product(*cuts)))
+    in_parallel(blocks, list(product(*cuts)))
     return out
 
 
@@ -99,3 +100,16 @@ def one_blas_thread() -> Iterator[None]:
             _users -= 1
             if _users == 0:
                 _limit.restore_original_limits()
+
+
+def _start_anew() -> None:
+    """In a forked process: its parent's other threads, which may have held the lock or the limit, are not there."""
+    global _lock, _users
+    _lock = threading.Lock()
+    if _users:
+        _users = 0
+        _limit.restore_original_limits()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_start_anew)

@@ -1,0 +1,144 @@
+"""The tile loop: softmax over a few keys at a time, so that no (n, m) matrix of scores is ever stored.
+
+A row of weights needs the sum over all its keys, but that sum can be kept while it grows: the online softmax of
+Milakov & Gimelshein (2018). Rabe & Staats (2021) and Dao et al. (2022) build attention on it.
+
+How a row is computed depends on what its query sees and on nothing else: a hidden key changes no bit of it.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attn_tutor.numpy.fast.threads import in_parallel, threads
+from attn_tutor.numpy.softmax import share
+from attn_tutor.numpy.visibility import Visibility
+
+KEYS = 256  # of a tile: narrow ones waste little on the diagonal of a causal mask
+# Scores of at most this size need no maximum: their exp keeps all its digits, and no sum of it overflows.
+HARMLESS = {"float32": 44.0, "float64": 350.0}
+
+Parts = list[tuple[slice, Any]]  # of the queries of a tile, with what each part sees
+
+
+class Problem(NamedTuple):
+    """What is pooled. All arrays have the same batch axes; what is hidden must be finite."""
+
+    score: Callable[[Any, slice, slice, np.ndarray], object]  # (head, rows, keys, out)
+    V: np.ndarray  # (*batch, m, d_v)
+    see: Visibility
+    # (*batch, n, 1) and (*batch, m, 1), whose products no score exceeds in size
+    reach: tuple[np.ndarray, np.ndarray]
+    bias: np.ndarray | None  # (*batch, n, m), added to the scores
+    out: np.ndarray  # (*batch, n, d_v), for the result
+
+
+def pool(P: Problem, heads: list[Any], together: int, height: int) -> None:
+    """Softmax of the scores, times V, for each of ``heads``: elements of the batch, or slices of so many together.
+
+    Tiles have at most ``height`` queries; blocks of as many are shared among threads.
+    """
+    n, m = P.see.n, P.see.m
+    height = min(n, height, max(256, n * len(heads) // (4 * threads())))
+    blocks = [slice(i, min(i + height, n)) for i in range(0, n, height)]
+
+    def work(tasks: Iterator[tuple[Any, slice]]) -> None:
+        # This thread's tile, no larger than needed: the system is slow to hand out new pages.
+        space = np.empty(together * height * min(KEYS, m), P.out.dtype)
+        # Hidden scores may overflow.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for head, rows in tasks:
+                pool_block(P, head, rows, space)
+
+    # Causal: the longest first, so that the threads end together.
+    in_parallel(work, [(head, rows) for rows in reversed(blocks) for head in heads])
+
+
+def pool_block(P: Problem, head: Any, rows: slice, space: np.ndarray) -> None:
+    out = P.out[head][..., rows, :]
+    reach_q, reach_k = (X[head] for X in P.reach)
+    sums = Sums(out)
+    for some, keys, parts in tiles(P.see.at(head), rows):
+        here = slice(some.start - rows.start, some.stop - rows.start)
+        shape = *out.shape[:-2], some.stop - some.start, keys.stop - keys.start
+        scores = space[: math.prod(shape)].reshape(shape)
+        P.score(head, some, keys, scores)
+        if P.bias is None:
+            large = beyond(reach_q[..., some, :], reach_k[..., keys, :], parts)
+        else:
+            scores += P.bias[head][..., some, keys]
+            large = True
+        sums.add(scores, P.V[head][..., keys, :], here, parts, large)
+    share(sums.pooled, sums.total, out)
+
+
+def tiles(see: Visibility, rows: slice) -> Iterator[tuple[slice, slice, Parts]]:
+    """Queries and keys of each tile in which something is seen, and what: parts of its queries, with what they see."""
+    block = see.keys(rows)
+    for j in range(block.start, block.stop, KEYS):
+        keys = slice(j, min(j + KEYS, block.stop))
+        some = see.rows(rows, keys)
+        parts = []
+        for i in range(some.start, some.stop, KEYS):
+            stop = min(i + KEYS, some.stop)
+            part = slice(i - some.start, stop - some.start)
+            parts.append((part, see.tile(slice(i, stop), keys)))
+        if not all(seen is False for _, seen in parts):
+            yield some, keys, parts
+
+
+def beyond(reach_q: np.ndarray, reach_k: np.ndarray, parts: Parts) -> Any:
+    """Which queries may have a score that is not harmless with a key that they see; False where none has."""
+    harmless = HARMLESS.get(reach_q.dtype.name, 0)
+    if reach_q.max() * reach_k.max() <= harmless:  # seen or not; NaN is not harmless
+        return False
+    highest = np.empty_like(reach_q)
+    for part, seen in parts:
+        visible = reach_k.mT if seen is None else np.where(seen, reach_k.mT, 0)
+        highest[..., part, :] = visible.max(-1, keepdims=True)
+    return ~(reach_q * highest <= harmless)
+
+
+class Sums:
+    """What is kept of the keys so far, for each query: Σ exp(score − top) and Σ exp(score − top) · value.
+
+    top is 0 as long as no score can do harm, and from then on the largest score so far.
+    """
+
+    def __init__(self, out: np.ndarray) -> None:
+        self.top = np.zeros((*out.shape[:-1], 1), out.dtype)
+        self.total, self.pooled = np.zeros_like(self.top), np.zeros_like(out)
+        self.product = np.empty_like(out)
+        self.moved = False  # whether some top is not 0
+
+    def add(
+        self, scores: np.ndarray, v: np.ndarray, rows: slice, parts: Parts, large: Any
+    ) -> None:
+        """Take in the scores of some queries and more keys; the scores are overwritten."""
+        hidden = [(scores[..., i, :], seen) for i, seen in parts if seen is not None]
+        if self.moved or large is not False:
+            for each, seen in hidden:
+                each[...] = np.where(seen, each, -np.inf)
+            scores -= self._lift(scores.max(-1, keepdims=True), rows, large)
+        weights = np.exp(scores, out=scores)
+        for each, seen in hidden:
+            each *= seen  # quicker than −∞, where nothing hidden is large
+        # A product with ones sums faster than sum().
+        self.total[..., rows, :] += weights @ np.ones((v.shape[-2], 1), v.dtype)
+        product = self.product[..., rows, :]
+        self.pooled[..., rows, :] += np.matmul(weights, v, out=product)
+
+    def _lift(self, highest: np.ndarray, rows: slice, large: Any) -> np.ndarray:
+        """Raise top where scores are large, and see what was summed under the old one from the new one."""
+        top, total = self.top[..., rows, :], self.total[..., rows, :]
+        # Where nothing is summed yet, any top will do; the lowest number, unlike −∞, can be taken from −∞.
+        old = np.where(total == 0, np.finfo(top.dtype).min, top)
+        new = np.where(large | (top != 0), np.maximum(old, highest), top)
+        shrink = np.exp(old - new)
+        total *= shrink
+        self.pooled[..., rows, :] *= shrink
+        top[...] = new
+        self.moved = True
+        return top
