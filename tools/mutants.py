@@ -81,10 +81,10 @@ def heads_in_turn(right: Any, Q: Any, K: Any, V: Any, see: Any, **options: Any) 
 
 
 def scale_of_the_model(
-    right: Any, Q: Any, K: Any, V: Any, see: Any, **options: Any
+    right: Any, Q: Any, K: Any, V: Any, W_q: Any, *rest: Any, **options: Any
 ) -> Any:
-    options["scale"] = (Q.shape[-3] * Q.shape[-1]) ** -0.5
-    return right(Q, K, V, see, **options)
+    n_heads = rest[3]
+    return right(Q, K, V, W_q / n_heads**0.5, *rest, **options)
 
 
 def reshape_only(right: Any, X: Any, n_heads: int) -> Any:
@@ -147,13 +147,14 @@ LISTED = [
     Wrong("bandwidth lost", "gaussian_attention", forgets("bandwidth")),
     Wrong("mask lost", "additive_attention", lambda f, *args, **options: f(*args[:6], **options)),
     Wrong("0 · NaN leaks from what is hidden", "visibility.hide", hides_nothing),
-    Wrong("a NaN that is seen is lost, an empty row uniform", "visibility.finish", lambda f, output, see, spoiled: output),
+    Wrong("a NaN that is seen is lost, an empty row uniform", "visibility.finish", lambda f, output, *rest: output),
     Wrong("values of the queries' sequence", "cross_attention", lambda f, X, Y, *rest, **options: f(X, X, *rest, **options)),
     Wrong("view in place of transpose", "split_heads", reshape_only),
     Wrong("view in place of transpose back", "merge_heads", lambda f, X: X.reshape(*X.shape[:-3], X.shape[-2], -1)),
     Wrong("biases lost", "multi_head_attention", forgets("biases")),
-    Wrong("√d of the model's width", "multi_head.pool_heads", scale_of_the_model),
-    Wrong("shared keys in turn, not in groups", "multi_head.pool_heads", heads_in_turn),
+    Wrong("√d of the model's width", "multi_head_attention", scale_of_the_model),
+    Wrong("shared keys in turn, not in groups", "multi_head.pool_heads", heads_in_turn, ("torch",)),
+    Wrong("shared keys in turn, not in groups", "multi_head.share_heads", lambda f, X, n_heads: xp.concatenate([X] * (n_heads // X.shape[-3]), -3), ("numpy",)),
     Wrong("exponent off by two", "sinusoidal_encoding", exponent_off_by_two),
     Wrong("positions from 1", "sinusoidal_encoding", lambda f, n, *rest, **options: f(n + 1, *rest, **options)[1:]),
     Wrong("all sines before all cosines", "sinusoidal_encoding", sines_then_cosines),

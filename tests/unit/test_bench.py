@@ -147,7 +147,7 @@ def test_a_run_says_all_that_is_needed_to_repeat_it(written):
     done, result, _ = written
     assert done.stderr == ""  # a progress bar is for terminals
     assert result["command"].startswith("python -m attn_tutor.bench --quick --sizes 37")
-    assert set(result["versions"]) >= {"attn_tutor", "Python", "NumPy", "torch"}
+    assert set(result["versions"]) >= {"attn_tutor", "Python", "numpy", "torch"}
     assert result["machine"]["processor"]
     assert result["machine"]["cores"] == result["settings"]["threads"]
     assert result["settings"]["dtype"] == "float32"
