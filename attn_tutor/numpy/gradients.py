@@ -158,7 +158,8 @@ def additive_score_vjp(
 
 
 def _sum_to(gradient: np.ndarray, shape: Shape) -> np.ndarray:
-    """Sum over the batch axes along which an input of this shape was repeated."""
+    """Sum over the batch axes along which an input of this shape was repeated; repeat along those it alone has."""
+    gradient = np.broadcast_to(gradient, np.broadcast_shapes(gradient.shape, shape))
     gradient = gradient.sum(tuple(range(gradient.ndim - len(shape))))
     repeated = tuple(
         axis for axis, size in enumerate(shape) if size == 1 != gradient.shape[axis]

@@ -232,7 +232,7 @@ def test_the_future_reaches_no_gradient_of_the_past(inputs, draw, close, name):
 # By hand, in NumPy
 
 
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("causal", "window"), [(False, None), (True, None), (True, 3)])
 @pytest.mark.parametrize("scale", [None, 0.3])
 @pytest.mark.parametrize("kind", ["none", "pairs", "padding", "more batch axes"])
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_the_future_reaches_no_gradient_of_the_past(inputs, draw, close, name):
     [{}, {"Q": (3, 1), "K": (2,), "V": (1, 2)}, {"V": (2,)}, {"Q": (1,), "K": (3, 2)}],
     ids=str,
 )
-def test_attention_vjp(inputs, draw, close, batch, kind, scale, causal):
+def test_attention_vjp(inputs, draw, close, batch, kind, scale, causal, window):
     for n, m in ((7, 11), (7, 7), (11, 7)):
         args = inputs("attention", batch=batch, n=n, m=m)
         shape = {
@@ -250,13 +250,21 @@ def test_attention_vjp(inputs, draw, close, batch, kind, scale, causal):
             "more batch axes": (3, 2, n, m),
         }[kind]
         mask = None if shape is None else draw(*shape) < 0
-        options = dict(causal=causal, scale=scale)
+        options = dict(causal=causal, window=window, scale=scale)
         g = draw(*an.attention(**args, mask=mask, **options).shape)
         mask_too = mask if mask is None else torch.from_numpy(mask)
         _, expected = gradients("attention", args, g, mask=mask_too, **options)
         found = an.attention_vjp(**args, g=g, mask=mask, **options)
         for gradient, arg in zip(found, "QKV", strict=True):
             close(gradient, expected[arg])
+
+
+def test_attention_vjp_of_values_with_batch_axes_that_g_lacks(draw, close):
+    """The same g stands for each of the values: all get the gradient that each would get alone."""
+    Q, K, V, g = draw(7, 5), draw(11, 5), draw(3, 1, 11, 2), draw(4, 7, 2)
+    _, _, dV = an.attention_vjp(Q, K, V, g)
+    _, _, alone = an.attention_vjp(Q, K, V[0, 0], g)
+    close(dV, np.broadcast_to(alone, V.shape))
 
 
 def test_attention_vjp_sees_nothing_behind_a_mask(inputs, draw, close):
