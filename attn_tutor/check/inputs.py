@@ -52,7 +52,9 @@ def pool(
     return (weights / Q.shape[-1] ** 0.5 if late else weights) @ V
 
 
-POOLING: dict[str, tuple[dict[str, Any], str]] = {  # option: its wrong values, with name and words
+POOLING: dict[
+    str, tuple[dict[str, Any], str]
+] = {  # option: its wrong values, with name and words
     "no √d": (
         dict(width=lambda Q, K, V: 1),
         "Your scores are not divided by √d, the root of the keys' width: weights are too sharp, and the more so the "

@@ -41,14 +41,13 @@ class Book:
                 holder = number.find_parent(id=True)
                 if holder is not None:
                     self.labels[str(holder["id"])] = number.get_text().strip()
-            for link in soup.select(".eqno a[href]"):
-                number = link.parent.get_text() if link.parent else ""
-                label = str(link["href"]).removeprefix("#equation-")
-                self.labels[label] = number.rstrip("#")
-            for heading in soup.select("section[id] > :is(h1, h2, h3)"):
-                words = heading.get_text().rstrip("#")
-                anchor = str(heading.parent["id"]) if heading.parent else ""
-                title = re.sub(r"^[\d.]+ ", "", words)
+            for equation in soup.select(".eqno:has(a[href])"):
+                link = str(equation.select("a")[0]["href"])
+                label = link.removeprefix("#equation-")
+                self.labels[label] = equation.get_text().rstrip("#")
+            for section in soup.select("section[id]:has(> h1, > h2, > h3)"):
+                words = section.select("h1, h2, h3")[0].get_text().rstrip("#")
+                title, anchor = re.sub(r"^[\d.]+ ", "", words), section["id"]
                 self.labels.setdefault(f"{page.stem}#{anchor}", title)
                 self.labels.setdefault(f"#{anchor}", title)
         entries = parse_file(source / "book" / "references.bib").entries
