@@ -24,6 +24,7 @@ class EncoderDecoder(nn.Module):
         n_symbols: number of symbols of the target; the last is the end, and also what the decoder begins with.
 
     Example:
+        >>> from attn_tutor.torch import Translator
         >>> model = Translator(5, 3, 8)
         >>> model.begin(torch.tensor([[4, 1], [2, 0]])).tolist()  # for each sentence
         [[2], [2]]
@@ -107,6 +108,7 @@ def translation_loss(
         pairs: ids of the words, (b, m), their number, (b,), and targets, (b, T).
 
     Example:
+        >>> from attn_tutor.torch import Translator
         >>> model = Translator(5, 3, 8)
         >>> pairs = torch.tensor([[1, 4]]), torch.tensor([2]), torch.tensor([[0, 2, 2]])
         >>> bool(translation_loss(model, pairs) > 0)
