@@ -78,6 +78,7 @@ class Exercise:
         cases: arguments to try, a tuple for each call.
         reads: makes of an answer what is to be compared, where several answers are right; its docstring says what.
         tolerance: relative and absolute, in place of the one of the dtype.
+        weights: a case in which the answer is the weights themselves, as with an identity matrix for values.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Exercise:
         *,
         reads: Function | None = None,
         tolerance: float | None = None,
+        weights: Case | None = None,
     ) -> None:
         found = re.match(r"(\w+)\((.*?)\): ", statement)
         if found is None:
@@ -97,6 +99,7 @@ class Exercise:
         self.arguments = [x.partition("=")[0] for x in found[2].split(", ")]
         self.chapter, self.statement = chapter, statement
         self.right, self.reads, self.tolerance = right, reads, tolerance
+        self.weights = weights
         self.cases = sorted(cases, key=_size)  # the smallest that fails is shown
         self.mistakes: list[Mistake] = []
 
@@ -166,7 +169,7 @@ class Exercise:
         wider = [each for each in tried if float_of(each[0]) != "float16"]
         telling = wider if any(self._is_wrong(*each) for each in wider) else tried
         for mistake in mistakes:
-            if all(self._makes(mistake, *each) for each in telling):
+            if all(self._makes(mistake, *each) for each in reversed(telling)):
                 return mistake
         return None
 
@@ -190,18 +193,30 @@ class Exercise:
             asked, fn, self.right, self.arguments, tried[-1][0], tensors, seconds
         )
         found = ask(ignored) or strongest(answers) or ask(rows)
+        found = found or self._weights(fn, tensors, seconds)
         place = where_wrong(cases, others) if others else None
         if found and place:
             return (
                 found[0],
-                f"{found[1]} (In the other {len(others)} cases you are right. You are wrong {place[1]}.)",
+                f"{found[1]} (Only {place[0]}: in the other {len(others)} cases you are right.)",
             )
         if place:
-            return (
-                place[0],
-                f"You are right in {len(others)} of {len(tried)} cases. You are wrong {place[1]}.",
-            )
+            share = f"You are right in {len(others)} of {len(tried)} cases, and wrong only {place[0]}."
+            return f"wrong {place[0]}", f"{share} {place[1]}"
         return found
+
+    def _weights(self, fn: Function, tensors: bool, seconds: float) -> Finding | None:
+        """What is wrong with the weights, where the answer can be made to show them."""
+        if self.weights is None:
+            return None
+        outcome = call(fn, self.weights, tensors, seconds)
+        if outcome.late or outcome.error or not self._is_wrong(self.weights, outcome):
+            return None
+        found = strongest(self._answers(self.weights, outcome))
+        return found and (
+            f"weights: {found[0]}",
+            f"With an identity matrix for the values your output is your weights, and shows: {found[1]}",
+        )
 
     def _answers(self, case: Case, outcome: Outcome) -> list[Answer]:
         """The arrays that differ, each beside the right one."""

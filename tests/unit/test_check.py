@@ -444,7 +444,7 @@ def test_the_list(capsys):
     assert main([]) == 0
     out = capsys.readouterr().out
     assert out.startswith(
-        "1 Queries, keys and values\n  boxcar_kernel(Q, K, bandwidth): "
+        "1 Queries, keys and values\n  gaussian_kernel(Q, K, bandwidth): "
     )
     assert "\n\n6 Positional encoding\n" in out
     for exercise in EXERCISES.values():

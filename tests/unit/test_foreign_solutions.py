@@ -4,12 +4,13 @@ import re
 
 import pytest
 from foreign.first import FIRST
+from foreign.fourth import FOURTH
 from foreign.second import SECOND
 from foreign.third import THIRD
 
 from attn_tutor.check import EXERCISES
 
-SETS = FIRST, SECOND, THIRD
+SETS = FIRST, SECOND, THIRD, FOURTH
 WRONG = [
     pytest.param(*each, id=f"{each[0]}: {each[1].__name__}")
     for solutions in SETS

@@ -4,22 +4,31 @@ A symptom is a fact about the answer, with what it usually comes from. The one t
 told.
 """
 
+from itertools import chain
+
 import numpy as np
 
 from attn_tutor.check.symptoms import masks, numbers, shape, weights
 from attn_tutor.check.symptoms.answer import Answer, Finding, Sight
 
 # The strongest first: of two that explain as much, the first is told.
-SYMPTOMS = [*shape.SYMPTOMS, *masks.SYMPTOMS, *weights.SYMPTOMS, *numbers.SYMPTOMS]
+KINDS = (
+    shape.SYMPTOMS,
+    masks.SYMPTOMS,
+    weights.SYMPTOMS,
+    numbers.CORNERS,
+    numbers.SYMPTOMS,
+)
+SYMPTOMS = list(chain(*KINDS))
 
 
 def strongest(answers: list[Answer]) -> Finding | None:
-    """Title and words of the symptom that explains most, and the words of the one that explains most of the rest."""
-    for symptoms in (SYMPTOMS, numbers.VAGUE):
+    """Title and words of the symptom that explains most, and what is no number in the rest."""
+    for symptoms in (SYMPTOMS, [*weights.VAGUE, *numbers.VAGUE]):
         found = _most_common(symptoms, answers)
         if found and 2 * _weight(found[2]) >= _weight(answers):
             title, words, shown = found
-            rest = _most_common(SYMPTOMS, [x for x in answers if x not in shown])
+            rest = _most_common(numbers.CORNERS, [x for x in answers if x not in shown])
             return title, f"{words} Besides: {rest[1]}" if rest else words
     return None
 

@@ -14,10 +14,11 @@ from attn_tutor.check.symptoms.answer import (
 )
 
 SYMPTOMS: list[tuple[str, Sight]] = []
+CORNERS: list[tuple[str, Sight]] = []  # where there is no number at all
 VAGUE: list[tuple[str, Sight]] = []  # said only where there is nothing better to say
 
 
-@symptom(SYMPTOMS, "overflow", of_numbers)
+@symptom(CORNERS, "overflow", of_numbers)
 def _(x: Answer) -> str | None:
     large = any(np.abs(a[np.isfinite(a)]).max(initial=0) >= 90 for a in x.floats)
     if large and not np.isfinite(x.got[np.isfinite(x.right)]).all():
@@ -28,7 +29,7 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(SYMPTOMS, "NaN from what is hidden", of_numbers)
+@symptom(CORNERS, "NaN from what is hidden", of_numbers)
 def _(x: Answer) -> str | None:
     given = any(np.isnan(a).any() for a in x.floats)
     if given and np.isnan(x.got[~np.isnan(x.right)]).any():
@@ -39,7 +40,7 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(SYMPTOMS, "NaN in an empty row", of_numbers)
+@symptom(CORNERS, "NaN in an empty row", of_numbers)
 def _(x: Answer) -> str | None:
     empty = (x.right == 0).all(-1)
     if np.isnan(x.got[empty]).any() and not np.isnan(x.got[~empty]).any():
@@ -66,7 +67,7 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(SYMPTOMS, "one step too far, or too few", of_numbers)
+@symptom(SYMPTOMS, "a step too many or too few", of_numbers)
 def _(x: Answer) -> str | None:
     e = np.exp(x.right - x.right.max(-1, keepdims=True))
     if x.is_now(e / e.sum(-1, keepdims=True)):
@@ -111,7 +112,7 @@ def _(x: Answer) -> str | None:
     if ratio is None or np.isclose(ratio, [0, 1], atol=1e-6).any():
         return None
     name = _named(ratio, x.given)
-    if not of_one_shape(x) and name[0].isdigit() and name not in CONSTANTS:
+    if not of_one_shape(x) and name[0] in "-0123456789" and name not in CONSTANTS:
         return None  # of one number there always is a factor
     return (
         f"Every number of yours is the right one times a constant factor: {name}. Is something divided twice or not at "

@@ -9,7 +9,7 @@ from attn_tutor.check.symptoms.answer import Array, Finding
 
 
 def where_wrong(wrong: list[Case], right: list[Case]) -> Finding | None:
-    """Title and words of what all the wrong calls have and no right one has."""
+    """Words for what all the wrong calls have and no right one has: where it is, and what is different there."""
     axes = min(max(map(np.ndim, case)) for case in wrong + right)
     for title, words, holds in PLACES:
         if all(holds(x, axes) for x in wrong) and not any(
@@ -29,34 +29,34 @@ def _largest(x: Array) -> float:
 
 PLACES: list[tuple[str, str, Callable[[Case, int], bool]]] = [
     (
-        "fails for a batch",
-        "with a batch, axes in front of the last two. Count axes from the end: −1, −2, swapaxes(-1, -2). K.T, dim=1, "
+        "for a batch",
+        "A batch has axes in front of the last two. Count axes from the end: −1, −2, swapaxes(-1, -2). K.T, dim=1, "
         "len(X) and a loop over the first axis mean something else there.",
         lambda case, axes: max(map(np.ndim, case)) > axes,
     ),
     (
-        "fails for large numbers",
-        "with large numbers, where exp overflows or large terms cancel.",
+        "for large numbers",
+        "There exp overflows, or large terms cancel.",
         lambda case, _: any(_largest(x) >= 90 for x in _arrays(case)),
     ),
     (
-        "fails where a NaN is hidden",
-        "where a NaN stands behind the mask.",
+        "where a NaN is hidden",
+        "A NaN behind the mask must not reach the answer: choose with where, as NaN · 0 is NaN.",
         lambda case, _: any(np.isnan(x).any() for x in _arrays(case)),
     ),
     (
-        "fails where nothing is permitted",
-        "where a query sees nothing, as no key is permitted: such a row must be 0.",
+        "where nothing is permitted",
+        "A query that sees nothing has an empty row: it must be 0.",
         lambda case, _: not all(x.any(-1).all() for x in _arrays(case, "b")),
     ),
     (
-        "fails in float32",
-        "with float32 or float16.",
+        "in float32",
+        "What is exact in float64 may overflow there, or be rounded.",
         lambda case, _: any(x.dtype != np.float64 for x in _arrays(case)),
     ),
     (
-        "fails where sizes differ",
-        "where a matrix is not square, or widths differ: which axis or which width do you take?",
+        "where sizes differ",
+        "With square matrices the shapes do not tell: which axis, or which width, do you take?",
         lambda case, _: any(
             x.ndim == 2 and x.shape[0] != x.shape[1] for x in _arrays(case)[1:]
         ),

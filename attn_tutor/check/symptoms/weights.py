@@ -5,6 +5,7 @@ import numpy as np
 from attn_tutor.check.symptoms.answer import Answer, Array, Sight, of_numbers, symptom
 
 SYMPTOMS: list[tuple[str, Sight]] = []
+VAGUE: list[tuple[str, Sight]] = []
 
 
 def _of_weights(x: Answer) -> bool:
@@ -114,5 +115,15 @@ def _(x: Answer) -> str | None:
         return (
             f"Your weights are too {'sharp' if ratio > 1 else 'flat'}: they are those of scores {ratio:.3g} times as "
             "large. (0.693 is 2 ** x in place of exp; a root of a width is a scale that is missing, or one too many.)"
+        )
+    return None
+
+
+@symptom(VAGUE, "other proportions", _of_weights)
+def _(x: Answer) -> str | None:
+    if (x.got >= 0).all() and _sums_to_one(x.got) and not x.got[x.right == 0].any():
+        return (
+            "Your rows sum to 1, but they are shared out in other proportions. Weights are exp of the scores, divided "
+            "by their sum: look at the scores that you make, and at what you do to them in place of exp."
         )
     return None

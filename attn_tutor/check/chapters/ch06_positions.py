@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 import attn_tutor.numpy as an
+from attn_tutor.check.chapters.inputs import Array, numbers, weights_of
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import Array, numbers, weights_of
 
 draw = numbers(6)
 ANGLES = (
@@ -262,6 +262,13 @@ rotary.variant(
     "and 2i+1.",
     cut=halves_of,
     join=behind,
+)
+rotary.variant(
+    turned,
+    "halves taken, neighbours put back",
+    "You pair column i with column i + d/2, and put the pairs back side by side: the columns come out in another "
+    "order. Neighbours turn together, 2i and 2i+1, and stay where they are.",
+    cut=halves_of,
 )
 rotary.variant(
     turned,

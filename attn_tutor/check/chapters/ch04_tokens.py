@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 import attn_tutor.numpy as an
-from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import (
+from attn_tutor.check.chapters.inputs import (
     LN3,
     Array,
     add_pooling,
@@ -16,6 +15,7 @@ from attn_tutor.check.inputs import (
     pool,
     weights_of,
 )
+from attn_tutor.check.exercise import Exercise
 
 draw = numbers(4)
 Layer = Callable[[Array], Array]
@@ -40,6 +40,7 @@ attention = Exercise(
         (draw(2, 3, 7), draw(2, 5, 7), draw(2, 5, 11), ALLOWED),
         (column(1, -1), column(1000, 999), column(4, 8), np.ones((2, 2), bool)),
     ],
+    weights=(draw(3, 7), draw(5, 7), np.eye(5), ALLOWED[1]),
 )
 
 
@@ -178,6 +179,7 @@ self_attention = Exercise(
         (1e3 * EYE, EYE, EYE, np.array([[4.0, 0], [0, 8]])),
         (column(1000, 999), column(1), column(-1e-3), column(0.004)),
     ],
+    weights=(np.eye(5), *draw(2, 5, 3), np.eye(5)),
 )
 
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 
 import attn_tutor.numpy as an
+from attn_tutor.check.chapters.ch01_pooling import add_distances, distance
+from attn_tutor.check.chapters.inputs import LN3, Array, column, numbers, weights_of
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import LN3, Array, column, numbers, weights_of
-from attn_tutor.check.pooling import add_distances, distance
 
 draw = numbers(2)
 

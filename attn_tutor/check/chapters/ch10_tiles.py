@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from attn_tutor.check.chapters.inputs import Array, column, numbers
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import Array, column, numbers
 
 draw = numbers(10)
 State = tuple[Array, Array, Array]

@@ -3,8 +3,8 @@
 import numpy as np
 
 import attn_tutor.numpy as an
+from attn_tutor.check.chapters.inputs import Array
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import Array
 
 causal_mask = Exercise(
     3,

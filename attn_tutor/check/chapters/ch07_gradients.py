@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from attn_tutor.check.chapters.inputs import LN3, Array, numbers, weights_of
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import LN3, Array, numbers, weights_of
 
 draw = numbers(7)
 Gradients = tuple[Array, ...]

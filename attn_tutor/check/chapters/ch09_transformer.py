@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 import attn_tutor.numpy as an
+from attn_tutor.check.chapters.inputs import Array, numbers, weights_of
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import Array, numbers, weights_of
 
 draw = numbers(9)
 EPS = 1e-5
@@ -118,6 +118,11 @@ norm_mistake(
     "shift before the gain",
     "You add the shift before you multiply by the gain. First times gain, then plus shift.",
     after=lambda Y, gain, shift: (Y + shift) * gain,
+)
+norm_mistake(
+    "the gain twice",
+    "You multiply by the gain twice, the second time with the shift: F.layer_norm may have done it already.",
+    after=lambda Y, gain, shift: (Y * gain + shift) * gain,
 )
 norm_mistake(
     "no gain",
@@ -270,6 +275,13 @@ def _(logits: Array, targets: Array) -> float:
     """You take softmax twice: F.cross_entropy takes it itself, of logits, and you hand it probabilities. Those lie
     between 0 and 1, so that the loss cannot fall far."""
     return -log_p(weights_of(logits), targets).mean()
+
+
+@next_token_loss.mistake("no softmax")
+def _(logits: Array, targets: Array) -> float:
+    """You average minus the logits of the targets. A logit is no log-probability: ln softmax(x) = x − max − ln Σ
+    exp(x − max)."""
+    return -np.take_along_axis(logits, targets[..., None], -1).mean()
 
 
 @next_token_loss.mistake("shifted once more")

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 import attn_tutor.numpy as an
+from attn_tutor.check.chapters.inputs import LN3, Array, numbers, weights_of
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import LN3, Array, numbers, weights_of
 
 draw = numbers(3)
 

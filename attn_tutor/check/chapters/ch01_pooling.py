@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 import attn_tutor.numpy as an
+from attn_tutor.check.chapters.inputs import Array, column, numbers
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import Array, column, numbers
 
 draw = numbers(1)
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 import attn_tutor.numpy as an
+from attn_tutor.check.chapters.inputs import POOLING, Array, add_pooling, numbers, pool
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import POOLING, Array, add_pooling, numbers, pool
 
 draw = numbers(5)
 
@@ -289,6 +289,11 @@ layer_variant(
     "You divide the scores by √d_model. A head's dot product runs over its own width: √d_h, with d_h = d_model / "
     "n_heads. Yours are smaller by √h, so the weights are too flat.",
     width=lambda Q, K, V: Q.shape[-1] * Q.shape[-3],
+)
+layer_variant(
+    "√ of the number of heads",
+    "You divide the scores by the root of the number of heads. A head's dot product runs over its own width: √d_h.",
+    width=lambda Q, K, V: Q.shape[-3],
 )
 layer_variant(
     "heads summed",
