@@ -112,8 +112,10 @@ def write(printed: bytes, target: Path, titles: list[str]) -> int:
     writer = PdfWriter(io.BytesIO(printed), incremental=True)
     writer.add_metadata({"/Author": config["author"], "/Creator": "attn_tutor"})
     # Chromium 156 writes the title of a heading at the top of a page twice: "SoftmaxSoftmax".
-    outline = writer.root_object["/Outlines"].get_object()
-    for bookmark, title in zip(bookmarks(outline), titles, strict=True):
+    found = list(bookmarks(writer.root_object["/Outlines"].get_object()))
+    if len(found) != len(titles):
+        sys.exit(f"Chromium made {len(found)} bookmarks of {len(titles)} headings.")
+    for bookmark, title in zip(found, titles, strict=True):
         bookmark[NameObject("/Title")] = TextStringObject(title)
     writer.write(target)
     return len(writer.pages)
