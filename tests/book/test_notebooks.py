@@ -108,6 +108,13 @@ def section(path: Path, heading: str) -> list[Any]:
 
 
 @each_chapter
+@pytest.mark.parametrize("file", ["_toc.yml", "book/intro.md"])
+def test_the_chapter_is_listed(path: Path, file: str) -> None:
+    listed = (ROOT / file).read_text(encoding="utf-8")
+    assert path.stem in listed, f"{file} lacks {path.stem}"
+
+
+@each_chapter
 def test_each_chapter_has_its_parts_in_order(path: Path) -> None:
     headings = re.findall(r"^## (.*)", text_of(path), re.MULTILINE)
     closing = ["Shape ledger", "How this breaks", "Exercises", "Summary", "Where next"]
