@@ -18,7 +18,7 @@ from tqdm import tqdm
 import attn_tutor
 from attn_tutor.bench import report
 from attn_tutor.bench.case import Case
-from attn_tutor.bench.measure import compete, memory, peak_memory
+from attn_tutor.bench.measure import compete, memory, memory_on_cpu, memory_on_gpu
 from attn_tutor.bench.rows import ROWS
 
 ROUNDS, BUDGET = 15, 15.0  # turns of each, or fewer after so many seconds of its own
@@ -121,10 +121,13 @@ def cases(options: argparse.Namespace) -> list[Case]:
 
 
 def compare(case: Case, rounds: int, budget: float) -> dict[str, Any]:
-    entries = compete(case, rounds, budget)
-    for entry in entries:
-        if "ms" in entry and entry["role"] != "limit":
-            entry["MiB"] = peak_memory(case, entry["name"])
+    entries, calls = compete(case, rounds, budget)
+    for i, call in calls.items():
+        if entries[i]["role"] != "limit":
+            cuda, name = case.device == "cuda", entries[i]["name"]
+            entries[i]["MiB"] = (
+                memory_on_gpu(call) if cuda else memory_on_cpu(case, name)
+            )
     about = {"row": case.row, "half": case.half, "n": case.n, "backward": case.backward}
     return about | {"contestants": entries}
 

@@ -25,10 +25,12 @@ LEAST = 3  # turns of each, however long they take
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-def compete(case: Case, rounds: int, budget: float) -> list[dict[str, Any]]:
-    """Quartiles of each one's time in ms, or why it is left out."""
+def compete(
+    case: Case, rounds: int, budget: float
+) -> tuple[list[dict[str, Any]], dict[int, Callable[[], object]]]:
+    """Quartiles of each one's time in ms, or why it is left out; and the calls of those that are not."""
     entries: list[dict[str, Any]] = []
-    calls = {}
+    calls: dict[int, Callable[[], object]] = {}
     for i, contestant in enumerate(ROWS[case.row].compete(case)):
         entries += [{"role": contestant.role, "name": contestant.name}]
         try:
@@ -45,7 +47,7 @@ def compete(case: Case, rounds: int, budget: float) -> list[dict[str, Any]]:
     for i, (q1, q2, q3) in in_turns(calls, case, rounds, budget).items():
         entries[i]["ms"] = [float(f"{1000 * q:.4g}") for q in (q1, q2, q3)]
         entries[i]["steady"] = (q3 - q1) / q2 <= UNSTEADY
-    return entries
+    return entries, calls
 
 
 def prepared(case: Case, contestant: Contestant) -> Callable[[], object]:
@@ -102,34 +104,34 @@ def turn(call: Callable[[], object]) -> float:
     return first if count == 1 else clock.timeit(count) / count
 
 
-def peak_memory(case: Case, name: str) -> float | None:
-    """MiB that one call takes beside its inputs, its output included, seen by the system; None where it cannot say."""
-    if case.device == "cpu" and not RESET.exists():
+def memory_on_gpu(call: Callable[[], object]) -> float:
+    """MiB that one call takes beside its inputs, its output included."""
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
+
+
+def memory_on_cpu(case: Case, name: str) -> float | None:
+    """The same of a call of that name, as the system counts it in a fresh process; None where it cannot say."""
+    if not RESET.exists():
         return None
     # What the new process frees then goes back to the system at once, whose count is all
     # we see. It would slow down the clock, but this process read its settings long ago.
     os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"
     # Forked from a server that has loaded all and computed nothing: as fresh as a new one, and quicker.
-    fresh = multiprocessing.get_context(
-        "forkserver" if case.device == "cpu" else "spawn"
-    )
+    fresh = multiprocessing.get_context("forkserver")
     fresh.set_forkserver_preload(["attn_tutor.bench.measure"])
     with fresh.Pool(1) as pool:
-        return pool.apply(peak_memory_here, (case, name, torch.get_num_threads()))
+        return pool.apply(count_memory, (case, name, torch.get_num_threads()))
 
 
-def peak_memory_here(case: Case, name: str, threads: int) -> float:
+def count_memory(case: Case, name: str, threads: int) -> float:
     torch.set_num_threads(threads)
     contestants = ROWS[case.row].compete(case)
     call = prepared(case, next(c for c in contestants if c.name == name))
     call()  # loads code and starts threads, which are no cost of the call
     gc.collect()
-    if case.device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        call()
-        torch.cuda.synchronize()
-        return (torch.cuda.max_memory_allocated() - before) / 2**20
     RESET.write_text("5", encoding="ascii")  # the peak starts again from now
     before = kibibytes("VmRSS")
     call()
