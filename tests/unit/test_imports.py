@@ -29,7 +29,7 @@ def loaded_by(module):
         ),
         (
             "attn_tutor.torch",
-            {"torch", "attn_tutor.torch.modules"},
+            {"torch", "attn_tutor.torch.layers.attention"},
             {"matplotlib", "attn_tutor.numpy"},
         ),
         (

@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 from attn_tutor._checks import require_size
+from attn_tutor.torch.layers.block import Block
+from attn_tutor.torch.layers.multi_head import MultiHeadAttention
+from attn_tutor.torch.layers.positional import PositionalEncoding
 from attn_tutor.torch.masks import padding_mask
-from attn_tutor.torch.modules import MultiHeadAttention, PositionalEncoding
-from attn_tutor.torch.multi_head import multi_head_weights
-from attn_tutor.torch.seq2seq import EncoderDecoder
-from attn_tutor.torch.transformer import Block
+from attn_tutor.torch.models.encoder_decoder import EncoderDecoder
 
 __all__ = ["TransformerTranslator"]
 
@@ -60,7 +60,8 @@ class TransformerTranslator(EncoderDecoder):
 
     def encode(self, words: torch.Tensor, lengths: torch.Tensor) -> "Read":
         """Read the words, (b, m), of which ``lengths``, (b,), are no padding: all of them see each other."""
-        mask = padding_mask(lengths, words.shape[1])[:, None]  # (b, 1, 1, m)
+        words, lengths = self._checked(words, lengths, self.words.num_embeddings)
+        mask = padding_mask(lengths, words.shape[1])  # (b, 1, m)
         X = self.encoding(self.words(words))
         for block in self.readers:
             X = block(X, mask)
@@ -80,7 +81,7 @@ class Read(NamedTuple):
     """What the writers get to know of the words."""
 
     X: torch.Tensor  # (b, m, d_model)
-    mask: torch.Tensor  # (b, 1, 1, m)
+    mask: torch.Tensor  # (b, 1, m)
 
 
 class _Writer(nn.Module):
@@ -94,12 +95,11 @@ class _Writer(nn.Module):
 
     def forward(self, Y: torch.Tensor, read: Read) -> tuple[torch.Tensor, torch.Tensor]:
         """(b, T, d_model) -> (b, T, d_model), and the weights of the cross-attention, (b, h, T, m)."""
-        Y, cross = self.block.attend(Y), self.cross
-        N = self.norm(Y)
-        Y = self.block.think(Y + self.block.drop(cross(N, read.X, mask=read.mask)))
-        with torch.no_grad():  # to be looked at
-            biases = cross.b_q, cross.b_k
-            weights = multi_head_weights(
-                N, read.X, cross.W_q, cross.W_k, cross.n_heads, read.mask, biases=biases
-            )
-        return Y, weights
+        block, drop = self.block, self.block.drop
+        Y = Y + drop(block.attend(block.norm_1(Y)))
+        found, weights = self.cross(
+            self.norm(Y), read.X, None, read.mask, need_weights=True
+        )
+        Y = Y + drop(found)
+        Y = Y + drop(block.feed_forward(block.norm_2(Y)))
+        return Y, weights.detach()  # to be looked at

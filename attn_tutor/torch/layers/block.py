@@ -2,23 +2,22 @@
 
 import copy
 from collections.abc import Callable
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import nn
-from torch.nn.functional import gelu, linear
+from torch.nn.functional import gelu
 
 from attn_tutor._checks import require_divisible, require_size
-from attn_tutor.torch.attention import attention, attention_weights
 from attn_tutor.torch.cache import KVCache
-from attn_tutor.torch.modules import MultiHeadAttention
-from attn_tutor.torch.multi_head import merge_heads, split_heads
-from attn_tutor.torch.positional import alibi_slopes, rotary
+from attn_tutor.torch.layers.linear import Device, Dtype
+from attn_tutor.torch.layers.multi_head import MultiHeadAttention
+from attn_tutor.torch.positional import alibi_bias, rotary
+from attn_tutor.torch.visibility import Visibility
 
 __all__ = ["Block"]
 
 Activation = Callable[[torch.Tensor], torch.Tensor]
-Heads = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 class Block(nn.Module):
@@ -35,10 +34,14 @@ class Block(nn.Module):
         n_heads: number of heads; divides ``d_model``.
         d_hidden: width of the hidden layer; None is 4·d_model.
         causal: forbid each token the tokens after it.
-        positions: "rotary" turns queries and keys; "alibi" penalises distance, with ``causal`` only, and rounds
-            positions to the dtype, which in bfloat16 is coarse beyond 256; None tells attention no positions.
+        window: most tokens that each one sees, itself and those just before it; needs ``causal``. None sets no limit.
+        positions: "rotary" turns queries and keys; "alibi" penalises distance, with ``causal`` only; None tells
+            attention no positions.
         dropout: chance to drop each weight, each hidden unit and each entry of what is added, while training.
         activation: φ.
+        n_kv_heads: number of heads of keys and values; None is ``n_heads``.
+        device: of the parameters; None is torch's default.
+        dtype: of the parameters; None is torch's default.
 
     Raises:
         ValueError: the sizes or the positions do not fit.
@@ -56,9 +59,13 @@ class Block(nn.Module):
         *,
         d_hidden: int | None = None,
         causal: bool = False,
+        window: int | None = None,
         positions: Literal["rotary", "alibi"] | None = None,
         dropout: float = 0.0,
         activation: Activation = gelu,
+        n_kv_heads: int | None = None,
+        device: Device = None,
+        dtype: Dtype = None,
     ) -> None:
         super().__init__()
         d_hidden = 4 * d_model if d_hidden is None else d_hidden
@@ -71,15 +78,23 @@ class Block(nn.Module):
             raise ValueError(
                 "Block: 'alibi' needs causal=True; without it the two sides of a token look alike"
             )
+        made: Any = {"device": device, "dtype": dtype}
         self.attention = MultiHeadAttention(
-            d_model, n_heads, dropout=dropout, causal=causal
+            d_model,
+            n_heads,
+            dropout=dropout,
+            causal=causal,
+            window=window,
+            n_kv_heads=n_kv_heads,
+            **made,
         )
         if positions == "rotary":
             require_divisible("Block", "d_model", d_model, "2·n_heads", 2 * n_heads)
         self.positions, self.activation = positions, activation
-        self.norm_1, self.norm_2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-        self.widen = nn.Linear(d_model, d_hidden)
-        self.narrow = nn.Linear(d_hidden, d_model)
+        self.norm_1 = nn.LayerNorm(d_model, **made)
+        self.norm_2 = nn.LayerNorm(d_model, **made)
+        self.widen = nn.Linear(d_model, d_hidden, **made)
+        self.narrow = nn.Linear(d_hidden, d_model, **made)
         self.drop = nn.Dropout(dropout)
 
     def forward(
@@ -90,75 +105,50 @@ class Block(nn.Module):
     ) -> torch.Tensor:
         """(…, n, d_model) -> (…, n, d_model); with a cache, X holds the tokens that come after those in it.
 
-        ``mask`` is that of :func:`multi_head_attention`; one for each sequence needs an axis for the heads.
+        ``mask`` is that of :func:`multi_head_attention`.
         """
-        return self.think(self.attend(X, mask, cache))
+        Y = X + self.drop(self.attend(self.norm_1(X), mask, cache))
+        return Y + self.drop(self.feed_forward(self.norm_2(Y)))
 
     def attend(
         self,
         X: torch.Tensor,
         mask: torch.Tensor | None = None,
         cache: KVCache | None = None,
-    ) -> torch.Tensor:
-        """The first half: tokens with what they draw from one another."""
-        return X + self.drop(self._drawn(self.norm_1(X), mask, cache))
+        *,
+        need_weights: bool = False,
+    ) -> Any:
+        """What the tokens draw from one another, (…, n, d_model), and with ``need_weights`` the weights too."""
+        layer, h = self.attention, self.attention.n_heads
+        Q, K, V = layer.q_proj(X), layer.k_proj(X), layer.v_proj(X)
+        if self.positions == "rotary":
+            start = 0 if cache is None else len(cache)
+            Q, K = self._turned(Q, start), self._turned(K, start)
+        if cache is not None:
+            K, V = cache.append(K, V)
+        bias = None
+        if self.positions == "alibi":
+            n, m = Q.shape[-2], K.shape[-2]
+            bias = alibi_bias(h, n, m, device=Q.device, dtype=Q.dtype)
+        options: Any = {"causal": layer.causal, "window": layer.window, "n_heads": h}
+        see = Visibility.of("Block", Q, K, V, mask=mask, **options)
+        return layer.pool(Q, K, V, see, bias=bias, need_weights=need_weights)
 
-    def think(self, X: torch.Tensor) -> torch.Tensor:
-        """The second half: each token by itself."""
-        hidden = self.drop(self.activation(self.widen(self.norm_2(X))))
-        return X + self.drop(self.narrow(hidden))
+    def feed_forward(self, X: torch.Tensor) -> torch.Tensor:
+        """A small network with one hidden layer, in each token by itself."""
+        return self.narrow(self.drop(self.activation(self.widen(X))))
 
     def weights(
         self, X: torch.Tensor, mask: torch.Tensor | None = None
     ) -> torch.Tensor:
         """The attention weights of each head, (…, n, d_model) -> (…, h, n, n)."""
-        Q, K, _ = self._heads(self.norm_1(X), 0)
-        causal, scale = self.attention.causal, self._scale
-        return attention_weights(Q, K, mask, causal=causal, scale=scale)
+        return self.attend(self.norm_1(X), mask, need_weights=True)[1]
 
-    def _drawn(
-        self, X: torch.Tensor, mask: torch.Tensor | None, cache: KVCache | None
-    ) -> torch.Tensor:
-        layer = self.attention
-        if self.positions is None and cache is None:
-            return layer(X, mask=mask)
-        Q, K, V = self._heads(X, 0 if cache is None else len(cache))
-        if cache is not None:
-            K, V = cache.append(K, V)
-        dropout_p = layer.dropout if self.training else 0.0
-        heads = attention(
-            Q, K, V, mask, causal=layer.causal, scale=self._scale, dropout_p=dropout_p
-        )
-        return linear(merge_heads(heads), layer.W_o.mT, layer.b_o)
-
-    def _heads(self, X: torch.Tensor, start: int) -> Heads:
-        """Queries, keys and values of the heads, (…, h, n, d_h); the first token stands at ``start``.
-
-        Positions enter queries and keys alone, so that one attention serves all kinds, and keys can be kept in a cache.
-        """
-        layer, h = self.attention, self.attention.n_heads
-        Q = split_heads(linear(X, layer.W_q.mT, layer.b_q), h)
-        K = split_heads(linear(X, layer.W_k.mT, layer.b_k), h)
-        V = split_heads(linear(X, layer.W_v.mT, layer.b_v), h)
-        if self.positions is None:
-            return Q, K, V
-        p = torch.arange(start, start + X.shape[-2], device=X.device)
-        if self.positions == "rotary":
-            return rotary(Q, p), rotary(K, p), V
-        # To the left of query i, ALiBi's −λ(i − j) is λj − λi. Softmax drops λi, the
-        # same for every key, and λj is one more entry of key j. That of the query
-        # undoes the scale.
-        precise = torch.promote_types(K.dtype, torch.float32)
-        slopes = torch.tensor(alibi_slopes(h), dtype=precise, device=X.device)
-        entry = (slopes[:, None] * p)[..., None].to(K)  # (h, n, 1)
-        entry = entry.expand(*K.shape[:-1], 1)  # (…, h, n, 1)
-        one = torch.full_like(Q[..., :1], 1 / self._scale)
-        return torch.cat([Q, one], -1), torch.cat([K, entry], -1), V
-
-    @property
-    def _scale(self) -> float:
-        """1/√d_h of the head's width, before ALiBi makes it wider."""
-        return (self.narrow.out_features / self.attention.n_heads) ** -0.5
+    def _turned(self, X: torch.Tensor, start: int) -> torch.Tensor:
+        """Queries or keys, (…, n, width), each head turned by the position of its token; the first is at ``start``."""
+        p = torch.arange(start, start + X.shape[-2], device=X.device)[:, None]
+        heads = X.unflatten(-1, (-1, self.attention.d_h))  # (…, n, heads, d_h)
+        return rotary(heads, p).flatten(-2)
 
     @classmethod
     def from_torch(

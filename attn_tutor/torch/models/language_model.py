@@ -1,16 +1,17 @@
 """A causal language model of transformer blocks, and how it writes."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from attn_tutor._checks import require_size
-from attn_tutor.torch._arrays import look, require_array
 from attn_tutor.torch.cache import KVCache
-from attn_tutor.torch.modules import PositionalEncoding
-from attn_tutor.torch.transformer import Block
+from attn_tutor.torch.layers.block import Block
+from attn_tutor.torch.layers.linear import Device, Dtype
+from attn_tutor.torch.layers.positional import PositionalEncoding
+from attn_tutor.torch.models.ids import require_ids
 
 __all__ = ["LanguageModel"]
 
@@ -31,6 +32,9 @@ class LanguageModel(nn.Module):
         positions: "sinusoidal" adds to the embeddings, "rotary" turns queries and keys, "alibi" penalises distance;
             None leaves order to the causal mask.
         dropout: as in :class:`Block`.
+        n_kv_heads: number of heads of keys and values of each block; None is ``n_heads``.
+        device: of the parameters; None is torch's default.
+        dtype: of the parameters; None is torch's default.
 
     Example:
         >>> model = LanguageModel(11, d_model=8, n_heads=2, n_layers=2, positions="rotary")
@@ -47,11 +51,20 @@ class LanguageModel(nn.Module):
         *,
         positions: Literal["sinusoidal", "rotary", "alibi"] | None = "rotary",
         dropout: float = 0.0,
+        n_kv_heads: int | None = None,
+        device: Device = None,
+        dtype: Dtype = None,
     ) -> None:
         super().__init__()
         require_size("LanguageModel", "n_tokens", n_tokens, least=1)
         require_size("LanguageModel", "n_layers", n_layers, least=1)
-        self.embedding = nn.Embedding(n_tokens, d_model)
+        if positions not in ("sinusoidal", "rotary", "alibi", None):
+            raise ValueError(
+                "LanguageModel: positions must be 'sinusoidal', 'rotary', 'alibi' or None, "
+                f"got {positions!r}"
+            )
+        made: Any = {"device": device, "dtype": dtype}
+        self.embedding = nn.Embedding(n_tokens, d_model, **made)
         added = positions == "sinusoidal"
         self.encoding = PositionalEncoding(d_model) if added else None
         self.blocks = nn.ModuleList(
@@ -61,11 +74,13 @@ class LanguageModel(nn.Module):
                 causal=True,
                 positions=None if positions == "sinusoidal" else positions,
                 dropout=dropout,
+                n_kv_heads=n_kv_heads,
+                **made,
             )
             for _ in range(n_layers)
         )
-        self.norm = nn.LayerNorm(d_model)
-        self.head = nn.Linear(d_model, n_tokens)
+        self.norm = nn.LayerNorm(d_model, **made)
+        self.head = nn.Linear(d_model, n_tokens, **made)
 
     def forward(
         self, ids: torch.Tensor, caches: Sequence[KVCache] | None = None
@@ -74,12 +89,13 @@ class LanguageModel(nn.Module):
 
         With ``caches``, one for each block, ``ids`` are the tokens that come after those in them.
         """
-        each: Sequence[KVCache | None] = caches or [None] * len(self.blocks)
-        if len(each) != len(self.blocks):
+        n_layers = len(self.blocks)
+        if caches is not None and len({id(cache) for cache in caches}) != n_layers:
             raise ValueError(
-                f"LanguageModel: {len(self.blocks)} blocks need as many caches, got {len(each)}"
+                f"LanguageModel: {n_layers} blocks need as many caches, each its own, got {len({*map(id, caches)})}"
             )
         X = self._embed(ids, len(caches[0]) if caches else 0)
+        each: Any = caches or [None] * n_layers
         for block, cache in zip(self.blocks, each, strict=True):
             X = block(X, cache=cache)
         return self.head(self.norm(X))
@@ -120,7 +136,7 @@ class LanguageModel(nn.Module):
             ValueError: the beginning is empty, or ``n_new`` or the temperature is negative.
         """
         require_size("generate", "n_new", n_new)
-        require_array("generate", "ids", ids)
+        ids = require_ids("generate", "ids", ids, self.embedding.num_embeddings)
         if ids.ndim == 0 or not ids.shape[-1]:
             raise ValueError("generate: ids holds no token; begin with at least one")
         if not temperature >= 0:
@@ -137,18 +153,8 @@ class LanguageModel(nn.Module):
         return ids
 
     def _embed(self, ids: torch.Tensor, start: int) -> torch.Tensor:
-        require_array("LanguageModel", "ids", ids)
-        if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-            raise TypeError(
-                f"LanguageModel: ids must be whole numbers, got {ids.dtype}"
-            )
         n_tokens = self.embedding.num_embeddings
-        inside = (ids >= 0) & (ids < n_tokens)
-        if look(torch.all, inside) is False:
-            raise ValueError(
-                f"LanguageModel: ids must lie in 0 … {n_tokens - 1}, got {int(ids[~inside][0])}"
-            )
-        X = self.embedding(ids)
+        X = self.embedding(require_ids("LanguageModel", "ids", ids, n_tokens))
         return X if self.encoding is None else self.encoding(X, start)
 
 

@@ -3,6 +3,7 @@
 import os
 import zipfile
 from os import PathLike
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -19,6 +20,9 @@ def save_weights(model: nn.Module, path: str | PathLike[str]) -> None:
         model: any module; its numbers are written as they are, from whatever device.
         path: of the file, whose folder must exist. A file that is there is replaced.
 
+    Raises:
+        FileNotFoundError: there is no such folder.
+
     Example:
         >>> import tempfile
         >>> one, other = torch.nn.Linear(2, 3), torch.nn.Linear(2, 3)
@@ -28,6 +32,7 @@ def save_weights(model: nn.Module, path: str | PathLike[str]) -> None:
         >>> torch.equal(one.weight, other.weight)
         True
     """
+    require_folder("save_weights", path)
     write(path, {name: x.cpu() for name, x in model.state_dict().items()})
 
 
@@ -74,6 +79,12 @@ def differences(
     ]
     more = [f"and {len(faults) - most} more"] if len(faults) > most else []
     return "; ".join(faults[:most] + more)
+
+
+def require_folder(where: str, path: str | PathLike[str]) -> None:
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{where}: there is no folder {folder}; make it first")
 
 
 def write(path: str | PathLike[str], content: dict[str, object]) -> None:
