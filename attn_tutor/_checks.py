@@ -130,7 +130,7 @@ def _match(
 
 def broadcast(*shapes: Shape) -> Shape | None:
     """The common shape by NumPy's rule (equal, or 1 in one of them, counted from the right), or None."""
-    if shapes.count(shapes[0]) == len(shapes):  # the usual case, and quick
+    if all(shape == shapes[0] for shape in shapes):  # the usual case, and quick
         return shapes[0]
     common = []
     for sizes in zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1):
