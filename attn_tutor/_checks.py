@@ -231,7 +231,10 @@ def require_scale(where: str, scale: Any) -> None:
 def require_size(where: str, name: str, value: Any, least: int = 0) -> None:
     """Raise unless ``value`` is a whole number, ``least`` or more."""
     try:
-        whole = not isinstance(value, bool) and operator.index(value) == value
+        # To take the index of one of torch's symbolic lengths would make it a constant.
+        whole = type(value).__name__ in ("int", "SymInt") or (
+            not isinstance(value, bool) and operator.index(value) == value
+        )
     except TypeError:
         whole = False
     if not whole:
