@@ -56,6 +56,11 @@ def require_bias(
     _require_device(where, "bias", bias, device)
 
 
+def require_size(where: str, name: str, value: Any, least: int = 0) -> None:
+    if not torch.compiler.is_compiling():  # a look would tie the graph to this size
+        _checks.require_size(where, name, value, least)
+
+
 def require_scale(where: str, scale: Any) -> None:
     if not isinstance(scale, torch.Tensor):  # a learnt one nobody should wait for
         _checks.require_scale(where, scale)
@@ -96,3 +101,9 @@ def any_along(mask: torch.Tensor, axis: int) -> torch.Tensor:
 def forward_mode() -> bool:
     """Whether derivatives are taken forward, along a direction: torch's fused kernels have none."""
     return not torch.compiler.is_compiling() and forward_ad._current_level >= 0
+
+
+def transformed() -> bool:
+    """Whether torch.func looks on, which follows no loop over tiles, or derivatives are taken forward."""
+    in_func = torch._C._functorch.maybe_current_level() is not None
+    return not torch.compiler.is_compiling() and (in_func or forward_mode())

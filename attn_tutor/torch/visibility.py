@@ -38,7 +38,9 @@ class Visibility:
         self.n, self.m, self.device = n, m, device
         self.mask, self.window = mask, window
         # The last key that query 0 sees. A lone query is the newest and sees all.
-        self.last = m - n if causal and (n > 1 or window is not None) else None
+        self.last: Any = None
+        if causal and (n > 1 or window is not None):
+            self.last = m - n
         self._dense: torch.Tensor | None = None
         self._empty: Any = ...  # nobody has asked yet
 
@@ -134,7 +136,7 @@ class Visibility:
                 return False
         return seen
 
-    def dense(self) -> torch.Tensor | None:
+    def dense(self) -> Any:
         """The whole mask, (…, n or 1, m or 1); None hides nothing."""
         if self._dense is None and not self.everything:
             self._dense = self.mask
@@ -145,16 +147,20 @@ class Visibility:
 
     def _band(self, rows: slice, keys: slice) -> torch.Tensor:
         """What causality and the window leave."""
-        assert self.last is not None
         shape = rows.stop - rows.start, keys.stop - keys.start
         offset = self.last + rows.start - keys.start
         seen = torch.ones(shape, dtype=torch.bool, device=self.device).tril(offset)
         return seen if self.window is None else seen.triu(offset - self.window + 1)
 
-    def masked(self, scores: torch.Tensor) -> torch.Tensor:
-        """Scores, −∞ where they are hidden; but 0 in the row of a query that sees nothing."""
+    def numbers(self, bias: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
+        """What to add to scores, (…, n or 1, m): the bias, and −∞ where a key is hidden; but 0 to an empty row."""
+        added = torch.zeros(1, 1, dtype=dtype, device=self.device)
+        if bias is not None:
+            added = torch.atleast_2d(bias)[..., : self.m].to(dtype)
         seen = self.dense()
-        return scores if seen is None else masked(scores, seen, self.empty())
+        if seen is not None:
+            added = masked(added, seen, self.empty())
+        return added.expand(*added.shape[:-1], self.m)
 
     def empty(self) -> torch.Tensor | None:
         """Queries that see nothing, (…, n, 1); None where there are none, as far as one can look."""
@@ -169,7 +175,7 @@ class Visibility:
             if self.last is None or self.last >= 0:
                 return None
             return torch.arange(self.n, device=self.device)[:, None] < -self.last
-        return sees_nothing(self.dense())
+        return sees_nothing(self.mask if self.last is None else self.dense())
 
     def anyone(self) -> torch.Tensor | None:
         """The keys that some query sees, (…, m or 1); None where that is all of them."""

@@ -8,24 +8,23 @@ query, key and feature. The gradient needs r alone too, dr/da = dr/db = −2 (r 
 import functools
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import library
 
-from attn_tutor.torch._arrays import forward_mode
+from attn_tutor.torch._arrays import transformed
 from attn_tutor.torch.visibility import Visibility
 
 # Numbers in a tile of queries × features × keys, and queries in it where keys are many; a GPU needs larger ones.
 ROOM, QUERIES = {"cpu": 2**20}, 32
-# Scores of the queries whose softmax is taken at once, and of a compiled tile, which stores no features.
+# Scores whose softmax is taken at once, and in a compiled tile, which stores no features.
 SCORES = 2**20
 # exp(2 · REACH) is finite and exp(−2 · REACH) not yet subnormal; tanh beyond ±FLAT is ±1 in this precision.
 REACH = {torch.float32: 43.0, torch.float64: 350.0}
 FLAT = {torch.float32: 10.0, torch.float64: 20.0}
-# Its square is finite, and r = 1 / LARGEST is as good as 0.
-LARGEST = {torch.float32: 1e18, torch.float64: 1e150}
+LARGEST = 1e18  # the square of anything below is finite
 
 
 def additive_pool(
@@ -41,38 +40,24 @@ def additive_pool(
 
     In float32 or float64. What is hidden must already be finite. In a caller that is compiled, so are the tiles.
     """
-    n, m = a.shape[-2], b.shape[-2]
-    if bias is not None:
-        bias = torch.atleast_2d(bias)[..., :m].to(a.dtype)
-    causal = see.last is not None and see.mask is None
-    if see.mask is not None:
-        bias = see.masked(a.new_zeros(()) if bias is None else bias)
-    arrays = [a, b, w[..., None, :], V, *([] if bias is None else [bias])]
+    n, m, d_v = a.shape[-2], *V.shape[-2:]
+    mapped, compiled = transformed(), torch.compiler.is_compiling()
+    causal = see.last is not None and see.mask is bias is None and not mapped
+    arrays = [a, b, w[..., None, :], V]
+    if not causal and not (see.everything and bias is None):
+        arrays.append(see.numbers(bias, a.dtype))
     outer = torch.broadcast_shapes(*(X.shape[:-2] for X in arrays))
-    batch = outer or (1,)
-    a, b, w, V = (X.expand(*batch, *X.shape[-2:]).flatten(0, -3) for X in arrays[:4])
-    if bias is not None:
-        shape = *bias.shape[-2:-1], m
-        if math.prod(bias.shape[:-2]) == 1:  # one for all is not copied
-            bias = bias.expand(*bias.shape[:-1], m).reshape(1, *shape)
-            bias = bias.expand(len(a), *shape)
-        else:
-            bias = bias.expand(*batch, *shape).flatten(0, -3)
+    flat = [X.expand(*outer, *X.shape[-2:]).reshape(-1, *X.shape[-2:]) for X in arrays]
+    bias = flat[4].expand(-1, n, -1) if len(flat) > 4 else None
     grown = None
     if dropout_p:
-        grown = torch.dropout(a.new_ones(len(a), n, m), dropout_p, True)
-    args = a, b, w, V, bias, grown, causal, see.window if causal else None
-    if torch.compiler.is_compiling():
-        output = pool(*args, True)[0]
-    elif forward_mode():
-        output = formula(*args)
-    else:
-        output = Pool.apply(*args, False)[0]
-    return output.reshape(*outer, n, V.shape[-1])
+        grown = torch.dropout(a.new_ones(len(flat[0]), n, m), dropout_p, True)
+    args = *flat[:4], bias, grown
+    output = formula(*args) if mapped else pool(*args, causal, see.window, compiled)[0]
+    return output.reshape(*outer, n, d_v)
 
 
-# One operation to autograd, to torch.func and to torch.compile, as none of them follows a loop over tiles. The compiler
-# takes its gradient from the operation itself, which torch.func refuses to do; that takes it from the classes.
+# One operation to autograd and to torch.compile, neither of which follows a loop over tiles.
 
 TAKES = (
     "Tensor a, Tensor b, Tensor w, Tensor V, Tensor? bias, Tensor? grown,"
@@ -83,21 +68,16 @@ TAKES = (
 @library.custom_op(
     "attn_tutor::additive", mutates_args=(), schema=f"({TAKES}) -> (Tensor, Tensor)"
 )
-def pool(
-    a: Any, b: Any, w: Any, V: Any, bias: Any, grown: Any,
-    causal: bool, window: int | None, compiled: bool,
-) -> Any:  # fmt: skip
+def pool(*args: Any) -> Any:
     """The output, and log Σ exp(score) of each query."""
-    (B, n, _), m = a.shape, b.shape[1]
-    see = Visibility(n, m, a.device, None, causal, window)
-    x, y, w, tile = prepared(a, b, w, compiled)
-    output, level = V.new_zeros(B, n, V.shape[-1]), a.new_zeros(B, n, 1)
-    for group, block in blocks(see, B, tile):
-        S = a.new_full((len(x[group]), block.stop - block.start, m), -torch.inf)
-        for rows, keys in cut(see, block, tile):
-            here = S[:, rows.start - block.start : rows.stop - block.start, keys]
-            here[:] = tile.score(x[group, rows], y[group, :, keys], w[group])
-            adjust(here, see, bias, group, rows, keys)
+    a, _, _, V, _, grown, *_ = args
+    tiles = Tiles(*args)
+    output, level = V.new_zeros(*a.shape[:2], V.shape[-1]), a.new_zeros(*a.shape[:2], 1)
+    for group, block in tiles.blocks():
+        S = a.new_full((len(a[group]), block.stop - block.start, len(V[0])), -torch.inf)
+        for rows, keys in tiles.cut(block):
+            here = slice(rows.start - block.start, rows.stop - block.start)
+            S[:, here, keys] = tiles.scores(group, rows, keys)
         level[group, block] = S.logsumexp(-1, keepdim=True)
         A = torch.softmax(S, -1, out=S)
         if grown is not None:
@@ -112,129 +92,52 @@ def pool(
     schema=f"(Tensor g, Tensor output, Tensor level, bool learnt, {TAKES})"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
-def pool_gradient(
-    g: Any, output: Any, level: Any, learnt: bool,
-    a: Any, b: Any, w: Any, V: Any, bias: Any, grown: Any,
-    causal: bool, window: int | None, compiled: bool,
-) -> Any:  # fmt: skip
+def pool_gradient(g: Any, output: Any, level: Any, learnt: bool, *args: Any) -> Any:
     """The gradients of a, b, w, V and, if it is learnt, of the bias."""
-    (B, n, h), m = a.shape, b.shape[1]
-    see = Visibility(n, m, a.device, None, causal, window)
-    x, y, w, tile = prepared(a, b, w, compiled)
-    da, db, dw, dV = (torch.zeros_like(X) for X in (x, y, w, V))
-    dbias = a.new_zeros(bias.shape if learnt else 0)
+    a, b, w, V, bias, grown, *_ = args
+    tiles = Tiles(*args)
+    da, db, dw, dV = (torch.zeros_like(X) for X in (a, b, w, V))
+    dbias = torch.zeros_like(bias) if learnt else a.new_empty(0)
     along = (g * output).sum(-1, keepdim=True)
-    for group, block in blocks(see, B, tile):
-        for rows, keys in cut(see, block, tile):
-            q, k, do = x[group, rows], y[group, :, keys], g[group, rows]
-            S = tile.score(q, k, w[group])
-            adjust(S, see, bias, group, rows, keys)
-            A = S.sub_(level[group, rows]).exp_()
-            dA = do @ V[group, keys].mT
-            dropped = A
+    for group, block in tiles.blocks():
+        for rows, keys in tiles.cut(block):
+            do = g[group, rows]
+            A = tiles.scores(group, rows, keys).sub_(level[group, rows]).exp_()
+            dropped, dA = A, do @ V[group, keys].mT
             if grown is not None:
-                dropped, dA = (
-                    A * grown[group, rows, keys],
-                    dA * grown[group, rows, keys],
-                )
+                dropped = A * grown[group, rows, keys]
+                dA *= grown[group, rows, keys]
             dV[group, keys] += dropped.mT @ do
             dS = dA.sub_(along[group, rows]).mul_(A)
             if learnt:
-                part = part_of(dbias, group, rows, keys)
-                part += dS.sum_to_size(part.shape)
-            more = tile.gradient(q, k, dS)
+                dbias[group, rows, keys] = dS
+            more = tiles.gradient(group, rows, keys, dS)
             da[group, rows] += more[0]
-            db[group, :, keys] += more[1]
+            db[group, keys] += more[1]
             dw[group] += more[2]
-    found = -2 * w * da, -2 * w * db.mT, -2 * dw
-    return *(X[..., :h].contiguous() for X in found), dV, dbias
+    return 4 * w * da, 4 * w * db, -2 * dw, dV, dbias
 
 
-class Pool(torch.autograd.Function):
-    """The operation with its gradient."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(*args: Any) -> Any:
-        return pool(*args)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.options = inputs[6:]
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(*output, *inputs[:6])
-
-    @staticmethod
-    def backward(ctx: Any, g: torch.Tensor, _: Any) -> tuple[Any, ...]:
-        gradient = pool_gradient if ctx.options[-1] else PoolGradient.apply
-        learnt = ctx.needs_input_grad[4]
-        *found, dbias = gradient(
-            *(g, *ctx.saved_tensors[:2], learnt), *ctx.saved_tensors[2:], *ctx.options
-        )
-        return *found, dbias if learnt else None, *[None] * 4
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    ctx.options = inputs[6:]
+    ctx.save_for_backward(*output, *inputs[:6])
 
 
-class PoolGradient(torch.autograd.Function):
-    """The gradient; its own, which few ask for, is that of the formula."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(*args: Any) -> Any:
-        return pool_gradient(*args)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.learnt, ctx.options = inputs[3], inputs[9:12]
-        ctx.save_for_backward(inputs[0], *inputs[4:10])
-
-    @staticmethod
-    def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple[Any, ...]:
-        g, *inputs, grown = ctx.saved_tensors
-        fixed = () if ctx.learnt else (inputs.pop(),)
-
-        def gradient(g: torch.Tensor, *inputs: torch.Tensor) -> Any:
-            def output(*inputs: torch.Tensor) -> torch.Tensor:
-                return formula(*inputs, *fixed, grown, *ctx.options)
-
-            return torch.func.vjp(output, *inputs)[1](g)
-
-        pull = torch.func.vjp(gradient, g, *inputs)[1]
-        dg, *found = pull(cotangents[: len(inputs)])
-        return dg, None, None, None, *found, *[None] * (9 - len(found))
+def _backward(ctx: Any, g: torch.Tensor, _: Any) -> tuple[Any, ...]:
+    output, level, *arrays = ctx.saved_tensors
+    learnt = ctx.needs_input_grad[4]
+    *found, dbias = pool_gradient(g, output, level, learnt, *arrays, *ctx.options)
+    return *found, dbias if learnt else None, *[None] * 4
 
 
-def formula(
-    a: Any, b: Any, w: Any, V: Any, bias: Any, grown: Any,
-    causal: bool, window: int | None,
-) -> Any:  # fmt: skip
-    """The output as torch can differentiate it, again and again, with all features of all pairs."""
-    S = (torch.tanh(a[:, :, None] + b[:, None]) * w[:, None]).sum(-1)
-    S = S if bias is None else S + bias
-    see = Visibility(a.shape[1], b.shape[1], a.device, None, causal, window)
-    A = torch.softmax(see.masked(S), -1)
-    return (A if grown is None else A * grown) @ V
+def _refuse(*_: Any) -> None:
+    raise NotImplementedError(
+        "additive_attention: has no second derivatives; attend(additive_score(...), V, mask) has them"
+    )
 
 
-def _batched(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
-    """For torch.vmap: an axis more is a longer batch."""
-    size = info.batch_size
-
-    def longer(X: Any, dim: int | None) -> Any:
-        if not isinstance(X, torch.Tensor):
-            return X
-        X = X.expand(size, *X.shape) if dim is None else X.movedim(dim, 0)
-        return X.flatten(0, 1)
-
-    found = op(*(longer(X, dim) for X, dim in zip(args, in_dims, strict=True)))
-    split = (X.unflatten(0, (size, len(X) // size)) for X in found)
-    return tuple(split), (0,) * len(found)
-
-
-for _op in (pool, pool_gradient):
-    _op.register_vmap(functools.partial(_batched, _op))
-pool.register_autograd(Pool.backward, setup_context=Pool.setup_context)
+pool.register_autograd(_backward, setup_context=_keep)
+pool_gradient.register_autograd(_refuse)
 
 
 @pool.register_fake
@@ -248,51 +151,11 @@ def _(g: Any, output: Any, level: Any, learnt: bool, *args: Any) -> Any:
     return tuple(X.new_empty(X.shape) for X in (*args[:4], dbias))
 
 
-# Tiles: some queries with some keys, and all features.
-
-
-def blocks(see: Visibility, B: int, tile: Any) -> Iterator[tuple[slice, slice]]:
-    """Elements of the batch, and those of their queries whose softmax is taken at once."""
-    together = max(1, tile.height // max(1, see.n))
-    most = max(tile.height, SCORES // max(1, see.m))
-    first = 0 if see.last is None else max(0, -see.last)  # those before see nothing
-    for i in range(0, B, together):
-        for r in range(first, see.n, most):
-            yield slice(i, i + together), slice(r, min(r + most, see.n))
-
-
-def cut(see: Visibility, block: slice, tile: Any) -> Iterator[tuple[slice, slice]]:
-    """The tiles of a block in which somebody may see something."""
-    for r in range(block.start, block.stop, tile.height):
-        rows = slice(r, min(r + tile.height, block.stop))
-        keys = see.keys(rows)
-        for j in range(keys.start, keys.stop, tile.width):
-            yield rows, slice(j, min(j + tile.width, keys.stop))
-
-
-def adjust(
-    S: Any, see: Visibility, bias: Any, group: Any, rows: Any, keys: Any
-) -> None:
-    """Add the bias to the scores of a tile, and hide what is hidden."""
-    if bias is not None:
-        S += part_of(bias, group, rows, keys)
-    seen = see.tile(rows, keys)
-    if seen is not None:
-        S.masked_fill_(~seen, -torch.inf)
-
-
-def part_of(bias: Any, group: slice, rows: slice, keys: slice) -> Any:
-    return bias[group, rows if bias.shape[1] > 1 else slice(1), keys]
-
-
-def prepared(a: Any, b: Any, w: Any, compiled: bool) -> Any:
-    """What stands for queries, (B, n, h), for keys, (B, h, m), the weights of r, and what computes tiles."""
-    if compiled and a.shape[-1] % 2:  # features come in pairs there
-        a, b, w = (torch.nn.functional.pad(X, (0, 1)) for X in (a, b, w))
-    x, y, product = factors(a, b)
-    loops = compiled_loops() if compiled and product else None
-    tile = Compiled(loops, b) if loops else Tile(b, product)
-    return x, y.mT.contiguous(), -2 * w, tile
+def formula(a: Any, b: Any, w: Any, V: Any, bias: Any, grown: Any) -> torch.Tensor:
+    """The output as torch can differentiate it any way, with all features of all pairs."""
+    S = (torch.tanh(a[:, :, None] + b[:, None]) * w[:, None]).sum(-1)
+    A = torch.softmax(S if bias is None else S + bias, -1)
+    return (A if grown is None else A * grown) @ V
 
 
 def factors(
@@ -323,32 +186,75 @@ def window(X: torch.Tensor, radius: float) -> tuple[torch.Tensor, torch.Tensor]:
     return shift, high - low <= 2 * radius
 
 
-class Tile:
-    """r of every query, feature and key, (g, R, h, keys); or r − 1/2, where tanh gives it. All take the same space."""
+class Tiles:
+    """Scores and gradients of some queries with some keys. What stands in the tile, (g, R, h, keys), is r of every
+    feature, or r − 1/2 where tanh gives it. A compiled tile stores nothing: its loops keep in registers what is summed.
+    """
 
-    def __init__(self, b: torch.Tensor, product: bool) -> None:
-        _, m, h = b.shape
-        self.product = product
-        room = ROOM.get(b.device.type, 2**24) // max(1, h)
+    def __init__(
+        self, a: Any, b: Any, w: Any, V: Any, bias: Any, grown: Any, causal: Any, window: Any, compiled: Any
+    ) -> None:  # fmt: skip
+        (self.B, n, h), m = a.shape, b.shape[1]
+        self.see = Visibility(n, m, a.device, None, causal, window)
+        self.w, self.bias = -2 * w, bias
+        self.x, y, self.product = factors(a, b)
+        safe = self.product and (self.x.amax(1) * y.amax(1) < LARGEST).all()
+        self.loops = loops() if compiled and safe and h % 2 == 0 else None
+        self.y = y.mT.contiguous()  # (B, h, m)
+        room = SCORES if self.loops else ROOM.get(a.device.type, 2**24) // max(1, h)
         # Few keys leave room for more queries, and many are cut.
-        self.height = max(QUERIES, room // max(1, m))
+        self.height = max(1 if self.loops else QUERIES, room // max(1, m))
         self.width = max(1, room // self.height)
-        self.space = b.new_empty(self.height * h * min(self.width, m))
-        # As a row, not as a number: torch's loops are faster so.
-        self.one = b.new_ones(min(self.width, m))
+        if not self.loops:
+            # All take the same space, since the system is slow to hand out new pages.
+            self.space = a.new_empty(self.height * h * min(self.width, m))
+            # As a row, not as a number: torch's loops are faster so.
+            self.one = a.new_ones(min(self.width, m))
 
-    def score(self, x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        shape = *x.shape, y.shape[-1]
-        self.r = r = self.space[: math.prod(shape)].view(shape)
-        x, y = x[..., None], y[:, None]
-        if self.product:
-            torch.addcmul(self.one[: shape[-1]], x, y, out=r).reciprocal_()
+    def blocks(self) -> Iterator[tuple[slice, slice]]:
+        """Elements of the batch, and those of their queries whose softmax is taken at once."""
+        n, last = self.see.n, self.see.last
+        together = max(1, self.height // max(1, n))
+        most = max(self.height, SCORES // max(1, self.see.m))
+        first = 0 if last is None else max(0, -last)  # those before see nothing
+        for i in range(0, self.B, together):
+            for r in range(first, n, most):
+                yield slice(i, i + together), slice(r, min(r + most, n))
+
+    def cut(self, block: slice) -> Iterator[tuple[slice, slice]]:
+        """The tiles of a block in which somebody may see something."""
+        for r in range(block.start, block.stop, self.height):
+            rows = slice(r, min(r + self.height, block.stop))
+            keys = self.see.keys(rows)
+            for j in range(keys.start, keys.stop, self.width):
+                yield rows, slice(j, min(j + self.width, keys.stop))
+
+    def scores(self, group: slice, rows: slice, keys: slice) -> torch.Tensor:
+        x, y, w = self.x[group, rows], self.y[group, :, keys], self.w[group]
+        if self.loops:
+            S = self.loops[0](x, y, w)
         else:
-            torch.add(x, y, out=r).tanh_().mul_(-0.5)
-        return (w[:, None] @ r)[:, :, 0]
+            shape = *x.shape, y.shape[-1]
+            self.r = r = self.space[: math.prod(shape)].view(shape)
+            x, y = x[..., None], y[:, None]
+            if self.product:
+                torch.addcmul(self.one[: shape[-1]], x, y, out=r).reciprocal_()
+            else:
+                torch.add(x, y, out=r).tanh_().mul_(-0.5)
+            S = (w[:, None] @ r)[:, :, 0]
+        if self.bias is not None:
+            S += self.bias[group, rows, keys]
+        seen = self.see.tile(rows, keys)
+        return S if seen is None else S.masked_fill_(~seen, -torch.inf)
 
-    def gradient(self, x: Any, y: Any, dS: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def gradient(self, group: slice, rows: slice, keys: slice, dS: Any) -> Any:
         """Σ dS (r − r²) over keys, the same over queries, and Σ dS r over both, in the tile of the last scores."""
+        if self.loops:
+            x, y = self.x[group, rows], self.y[group, :, keys]
+            da, dw = self.loops[1](x, y, dS)
+            # A sum over keys is quicker than one over queries.
+            db, _ = self.loops[1](*(X.mT.contiguous() for X in (y, x, dS)))
+            return da, db, dw.sum(1, keepdim=True)
         r, dS = self.r, dS[:, :, None]
         dw = (dS @ r.mT).sum(1)  # (g, 1, h)
         if self.product:
@@ -356,75 +262,44 @@ class Tile:
         else:
             r.square_().neg_().add_(0.25)
         r.mul_(dS)
-        return r.sum(-1), r.sum(1), dw
-
-
-class Compiled:
-    """The same without space for r: the compiler's loops keep in registers what is summed."""
-
-    def __init__(self, loops: tuple[Any, Any, Any], b: torch.Tensor) -> None:
-        m = b.shape[1]
-        self.height, self.width = max(1, SCORES // max(1, m)), max(1, m)
-        self._score, self._pull, self._pull_keys = loops
-
-    def score(self, x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        return self._score(x, y, w)
-
-    def gradient(self, x: Any, y: Any, dS: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        da, dw = self._pull(x, y, dS)
-        return da, self._pull_keys(x, y, dS), dw.sum(1, keepdim=True)
+        return r.sum(-1), r.sum(1).mT, dw
 
 
 @functools.cache
-def compiled_loops() -> tuple[Any, Any, Any] | None:
-    """Scores, and both halves of the gradient. None without a compiler.
+def loops() -> Any:
+    """Scores, and sums over keys for their gradient, both compiled; or None where there is no compiler.
 
-    What these loops spend is quotients, and two features share one: u/d + v/e = (u·e + v·d)/(d·e).
+    Their time goes into quotients, and two features can share one: u/d + v/e = (u·e + v·d)/(d·e).
     """
     # Left alone, the compiler would store what several sums need: (n, m, h).
     stored = "reads", "opcount", "acc_reads"
     never: dict[str, Any] = {f"realize_{what}_threshold": 10**6 for what in stored}
 
-    def loops(fn: Callable[..., Any]) -> Any:
-        return torch.compile(fn, dynamic=True, options=never)
+    def halves(x: Any, y: Any) -> Any:
+        """1/r for one half of the features and the other, (g, R, h/2, keys)."""
+        h = x.shape[-1] // 2
+        d = 1 + x[..., :h, None] * y[:, None, :h]
+        return d, 1 + x[..., h:, None] * y[:, None, h:], h
 
-    def pairs(x: Any, y: Any) -> Any:
-        """1/r of even and of odd features, (g, R, h/2, keys)."""
-        d = (1 + x[..., None] * y[:, None]).clamp(max=LARGEST[x.dtype])
-        return d[:, :, 0::2], d[:, :, 1::2]
-
-    def quotients(x: Any, y: Any) -> Any:
-        d, e = pairs(x, y)
-        one = 1 / (d * e)
-        return e * one, d * one
-
-    @loops
     def score(x: Any, y: Any, w: Any) -> Any:
-        d, e = pairs(x, y)
-        u, v = w[:, :, 0::2, None], w[:, :, 1::2, None]
+        d, e, h = halves(x, y)
+        u, v = w[..., :h, None], w[..., h:, None]
         return ((u * e + v * d) / (d * e)).sum(2)
 
-    @loops
     def pull(x: Any, y: Any, dS: Any) -> Any:
-        sums = []
-        for r in quotients(x, y):
-            part = dS[:, :, None] * r
-            sums.append(torch.stack([(part - part * r).sum(3), part.sum(3)]))
-        return torch.stack(sums, -1).flatten(-2)  # (2, g, R, h)
-
-    @loops
-    def pull_keys(x: Any, y: Any, dS: Any) -> Any:
-        sums = [(dS[:, :, None] * (r - r * r)).sum(1) for r in quotients(x, y)]
-        return torch.stack(sums, 2).flatten(1, 2)  # (g, h, keys)
+        d, e, _ = halves(x, y)
+        one = 1 / (d * e)
+        r, s, dS = e * one, d * one, dS[:, :, None]
+        p, q = dS * r, dS * s
+        da = (p - p * r).sum(3), (q - q * s).sum(3)
+        return torch.cat(da, 2), torch.cat((p.sum(3), q.sum(3)), 2)
 
     try:
         x, y, dS = torch.ones(2, 3, 6), torch.ones(2, 6, 5), torch.ones(2, 3, 5)
-        score(x, y, x[:, :1]), pull(x, y, dS), pull_keys(x, y, dS)
+        made = [torch.compile(fn, dynamic=True, options=never) for fn in (score, pull)]
+        made[0](x, y, x[:, :1]), made[1](x, y, dS)
     except Exception as error:  # what is missing: a compiler, headers, a place to write
         reason = str(error).strip().splitlines()[0]
-        warnings.warn(
-            f"additive_attention: computes without a compiler, as torch.compile finds none that works: {reason}",
-            stacklevel=2,
-        )
+        warnings.warn(f"additive_attention: no compiler works: {reason}", stacklevel=2)
         return None
-    return score, pull, pull_keys
+    return made
