@@ -242,6 +242,16 @@ def test_twelve_lengths_are_two_graphs(make, given):
     assert counter.frame_count <= 2
 
 
+@each_kind
+def test_a_model_is_exported_for_any_batch_and_length(positions):
+    made = at.LanguageModel(13, 12, 3, 1, positions=positions).eval()
+    b, n = (torch.export.Dim(name, min=2, max=99) for name in "bn")
+    given = torch.ones(5, 7, dtype=torch.long)
+    program = torch.export.export(made, (given,), dynamic_shapes=({0: b, 1: n},))
+    ids = torch.arange(33).reshape(3, 11) % 13
+    torch.testing.assert_close(program.module()(ids), made(ids))
+
+
 # torch's own layer
 
 
