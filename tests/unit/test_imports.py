@@ -34,7 +34,7 @@ def loaded_by(module):
         ),
         (
             "attn_tutor.check",
-            {"numpy", "attn_tutor.numpy", "attn_tutor.check.heads"},
+            {"numpy", "attn_tutor.numpy", "attn_tutor.check.chapters.ch05_heads"},
             {"torch", "matplotlib", "attn_tutor.torch"},
         ),
     ],

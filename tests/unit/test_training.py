@@ -209,6 +209,14 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
         run(nn.Linear(3, 1), checkpoint=tmp_path / "run.pt")
 
 
+def test_the_file_of_a_whole_run_keeps_what_a_reader_needs(tmp_path):
+    history = run(net(), checkpoint=tmp_path / "run.pt")
+    kept = torch.load(tmp_path / "run.pt")
+    assert set(kept) == {"run", "step", "history", "best"}
+    assert "device" not in kept["run"]
+    assert history == History(**kept["history"])
+
+
 def test_weights_are_no_checkpoint(tmp_path):
     save_weights(net(), tmp_path / "weights.pt")
     with pytest.raises(ValueError, match="is no checkpoint; choose another name"):
@@ -407,7 +415,7 @@ def test_what_cannot_be_trained(tmp_path):
 @pytest.mark.parametrize("garbled", [True, False])
 def test_a_checkpoint_that_lacks_something(tmp_path, part, garbled):
     path, model = tmp_path / "run.pt", net()
-    run(net(), checkpoint=path)
+    run(net(), interrupting(17), checkpoint=path)  # what a finished run keeps is less
     content = torch.load(path)
     if garbled:
         content[part] = {"a": 1}

@@ -82,6 +82,7 @@ def train(
         every: steps from one check to the next. A check scores, keeps the best weights and writes the checkpoint.
         checkpoint: a file, whose folder must exist. If it is there, training goes on from it, on the CPU bit for bit
             as if never stopped.
+            The file of a whole run keeps the best weights and the history alone, and serves every device.
         progress: show a bar, where there is a terminal or a notebook to show it in and ``ATTN_TUTOR_QUIET`` is not
             set in the environment.
 
@@ -187,9 +188,8 @@ class State:
         if device.type == "cuda":
             self.generators.append(torch.cuda.default_generators[device.index])
         self.step, self.history, self.best = 0, History(), copy(model)
-        self.total = torch.zeros(
-            (), device=device
-        )  # of the losses since the last check
+        # Of the losses since the last check.
+        self.total = torch.zeros((), device=device)
         shapes = {name: list(x.shape) for name, x in self.best.items()}
         self.run = run | {"shapes": shapes}
 
@@ -231,9 +231,14 @@ class State:
 
     def save(self, path: str | PathLike[str]) -> None:
         content = {"run": self.run, "step": self.step, "history": asdict(self.history)}
-        content |= {"model": self.model.state_dict(), "best": self.best}
-        content |= {"optimizer": self.optimizer.state_dict()}
-        content |= {"generators": [x.get_state() for x in self.generators]}
+        content |= {"best": self.best}
+        if self.step == self.run["steps"]:
+            anywhere = {k: x for k, x in self.run.items() if k != "device"}
+            content |= {"run": anywhere}
+        else:  # what it takes to go on
+            content |= {"model": self.model.state_dict()}
+            content |= {"optimizer": self.optimizer.state_dict()}
+            content |= {"generators": [x.get_state() for x in self.generators]}
         write(path, content)
 
     def load(self, path: str | PathLike[str]) -> None:
@@ -241,10 +246,10 @@ class State:
         there = content.get("run")
         if not isinstance(there, dict):
             raise ValueError(f"train: {path} is no checkpoint; choose another name")
-        for name, here in self.run.items():
-            if there.get(name) != here:
+        for name, value in there.items():
+            if value != self.run.get(name):
                 found = (
-                    f"{name} = {there.get(name)} there and {here} here"
+                    f"{name} = {value} there and {self.run.get(name)} here"
                     if name != "shapes"
                     else "its parameters have other names or shapes"
                 )
@@ -257,13 +262,15 @@ class State:
             self.step, self.best = content["step"], content["best"]
             require_size("train", "step", self.step)
             self.history = History(**content["history"])
+            self.model.load_state_dict(self.best)
+            if self.step == self.run["steps"]:
+                return
             self.optimizer.load_state_dict(content["optimizer"])
             for generator, state in zip(
                 self.generators, content["generators"], strict=True
             ):
                 generator.set_state(state)
-            for weights in (self.best, content["model"]):
-                self.model.load_state_dict(weights)
+            self.model.load_state_dict(content["model"])
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
             self.model.load_state_dict(before)
             raise ValueError(

@@ -1,10 +1,13 @@
 """Chapter 6: encodings, rotations and biases that tell where a token stands."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 import attn_tutor.numpy as an
+from attn_tutor.check.chapters.inputs import Array, numbers, weights_of
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import Array, numbers
 
 draw = numbers(6)
 ANGLES = (
@@ -22,6 +25,19 @@ def waves(positions: Array, d: int, rates: Array) -> Array:
 
 def rates(d: int, base: float = 10000.0) -> Array:
     return base ** (-np.arange(0, d, 2) / d)
+
+
+def waves_at(
+    positions: Array,
+    d: int,
+    base: float = 10000.0,
+    rates: Callable[[int, float], Array] = rates,
+) -> Array:
+    return waves(positions, d, rates(d, base))
+
+
+def waves_of(n: int, d: int, first: int = 0, **options: Any) -> Array:
+    return waves_at(np.arange(first, first + n), d, **options)
 
 
 sinusoidal_encoding = Exercise(
@@ -47,19 +63,47 @@ encode = Exercise(
 )
 
 
+RATES = {  # what people make of 10000^(−2i/d), with what to tell them; for the columns 2i = 0, 2, 4, …
+    "exponent twice too large": (
+        lambda d, base: rates(d, base) ** 2,
+        "Your wavelengths grow twice as fast as they should: the exponent is 2i/d, where i counts pairs. If i already "
+        "runs over 0, 2, 4, … it is i/d; 2 * i doubles it once more.",
+    ),
+    "exponent i in place of 2i": (
+        lambda d, base: rates(d, base) ** 0.5,
+        "Your wavelengths grow too slowly: the exponent is 2i/d, with i counting *pairs*. It runs up to nearly 1, "
+        "yours up to ½.",
+    ),
+    "the sign of the exponent": (
+        lambda d, base: 1 / rates(d, base),
+        "Your rates grow from pair to pair, where they should fall: divide the position by 10000^(2i/d), or multiply "
+        "by it with a minus in the exponent.",
+    ),
+    "the last pair at the full base": (
+        lambda d, base: base ** -np.linspace(0, 1, (d + 1) // 2),
+        "Your last pair has the rate 1/10000: you divide by d/2 − 1 pairs, as some programs do. In the formula the "
+        "exponent is 2i/d, and the last one is a little below 1.",
+    ),
+    "another base": (
+        lambda d, base: rates(d, 1000.0),
+        "Your base is 1000, and it should be 10000.",
+    ),
+    "one rate for all pairs": (
+        lambda d, base: np.ones((d + 1) // 2),
+        "Every pair turns at the same speed. Each has a rate of its own, 10000^(−2i/d): fast for near, slow for far.",
+    ),
+}
+for name, (wrong_rates, words) in RATES.items():
+    sinusoidal_encoding.variant(waves_of, name, words, rates=wrong_rates)
+    encode.variant(waves_at, name, words, rates=wrong_rates)
+
+
 @sinusoidal_encoding.mistake("sines and cosines in halves")
 def _(n: int, d: int) -> Array:
     """You put all sines in front and all cosines behind. In the paper's formula they alternate: sine in column 2i,
     cosine in column 2i+1. (Both layouts are in use; weights trained on one do not fit the other.)"""
     angles = np.arange(n)[:, None] * rates(d)
     return np.concatenate([np.sin(angles), np.cos(angles[:, : d // 2])], -1)
-
-
-@sinusoidal_encoding.mistake("exponent i in place of 2i")
-def _(n: int, d: int) -> Array:
-    """Your wavelengths grow too slowly: the exponent is 2i/d, with i counting *pairs*. It runs up to nearly 1, yours up
-    to ½."""
-    return waves(np.arange(n), d, 10000.0 ** (-np.arange((d + 1) // 2) / d))
 
 
 @sinusoidal_encoding.mistake("a frequency for each column")
@@ -70,10 +114,18 @@ def _(n: int, d: int) -> Array:
     return np.where(np.arange(d) % 2 == 0, np.sin(angles), np.cos(angles))
 
 
-@sinusoidal_encoding.mistake("positions from 1")
+sinusoidal_encoding.variant(
+    waves_of,
+    "positions from 1",
+    "Your first row is that of position 1. Positions start at 0, whose row is 0, 1, 0, 1, …",
+    first=1,
+)
+
+
+@sinusoidal_encoding.mistake("positions divided by n")
 def _(n: int, d: int) -> Array:
-    """Your first row is that of position 1. Positions start at 0, whose row is 0, 1, 0, 1, …"""
-    return waves(np.arange(1, n + 1), d, rates(d))
+    """You divide the positions by n. Then a token's row depends on how long the text is: positions are 0, 1, 2, …"""
+    return waves(np.arange(n) / n, d, rates(d))
 
 
 @sinusoidal_encoding.mistake("fails for odd d")
@@ -106,6 +158,13 @@ def _(positions: Array, d: int, base: float = 10000.0) -> Array:
     return np.concatenate([np.sin(angles), np.cos(angles[:, : d // 2])], -1)
 
 
+@encode.mistake("the sign of the position lost")
+def _(positions: Array, d: int, base: float = 10000.0) -> Array:
+    """You take the absolute value of the positions: −1.5 is encoded as 1.5. The sine is odd, and tells the two
+    apart."""
+    return waves(np.abs(positions), d, rates(d, base))
+
+
 @encode.mistake("positions counted, not used")
 def _(positions: Array, d: int, base: float = 10000.0) -> Array:
     """You encode 0, 1, 2, … whatever the positions are. Multiply the positions themselves by the rates."""
@@ -116,12 +175,6 @@ def _(positions: Array, d: int, base: float = 10000.0) -> Array:
 def _(positions: Array, d: int, base: float = 10000.0) -> Array:
     """You lose the fractions: 2.5 is encoded as 2. Keep the positions as real numbers."""
     return waves(np.trunc(positions), d, rates(d, base))
-
-
-@encode.mistake("exponent i in place of 2i")
-def _(positions: Array, d: int, base: float = 10000.0) -> Array:
-    """Your wavelengths grow too slowly: the exponent is 2i/d, with i counting pairs."""
-    return waves(positions, d, base ** (-np.arange((d + 1) // 2) / d))
 
 
 @encode.mistake("fails for odd d")
@@ -149,51 +202,104 @@ rotary = Exercise(
 )
 
 
-def turned(X: Array, angles: Array) -> Array:
-    even, odd = X[..., 0::2], X[..., 1::2]
-    cos, sin = np.cos(angles), np.sin(angles)
-    pairs = np.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
-    return pairs.reshape(X.shape)
+def pairs_of(X: Array) -> tuple[Array, Array]:
+    return X[..., 0::2], X[..., 1::2]
 
 
-def angles_of(X: Array, first: int = 0) -> Array:
-    n, d = X.shape[-2:]
-    return np.arange(first, first + n)[:, None] * rates(d)
-
-
-@rotary.mistake("turned the wrong way")
-def _(X: Array) -> Array:
-    """You turn by −θ: the minus belongs to the sine in the *even* column, cos θ x − sin θ y. Scores are the same if
-    queries and keys agree, but other people's weights do not fit."""
-    return turned(X, -angles_of(X))
-
-
-@rotary.mistake("halves in place of neighbours")
-def _(X: Array) -> Array:
-    """You pair column i with column i + d/2, as many libraries do. Here, as in the paper, neighbours turn together: 2i
-    and 2i+1."""
+def halves_of(X: Array) -> tuple[Array, Array]:
     first, second = np.split(X, 2, -1)
-    cos, sin = np.cos(angles_of(X)), np.sin(angles_of(X))
-    return np.concatenate([first * cos - second * sin, first * sin + second * cos], -1)
+    return first, second
 
 
-@rotary.mistake("positions from 1")
+def woven(x: Array, y: Array) -> Array:
+    return np.stack([x, y], -1).reshape(*x.shape[:-1], -1)
+
+
+def behind(x: Array, y: Array) -> Array:
+    return np.concatenate([x, y], -1)
+
+
+def each(angles: Array) -> tuple[Array, Array]:
+    return angles, angles
+
+
+def turned(
+    X: Array,
+    *,
+    first: int = 0,
+    rates: Callable[[int, float], Array] = rates,
+    sign: float = 1,
+    cut: Callable[[Array], tuple[Array, Array]] = pairs_of,
+    join: Callable[[Array, Array], Array] = woven,
+    spread: Callable[[Array], tuple[Array, Array]] = each,
+    minus: float = -1,
+) -> Array:
+    positions = np.arange(first, first + X.shape[-2])
+    angles = sign * positions[:, None] * rates(X.shape[-1], 10000.0)
+    (x, y), (a, b) = cut(X), spread(angles)
+    return join(x * np.cos(a) + minus * y * np.sin(a), x * np.sin(b) + y * np.cos(b))
+
+
+for name, (wrong_rates, words) in RATES.items():
+    rotary.variant(turned, name, words, rates=wrong_rates)
+rotary.variant(
+    turned,
+    "turned the wrong way",
+    "You turn by −θ: the minus belongs to the sine in the *even* column, cos θ x − sin θ y. Scores are the same if "
+    "queries and keys agree, but other people's weights do not fit.",
+    sign=-1,
+)
+rotary.variant(
+    turned,
+    "positions from 1",
+    "Your first row is turned already. Positions start at 0, and row 0 stays as it is.",
+    first=1,
+)
+rotary.variant(
+    turned,
+    "halves in place of neighbours",
+    "You pair column i with column i + d/2, as many libraries do. Here, as in the paper, neighbours turn together: 2i "
+    "and 2i+1.",
+    cut=halves_of,
+    join=behind,
+)
+rotary.variant(
+    turned,
+    "halves taken, neighbours put back",
+    "You pair column i with column i + d/2, and put the pairs back side by side: the columns come out in another "
+    "order. Neighbours turn together, 2i and 2i+1, and stay where they are.",
+    cut=halves_of,
+)
+rotary.variant(
+    turned,
+    "angles repeated for halves",
+    "You turn neighbours, 2i and 2i+1, but lay out the angles as cat(angles, angles), for halves: the two columns of a "
+    "pair get different angles. Repeat each angle in place: 0, 0, 1, 1, …, repeat_interleave(2).",
+    spread=lambda angles: pairs_of(np.concatenate([angles, angles], -1)),
+)
+rotary.variant(
+    turned,
+    "put back in halves",
+    "You turn the right pairs, but put them back in another order: all first entries in front, all second ones behind. "
+    "They go back to their columns, 2i and 2i+1.",
+    join=behind,
+)
+rotary.variant(
+    turned,
+    "the minus forgotten",
+    "There is no minus in your sum, so that lengths change, and this is no rotation: the even column is "
+    "x cos θ − y sin θ, the odd one x sin θ + y cos θ.",
+    minus=1,
+)
+
+
+@rotary.mistake("the batch counted in place of the tokens")
 def _(X: Array) -> Array:
-    """Your first row is turned already. Positions start at 0, and row 0 stays as it is."""
-    return turned(X, angles_of(X, 1))
-
-
-@rotary.mistake("one angle for all pairs")
-def _(X: Array) -> Array:
-    """Every pair turns at the same speed. Each has a rate of its own, 10000^(−2i/d): fast for near, slow for far."""
-    return turned(X, np.arange(X.shape[-2])[:, None] * np.ones(X.shape[-1] // 2))
-
-
-@rotary.mistake("exponent i in place of 2i")
-def _(X: Array) -> Array:
-    """Your rates fall too slowly: the exponent is 2i/d, with i counting pairs."""
-    n, d = X.shape[-2:]
-    return turned(X, np.arange(n)[:, None] * 10000.0 ** (-np.arange(d // 2) / d))
+    """You count positions along axis 0. In a batch that is the sequences: all tokens of one are turned by the same
+    angle. The tokens are X.shape[-2]."""
+    if X.ndim < 3:
+        return turned(X)
+    return np.swapaxes(turned(np.swapaxes(X, 0, -2)), 0, -2)
 
 
 @rotary.mistake("an encoding added")
@@ -244,6 +350,26 @@ def _(n_heads: int, n: int, m: int) -> Array:
     return bias(np.full(n_heads, slopes(n_heads)[0]), n, m)
 
 
+@alibi_bias.mistake("slopes that halve from head to head")
+def _(n_heads: int, n: int, m: int) -> Array:
+    """Your slopes are ½, ¼, ⅛, …, which is right for 8 heads alone. For n_heads the exponent is −8(h+1)/n_heads, so
+    that the last slope is always 2⁻⁸."""
+    return bias(0.5 ** np.arange(1, n_heads + 1), n, m)
+
+
+@alibi_bias.mistake("no bias after the query")
+def _(n_heads: int, n: int, m: int) -> Array:
+    """Keys after the query get a bias of 0. Distance counts on both sides, |i + m − n − j|; to hide the future is the
+    work of a mask."""
+    return np.tri(n, m, m - n) * bias(slopes(n_heads), n, m)
+
+
+@alibi_bias.mistake("the distance squared")
+def _(n_heads: int, n: int, m: int) -> Array:
+    """You square the distance. The bias falls along a straight line: slope times distance."""
+    return -(bias(slopes(n_heads), n, m) ** 2) / slopes(n_heads)[:, None, None]
+
+
 @alibi_bias.mistake("the sign of the distance kept")
 def _(n_heads: int, n: int, m: int) -> Array:
     """Keys after the query get a reward: you use i − j, which is negative there. Take its absolute value."""
@@ -277,6 +403,13 @@ def _(n: int, d: int, scale: float) -> Array:
 def _(n: int, d: int, scale: float) -> Array:
     """Your queries are P, not turned at all, so that every token prefers itself."""
     return looking(n, d, scale, 0)
+
+
+@previous_weights.mistake("normalised over queries")
+def _(n: int, d: int, scale: float) -> Array:
+    """Your columns sum to 1, not your rows: softmax runs over keys, axis −1."""
+    Q, K = (waves(np.arange(n) - shift, d, rates(d)) for shift in (1, 0))
+    return weights_of(Q @ K.T * scale, -2)
 
 
 @previous_weights.mistake("scale ignored")
@@ -374,6 +507,15 @@ squeezed = Exercise(
 def _(w: dict[str, Array], ids: Array, longest: int) -> Array:
     """Long texts are read as before. With more than `longest` tokens, multiply all positions by longest/n."""
     p = np.arange(ids.shape[-1])
+    return last_answer(w, ids, p, p[-1])
+
+
+@squeezed.mistake("stretched in place of squeezed")
+def _(w: dict[str, Array], ids: Array, longest: int) -> Array:
+    """You multiply by n/longest, and move long texts further apart. The factor is longest/n, so that the last position
+    stays below `longest`."""
+    n = ids.shape[-1]
+    p = np.arange(n) * max(1.0, n / longest)
     return last_answer(w, ids, p, p[-1])
 
 

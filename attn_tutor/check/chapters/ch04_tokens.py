@@ -1,12 +1,21 @@
 """Chapter 4: attention as a whole, and a sequence that attends to itself."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 import attn_tutor.numpy as an
+from attn_tutor.check.chapters.inputs import (
+    LN3,
+    Array,
+    add_pooling,
+    column,
+    numbers,
+    pool,
+    weights_of,
+)
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import LN3, Array, column, numbers, weights_of
 
 draw = numbers(4)
 Layer = Callable[[Array], Array]
@@ -29,52 +38,116 @@ attention = Exercise(
         (draw(3, 7), draw(5, 7), draw(5, 7), ALLOWED[1]),
         (draw(3, 7), draw(5, 7), draw(5, 11), ALLOWED[0]),
         (draw(2, 3, 7), draw(2, 5, 7), draw(2, 5, 11), ALLOWED),
+        (column(1, -1), column(1000, 999), column(4, 8), np.ones((2, 2), bool)),
     ],
+    weights=(draw(3, 7), draw(5, 7), np.eye(5), ALLOWED[1]),
 )
 
 
-@attention.mistake("no √d")
-def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
-    """Your scores are not divided by √d: weights are too sharp, and the more so the wider the vectors."""
-    return an.attention(Q, K, V, mask, scale=1.0)
+def masked(
+    Q: Array,
+    K: Array,
+    V: Array,
+    mask: Array,
+    *,
+    hide: Callable[[Array, Array], Array] = lambda S, mask: np.where(mask, S, -np.inf),
+    empty: bool = True,
+    clean: bool = True,
+    **options: Any,
+) -> Array:
+    """Attention as one writes it: hide scores, pool, put empty rows to 0 and hidden values before the product."""
+    if clean:
+        V = np.where(np.expand_dims(mask.any(-2), -1), V, 0)
+    output = pool(Q, K, V, hide=lambda S: hide(S, mask), **options)
+    return np.where(mask.any(-1, keepdims=True), output, 0) if empty else output
 
 
-@attention.mistake("d in place of √d")
+add_pooling(attention, masked)
+UNTIDY: dict[str, Any] = dict(empty=False, clean=False)
+for hide, name, words in (
+    (
+        lambda S, mask: np.where(mask, -np.inf, S),
+        "inverted mask",
+        "Your queries see the forbidden keys, and those alone. True means “may attend” here, so that −∞ goes where the "
+        "mask is False, ~mask.",
+    ),
+    (
+        lambda S, mask: np.where(mask, -1e9, S),
+        "inverted mask",
+        "Your queries see the forbidden keys, and those alone. True means “may attend” here, so that the large "
+        "negative number goes where the mask is False, ~mask.",
+    ),
+    (
+        lambda S, mask: S,
+        "mask ignored",
+        "Forbidden keys have their share in the output: the mask is not used.",
+    ),
+    (
+        lambda S, mask: S + mask,
+        "mask added as numbers",
+        "You add the mask to the scores as 0 and 1: forbidden keys keep their weight, permitted ones get e times as "
+        "much. (scaled_dot_product_attention adds a mask of floats, and hides by a boolean one.) Put −∞ where it is "
+        "False.",
+    ),
+    (
+        lambda S, mask: S * mask,
+        "score set to 0",
+        "You set forbidden scores to 0, and exp(0) is 1: the key still gets weight. Put −∞ in its place.",
+    ),
+):
+    for corners in ({}, UNTIDY):
+        attention.variant(masked, name, words, hide=hide, **corners)
+attention.variant(
+    masked,
+    "NaN for a query that sees nothing",
+    "Where nothing is permitted all scores are −∞, and softmax makes NaN of them. Such a query gets 0.",
+    empty=False,
+)
+attention.variant(
+    masked,
+    "0 · NaN behind the mask",
+    "The weight of a forbidden key is 0, but its value is NaN here, and 0 · NaN is NaN. Such keys are often padding "
+    "that nobody filled. Set values to 0 where no query may see them, before the product.",
+    clean=False,
+)
+attention.variant(
+    masked,
+    "−∞, and nothing else done",
+    "This is the line of the textbooks, and right but for two corners. A query that sees nothing has −∞ for all its "
+    "scores, which softmax turns into NaN: it must get 0. And a NaN in a forbidden value leaks, as 0 · NaN is NaN: set "
+    "such values to 0 first.",
+    **UNTIDY,
+)
+attention.variant(
+    masked,
+    "a large negative number for −∞",
+    "You put a number such as −1e9 in place of forbidden scores. A query that sees nothing then averages all "
+    "forbidden values alike (and what is NaN leaks). Its output must be 0.",
+    hide=lambda S, mask: np.where(mask, S, -1e9),
+    **UNTIDY,
+)
+
+
+@attention.mistake("inverted mask")
 def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
-    """You divide the scores by d. The spread of a dot product is √d; divided by d, all weights become equal."""
-    return an.attention(Q, K, V, mask, scale=1 / Q.shape[-1])
+    """Your queries see the forbidden keys, and those alone. True means “may attend” here, as for a boolean mask of
+    scaled_dot_product_attention: hand over the mask, not ~mask."""
+    return an.attention(Q, K, V, ~mask)
+
+
+@attention.mistake("all values averaged for a query that sees nothing")
+def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
+    """A query that sees nothing gets an average of forbidden values, as if the mask were lifted for it. Its output
+    must be 0."""
+    return np.where(
+        mask.any(-1, keepdims=True), an.attention(Q, K, V, mask), an.attention(Q, K, V)
+    )
 
 
 @attention.mistake("K used for V")
 def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
     """You sum the keys, not the values. Keys say where to look; what is handed over are the values: weights @ V."""
     return an.attention(Q, K, K, mask)
-
-
-@attention.mistake("inverted mask")
-def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
-    """Your queries see the forbidden keys, and those alone. True means "may attend" here."""
-    return an.attention(Q, K, V, ~mask)
-
-
-@attention.mistake("inverted mask")
-def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
-    """Your queries see the forbidden keys, and those alone: NaN where all are permitted. True means "may attend", so
-    that −∞ goes where the mask is False, ~mask."""
-    return weights_of(np.where(mask, -np.inf, an.scaled_dot_score(Q, K))) @ V
-
-
-@attention.mistake("inverted mask")
-def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
-    """Your queries see the forbidden keys, and those alone. True means "may attend" here, so that the large negative
-    number goes where the mask is False, ~mask."""
-    return weights_of(np.where(mask, -1e9, an.scaled_dot_score(Q, K))) @ V
-
-
-@attention.mistake("mask ignored")
-def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
-    """Forbidden keys have their share in the output: the mask is not used."""
-    return weights_of(an.scaled_dot_score(Q, K)) @ V
 
 
 @attention.mistake("value zeroed, score not masked")
@@ -92,42 +165,6 @@ def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
     return weights_of(an.scaled_dot_score(Q, K)) * mask @ V
 
 
-@attention.mistake("softmax over queries")
-def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
-    """Your columns of weights sum to 1, not your rows: softmax runs over keys, the last axis of the scores."""
-    weights = an.masked_softmax(an.scaled_dot_score(Q, K).mT, mask.mT).mT
-    return weights @ np.where(np.isnan(V), 0, V)
-
-
-@attention.mistake("NaN for a query that sees nothing")
-def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
-    """Where nothing is permitted all scores are −∞, and softmax makes NaN of them. Such a query gets 0."""
-    output = an.attention(Q, K, V, mask)
-    return np.where(mask.any(-1, keepdims=True), output, np.nan)
-
-
-@attention.mistake("−∞, and nothing else done")
-def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
-    """This is the line of the textbooks, and right but for two corners. A query that sees nothing has −∞ for all its
-    scores, which softmax turns into NaN: it must get 0. And a NaN in a forbidden value leaks, as 0 · NaN is NaN: set
-    such values to 0 first."""
-    return weights_of(np.where(mask, an.scaled_dot_score(Q, K), -np.inf)) @ V
-
-
-@attention.mistake("0 · NaN behind the mask")
-def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
-    """The weight of a forbidden key is 0, but its value is NaN here, and 0 · NaN is NaN. Such keys are often padding
-    that nobody filled. Set values to 0 where no query may see them, before the product."""
-    return an.masked_softmax(an.scaled_dot_score(Q, K), mask) @ V
-
-
-@attention.mistake("a large negative number for −∞")
-def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
-    """You put a number such as −1e9 in place of forbidden scores. A query that sees nothing then averages all
-    forbidden values alike (and what is NaN leaks). Its output must be 0."""
-    return weights_of(np.where(mask, an.scaled_dot_score(Q, K), -1e9)) @ V
-
-
 EYE = np.eye(2)
 self_attention = Exercise(
     4,
@@ -140,33 +177,50 @@ self_attention = Exercise(
         (draw(3, 7), *draw(2, 7, 5) / 2, draw(7, 2)),
         (draw(2, 3, 7), *draw(2, 7, 5) / 2, draw(7, 11)),
         (1e3 * EYE, EYE, EYE, np.array([[4.0, 0], [0, 8]])),
+        (column(1000, 999), column(1), column(-1e-3), column(0.004)),
     ],
+    weights=(np.eye(5), *draw(2, 5, 3), np.eye(5)),
 )
 
 
-def self_output(
-    X: Array, W_q: Array, W_k: Array, W_v: Array, scale: float | None = None
+def projected(
+    X: Array,
+    W_q: Array,
+    W_k: Array,
+    W_v: Array,
+    *,
+    project: Callable[[Array, Array], Array] = np.matmul,
+    **options: Any,
 ) -> Array:
-    return an.attention(X @ W_q, X @ W_k, X @ W_v, scale=scale)
+    return pool(*(project(X, W) for W in (W_q, W_k, W_v)), **options)
 
 
-@self_attention.mistake("no √d")
+add_pooling(self_attention, projected)
+self_attention.variant(
+    projected,
+    "W.T in place of W",
+    "You multiply by W.T. A linear layer of torch stores its matrix transposed and computes X @ W.T; here W_q has the "
+    "shape (d_in, d_k): X @ W_q. With square matrices only the numbers tell.",
+    project=lambda X, W: X @ W.T,
+)
+self_attention.variant(
+    projected,
+    "a causal mask",
+    "You hide later tokens from each token. No mask is asked for here: every token sees all.",
+    hide=lambda S: np.where(np.tri(S.shape[-1], dtype=bool), S, -np.inf),
+)
+self_attention.variant(
+    projected,
+    "a token does not see itself",
+    "You hide each token from itself, the diagonal of the scores. Every token sees all, itself too.",
+    hide=lambda S: np.where(np.eye(S.shape[-1], dtype=bool), -np.inf, S),
+)
+
+
+@self_attention.mistake("the weights returned")
 def _(X: Array, W_q: Array, W_k: Array, W_v: Array) -> Array:
-    """Your scores are not divided by √d_k: weights are too sharp."""
-    return self_output(X, W_q, W_k, W_v, 1.0)
-
-
-@self_attention.mistake("√ of the tokens' width")
-def _(X: Array, W_q: Array, W_k: Array, W_v: Array) -> Array:
-    """You divide by √d_in, of the tokens. The dot product runs over the width of queries and keys: √d_k,
-    Q.shape[-1]. They differ as soon as W_q is not square."""
-    return self_output(X, W_q, W_k, W_v, X.shape[-1] ** -0.5)
-
-
-@self_attention.mistake("K used for V")
-def _(X: Array, W_q: Array, W_k: Array, W_v: Array) -> Array:
-    """You sum the keys: W_v is not used. Keys say where to look, values what is handed over."""
-    return self_output(X, W_q, W_k, W_k)
+    """You return the weights. They are to be multiplied by the values, X W_v."""
+    return an.attention_weights(X @ W_q, X @ W_k)
 
 
 @self_attention.mistake("tokens used for V")
@@ -175,30 +229,38 @@ def _(X: Array, W_q: Array, W_k: Array, W_v: Array) -> Array:
     return an.attention(X @ W_q, X @ W_k, X)
 
 
+@self_attention.mistake("√ of the tokens' width")
+def _(X: Array, W_q: Array, W_k: Array, W_v: Array) -> Array:
+    """You divide by √d_in, of the tokens. The dot product runs over the width of queries and keys: √d_k,
+    Q.shape[-1]. They differ as soon as W_q is not square."""
+    return projected(X, W_q, W_k, W_v, width=lambda *_: X.shape[-1])
+
+
+@self_attention.mistake("K used for V")
+def _(X: Array, W_q: Array, W_k: Array, W_v: Array) -> Array:
+    """You sum the keys: W_v is not used. Keys say where to look, values what is handed over."""
+    return projected(X, W_q, W_k, W_k)
+
+
 @self_attention.mistake("queries and keys swapped")
 def _(X: Array, W_q: Array, W_k: Array, W_v: Array) -> Array:
     """Your scores are KQᵀ: row i holds what all queries ask of token i. Rows are queries: QKᵀ."""
-    return self_output(X, W_k, W_q, W_v)
-
-
-@self_attention.mistake("softmax over queries")
-def _(X: Array, W_q: Array, W_k: Array, W_v: Array) -> Array:
-    """Your columns of weights sum to 1, not your rows: softmax runs over keys, the last axis of the scores."""
-    return weights_of(an.scaled_dot_score(X @ W_q, X @ W_k), -2) @ (X @ W_v)
-
-
-@self_attention.mistake("no maximum subtracted")
-def _(X: Array, W_q: Array, W_k: Array, W_v: Array) -> Array:
-    """With large scores exp is infinity, and ∞/∞ is NaN. Subtract the largest score of each row first."""
-    e = np.exp(an.scaled_dot_score(X @ W_q, X @ W_k))
-    return e / e.sum(-1, keepdims=True) @ (X @ W_v)
+    return projected(X, W_k, W_q, W_v)
 
 
 def steps(
-    x: Array, K: Array, V: Array, W_q: Array, W_k: Array, W_v: Array
+    x: Array,
+    K: Array,
+    V: Array,
+    W_q: Array,
+    W_k: Array,
+    W_v: Array,
+    *,
+    project: Callable[[Array, Array], Array] = np.matmul,
+    **options: Any,
 ) -> tuple[Array, Array, Array]:
-    K, V = np.vstack([K, x @ W_k]), np.vstack([V, x @ W_v])
-    return an.attention((x @ W_q)[None, :], K, V)[0], K, V
+    K, V = np.vstack([K, project(x, W_k)]), np.vstack([V, project(x, W_v)])
+    return pool(project(x, W_q)[None, :], K, V, **options)[0], K, V
 
 
 NO_ROWS = np.empty((0, 2))
@@ -211,7 +273,27 @@ step = Exercise(
         (np.array([1.0, 0.0]), NO_ROWS, NO_ROWS, EYE, EYE, 2 * EYE),
         (np.array([1.0, 0.0]), EYE[1:], 8 * EYE[1:], EYE, LN3 * 2**0.5 * EYE, 4 * EYE),
         (draw(7), draw(3, 5), draw(3, 2), *draw(2, 7, 5) / 2, draw(7, 2)),
+        (np.ones(1), column(1000), column(4), column(-1), column(999), column(8)),
+        (draw(5), draw(2, 5), draw(2, 5), *draw(3, 5, 5) / 2),
     ],
+)
+add_pooling(
+    step,
+    steps,
+    "no √d",
+    "d in place of √d",
+    "√ of the values' width",
+    "√ of the number of keys",
+    "divided by √d after softmax",
+    "no softmax",
+    "no maximum subtracted",
+)
+step.variant(
+    steps,
+    "W.T in place of W",
+    "You multiply by W.T, or W @ x. Here W_q has the shape (d_in, d_k), and rows are multiplied from the right: x @ "
+    "W_q.",
+    project=lambda x, W: x @ W.T,
 )
 Rows = tuple[Array, Array, Array]
 
@@ -237,13 +319,6 @@ def _(x: Array, K: Array, V: Array, W_q: Array, W_k: Array, W_v: Array) -> Rows:
     return row, np.roll(K, 1, 0), np.roll(V, 1, 0)
 
 
-@step.mistake("no √d")
-def _(x: Array, K: Array, V: Array, W_q: Array, W_k: Array, W_v: Array) -> Rows:
-    """Your scores are not divided by √d_k."""
-    _, K, V = steps(x, K, V, W_q, W_k, W_v)
-    return an.attention((x @ W_q)[None, :], K, V, scale=1.0)[0], K, V
-
-
 @step.mistake("the token itself in the cache")
 def _(x: Array, K: Array, V: Array, W_q: Array, W_k: Array, W_v: Array) -> Rows:
     """You append x to K and to V. What is kept are its projections, x W_k and x W_v: keeping them is what saves the
@@ -262,6 +337,10 @@ def no_mask(X: Array) -> Array:
 
 def causal_attention(X: Array) -> Array:
     return an.self_attention(X, *MATRICES, causal=True)
+
+
+def last_seen_by_all(X: Array) -> Array:
+    return X + X[-1:]
 
 
 def token_by_token(X: Array) -> Array:
@@ -298,6 +377,7 @@ LAYERS = [
     mean_subtracted,
     first_sees_second,
     shape_of_the_next,
+    last_seen_by_all,
 ]
 
 
@@ -325,6 +405,26 @@ def _(layer: Layer, X: Array) -> bool:
     other = X.copy()
     other[-1] = 2 - 3 * X[-1] ** 2
     return not np.array_equal(layer(other)[:-1], layer(X)[:-1])
+
+
+@sees_future.mistake("the last token never changed")
+def _(layer: Layer, X: Array) -> bool:
+    """You never change the last token, and miss a layer in which only that one is seen too early. range(1, len(X))
+    reaches it."""
+    last = X[-1:]
+    return sees(lambda rows: layer(np.concatenate([rows, last]))[:-1], X[:-1])
+
+
+@sees_future.mistake("rows after the token compared too")
+def _(layer: Layer, X: Array) -> bool:
+    """You compare all other rows. Those after the changed token may follow it: they see their past. Only a change in
+    the rows *before* it tells of the future."""
+    for t in range(len(X)):
+        other, rest = X.copy(), np.arange(len(X)) != t
+        other[t] = 2 - 3 * X[t] ** 2
+        if not np.array_equal(layer(other)[rest], layer(X)[rest]):
+            return True
+    return False
 
 
 @sees_future.mistake("a shift that a layer norm undoes")
@@ -396,6 +496,19 @@ def _(layer: Layer, X: Array, order: Order) -> float:
 def _(layer: Layer, X: Array, order: Order) -> float:
     """You return the mean of the differences. It is the largest that is asked for: one wrong row is enough."""
     return float(np.abs(layer(X[order]) - layer(X)[order]).mean())
+
+
+@permutation_gap.mistake("the sum in place of the largest")
+def _(layer: Layer, X: Array, order: Order) -> float:
+    """You add up all differences. It is the largest one that is asked for: abs(…).max()."""
+    return float(np.abs(layer(X[order]) - layer(X)[order]).sum())
+
+
+@permutation_gap.mistake("the length of the difference")
+def _(layer: Layer, X: Array, order: Order) -> float:
+    """You take the norm, the root of the sum of squares. It is the largest difference that is asked for:
+    abs(…).max()."""
+    return float(np.linalg.norm(layer(X[order]) - layer(X)[order]))
 
 
 @permutation_gap.mistake("undone by the inverse the wrong way")

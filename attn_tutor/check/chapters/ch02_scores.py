@@ -1,11 +1,13 @@
 """Chapter 2: scoring functions, their temperature, and their disguises."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 import attn_tutor.numpy as an
+from attn_tutor.check.chapters.ch01_pooling import add_distances, distance
+from attn_tutor.check.chapters.inputs import LN3, Array, column, numbers, weights_of
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import LN3, Array, column, numbers, weights_of
-from attn_tutor.check.pooling import distance
 
 draw = numbers(2)
 
@@ -40,6 +42,30 @@ def _(Q: Array, K: Array) -> Array:
     """You divide by √m. What makes dot products large is the width of the vectors: K.shape[-1], not their number,
     K.shape[-2]."""
     return Q @ K.mT / K.shape[-2] ** 0.5
+
+
+@scaled_dot_score.mistake("√ of the number of queries")
+def _(Q: Array, K: Array) -> Array:
+    """You divide by √n, n the number of queries. What makes dot products large is the width of the vectors:
+    Q.shape[-1], not their number, Q.shape[-2]."""
+    return Q @ K.mT / Q.shape[-2] ** 0.5
+
+
+@scaled_dot_score.mistake("cosines")
+def _(Q: Array, K: Array) -> Array:
+    """You divide each vector by its own length: these are cosines, between −1 and 1. Here lengths count, and the
+    divisor is the same for all, √d."""
+    lengths = (
+        np.linalg.norm(Q, axis=-1)[..., None],
+        np.linalg.norm(K, axis=-1)[..., None],
+    )
+    return (Q / lengths[0]) @ (K / lengths[1]).mT
+
+
+@scaled_dot_score.mistake("softmax included")
+def _(Q: Array, K: Array) -> Array:
+    """Your rows sum to 1: you return weights. The score is what goes into softmax; stop one step earlier."""
+    return weights_of(Q @ K.mT / Q.shape[-1] ** 0.5)
 
 
 @scaled_dot_score.mistake("times √d")
@@ -137,6 +163,41 @@ def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
     return pairs(Q, K, W_q, W_k) @ w_v
 
 
+def curved(curve: Callable[[Array], Array]) -> Callable[..., Array]:
+    def wrong(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
+        """You bend the hidden numbers with another function than tanh. It is tanh that is asked for, between −1 and
+        1."""
+        return curve(pairs(Q, K, W_q, W_k)) @ w_v
+
+    return wrong
+
+
+for curve in (lambda z: z.clip(0), lambda z: 1 / (1 + np.exp(-z)), np.sin):
+    for exercise in (additive_score, additive_by_query):
+        exercise.mistake("another function than tanh")(curved(curve))
+
+
+@additive_by_query.mistake("key subtracted from query")
+@additive_score.mistake("key subtracted from query")
+def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
+    """You subtract the projected key. The additive score adds them: q W_q + k W_k."""
+    return np.tanh(pairs(Q, -K, W_q, W_k)) @ w_v
+
+
+@additive_by_query.mistake("w_v inside tanh")
+@additive_score.mistake("w_v inside tanh")
+def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
+    """You multiply by w_v before tanh. It weighs what comes out of tanh: tanh(…) @ w_v."""
+    return np.tanh(pairs(Q, K, W_q, W_k) * w_v).sum(-1)
+
+
+@additive_by_query.mistake("averaged in place of summed")
+@additive_score.mistake("averaged in place of summed")
+def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
+    """You take the mean over the hidden features. w_v sums them."""
+    return np.tanh(pairs(Q, K, W_q, W_k)) @ w_v / len(w_v)
+
+
 @additive_by_query.mistake("tanh after w_v")
 @additive_score.mistake("tanh after w_v")
 def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
@@ -177,6 +238,9 @@ gaussian_score = Exercise(
         (draw(2, 3, 7), draw(2, 5, 7), 1.7),
     ],
 )
+
+
+add_distances(gaussian_score, lambda r, h: -((r / h) ** 2) / 2)
 
 
 @gaussian_score.mistake("without the ½")
@@ -256,6 +320,12 @@ def _(scores: Array, entropy: float) -> float:
     return temperature(scores, entropy * np.log(2))
 
 
+@find_temperature.mistake("the sum of the entropies")
+def _(scores: Array, entropy: float) -> float:
+    """You add up the entropies of the rows. It is their *mean* that has the given value."""
+    return temperature(scores, entropy / len(scores))
+
+
 @find_temperature.mistake("the first row alone")
 def _(scores: Array, entropy: float) -> float:
     """You look at the first row only. It is the *mean* entropy over all rows that has the given value."""
@@ -303,6 +373,22 @@ def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
     wide_Q, wide_K = widened(Q, K, bandwidth)
     d = Q.shape[-1]
     return np.delete(wide_Q, d, -1), np.delete(wide_K, d, -1)
+
+
+@widen.mistake("the ones on one side")
+def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
+    """Your norms meet each other, and your ones meet each other: the products hold ‖q‖²‖k‖² and 1 · 1. Each norm needs
+    a 1 as its partner: (‖q‖², 1) in the query, (1, ‖k‖²) in the key."""
+    wide_Q, wide_K = widened(Q, K, bandwidth)
+    d = Q.shape[-1]
+    return wide_Q, wide_K[..., [*range(d), d + 1, d]]
+
+
+@widen.mistake("divided by √bandwidth")
+def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
+    """Your products are divided by the bandwidth once. The square of the distance is divided by its square: divide
+    queries and keys each by the bandwidth itself, not by its root."""
+    return widened(Q, K, bandwidth**0.5)
 
 
 @widen.mistake("without the ½")

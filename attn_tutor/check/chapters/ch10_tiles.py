@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from attn_tutor.check.chapters.inputs import Array, column, numbers
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import Array, column, numbers
 
 draw = numbers(10)
 State = tuple[Array, Array, Array]
@@ -95,6 +95,21 @@ def _(t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array) -> State
     t = np.minimum(t1, t2)
     first, second = careless(t1, t), careless(t2, t)
     return t, first * l1 + second * l2, first * o1 + second * o2
+
+
+for factor in (shrink, careless):
+
+    @merge.mistake("pooled values divided by the total")
+    def _(
+        t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array,
+        factor: Callable[[Array, Array], Array] = factor,
+    ) -> State:  # fmt: skip  # one line as everywhere here
+        """You divide the pooled values by the total. That comes once, at the very end: until then they are sums, which
+        the next set can be added to."""
+        t = np.maximum(t1, t2)
+        first, second = factor(t1, t), factor(t2, t)
+        total, pooled = first * l1 + second * l2, first * o1 + second * o2
+        return t, total, pooled / np.where(total == 0, 1, total)
 
 
 @merge.mistake("shrunk the wrong way")
@@ -235,6 +250,20 @@ def _(Q: Array, K: Array, scale: float) -> float:
     """You multiply the largest entries. A score sums d products, so it can be larger than that: use the norms of the
     rows."""
     return float(np.abs(Q).max() * np.abs(K).max() * abs(scale))
+
+
+@score_bound.mistake("absolute entries added")
+def _(Q: Array, K: Array, scale: float) -> float:
+    """You take the sum of absolute entries for the length of a row. It is a bound, but a loose one: ‖q‖ is the root of
+    the sum of squares."""
+    return float(np.abs(Q).sum(-1).max() * np.abs(K).sum(-1).max() * abs(scale))
+
+
+@score_bound.mistake("the smallest norm of the keys")
+def _(Q: Array, K: Array, scale: float) -> float:
+    """You take the smallest norm of the keys. Another key can be longer, and its score larger: take the largest of
+    both."""
+    return float(norms(Q).max() * norms(K).min() * abs(scale))
 
 
 @score_bound.mistake("mean norms")

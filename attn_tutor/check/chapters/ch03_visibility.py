@@ -3,8 +3,8 @@
 import numpy as np
 
 import attn_tutor.numpy as an
+from attn_tutor.check.chapters.inputs import Array
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import Array
 
 causal_mask = Exercise(
     3,
@@ -25,6 +25,20 @@ def _(n: int, m: int) -> Array:
 def _(n: int, m: int) -> Array:
     """Your diagonal is False: a token does not see itself, and the first one sees nothing. It is ≤, not <."""
     return np.tri(n, m, m - n - 1, dtype=bool)
+
+
+@causal_mask.mistake("fails for more queries than keys")
+def _(n: int, m: int) -> Array:
+    """You cut the last n rows out of a square mask of m tokens. With n > m there are not so many; compare numbers,
+    j ≤ i + m − n, and the first n − m queries see nothing."""
+    return np.tri(m, dtype=bool)[-n:]
+
+
+@causal_mask.mistake("the first rows of a square mask")
+def _(n: int, m: int) -> Array:
+    """You cut the first n rows out of a square mask of m tokens. The queries are the *last* n of them, so that the last
+    query sees every key (and with n > m there are not so many rows): j ≤ i + m − n."""
+    return np.tri(m, dtype=bool)[:n]
 
 
 @causal_mask.mistake("one token ahead")
@@ -132,6 +146,16 @@ def _(valid_lens: Array, m: int) -> Array:
 def _(lengths: Array, m: int) -> Array:
     """You permit the *first* keys. Here blanks come first and words after: compare with m − length."""
     return np.arange(m) < lengths[:, None, None]
+
+
+@left_padding_mask.mistake("a length of 0")
+def _(lengths: Array, m: int) -> Array:
+    """You are right but for a sequence of length 0: the slice [-0:] is all of it, not nothing. Compare numbers:
+    arange(m) >= m − length."""
+    mask = np.zeros((len(lengths), 1, m), bool)
+    for row, length in zip(mask, lengths, strict=True):
+        row[:, -length:] = True
+    return mask
 
 
 @left_padding_mask.mistake("one key too few")

@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-import attn_tutor.numpy as an
+from attn_tutor.check.chapters.inputs import LN3, Array, numbers, weights_of
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import LN3, Array, numbers, weights_of
 
 draw = numbers(7)
 Gradients = tuple[Array, ...]
@@ -66,8 +65,21 @@ def one_sided(step: float) -> Callable[[Scalar, Array], Array]:
     return wrong
 
 
-for step in (1e-3, 1e-4, 1e-5):
+for step in (1e-3, 1e-4, 1e-5, -1e-3, -1e-4, -1e-5):
     numerical_gradient.mistake("one-sided differences")(one_sided(step))
+
+
+def large(step: float) -> Callable[[Scalar, Array], Array]:
+    def wrong(f: Scalar, x: Array) -> Array:
+        """Your step is too large: the error of central differences grows with its square. About 10⁻⁵ is best in
+        float64."""
+        return differences(f, x, step, -step, 2 * step)
+
+    return wrong
+
+
+for step in (0.5, 0.1, 0.05, 0.01):
+    numerical_gradient.mistake("a step that is too large")(large(step))
 
 
 @numerical_gradient.mistake("divided by h in place of 2h")
@@ -119,6 +131,7 @@ log_softmax_vjp = Exercise(
         (draw(3, 5), draw(3, 5)),
         (draw(3, 5).astype(np.float32), draw(3, 5).astype(np.float32)),
         (draw(2, 3, 5), draw(2, 3, 5)),
+        (np.array([[-1000.0, -999.0]]), np.array([[-2.0, 1.0]])),
     ],
 )
 
@@ -142,6 +155,18 @@ def _(scores: Array, g: Array) -> Array:
 def _(scores: Array, g: Array) -> Array:
     """You subtract g·p, the same number for every key. What goes off is the sum of g, times the key's own weight."""
     return g - (weights_of(scores) * g).sum(-1, keepdims=True)
+
+
+@log_softmax_vjp.mistake("added in place of subtracted")
+def _(scores: Array, g: Array) -> Array:
+    """You add p Σ g. It is subtracted: every log p_i falls when another score rises."""
+    return g + weights_of(scores) * g.sum(-1, keepdims=True)
+
+
+@log_softmax_vjp.mistake("the mean of g in place of its sum")
+def _(scores: Array, g: Array) -> Array:
+    """You take the mean of g over the keys. What goes off is p times the *sum* of g."""
+    return g - weights_of(scores) * g.mean(-1, keepdims=True)
 
 
 @log_softmax_vjp.mistake("one sum for all rows")
@@ -231,9 +256,33 @@ def _(Q: Array, K: Array, M: Array, g: Array) -> Gradients:
     return bilinear(Q, K, M, np.ones_like(g))
 
 
-def layer(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array) -> Gradients:
-    dQ, dK, dV = an.attention_vjp(X @ W_q, X @ W_k, X @ W_v, g)
-    dX = dQ @ W_q.T + dK @ W_k.T + dV @ W_v.T
+def through_softmax(A: Array, dA: Array) -> Array:
+    return A * (dA - (dA * A).sum(-1, keepdims=True))
+
+
+def layer(
+    X: Array,
+    W_q: Array,
+    W_k: Array,
+    W_v: Array,
+    g: Array,
+    *,
+    forth: float = 0.5,
+    back: float = 0.5,
+    jacobian: Callable[[Array, Array], Array] = through_softmax,
+    paths: tuple[int, int, int] = (1, 1, 1),
+    share: float = 1,
+    turned: Callable[[Array], Array] = np.transpose,
+    crossed: Callable[[Array], Array] = np.transpose,
+    values: Callable[[Array], Array] = np.transpose,
+) -> Gradients:
+    """Backwards through self-attention, with what people get wrong in it as options."""
+    Q, K, V = X @ W_q, X @ W_k, X @ W_v
+    A = weights_of(Q @ K.T / Q.shape[-1] ** forth)
+    dS = jacobian(A, g @ V.T) / Q.shape[-1] ** back
+    dQ, dK, dV = dS @ K, crossed(dS) @ Q, values(A) @ g
+    parts = zip(paths, (dQ, dK, dV), (W_q, W_k, W_v), strict=True)
+    dX = share * sum(taken * (dY @ turned(W)) for taken, dY, W in parts)
     return dX, X.T @ dQ, X.T @ dK, X.T @ dV
 
 
@@ -250,50 +299,94 @@ self_attention_vjp = Exercise(
 )
 
 
-@self_attention_vjp.mistake("the queries' path alone")
-def _(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array) -> Gradients:
-    """Your dX has only what comes through the queries. X is used three times, and what comes back adds up:
-    dQ W_qᵀ + dK W_kᵀ + dV W_vᵀ."""
-    dQ, _, _ = an.attention_vjp(X @ W_q, X @ W_k, X @ W_v, g)
-    return dQ @ W_q.T, *layer(X, W_q, W_k, W_v, g)[1:]
-
-
-@self_attention_vjp.mistake("the values' path alone")
-def _(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array) -> Gradients:
-    """Your dX has only what comes through the values, as if the weights were fixed. They depend on X twice, through the
-    queries and through the keys: add dQ W_qᵀ + dK W_kᵀ."""
-    _, _, dV = an.attention_vjp(X @ W_q, X @ W_k, X @ W_v, g)
-    return dV @ W_v.T, *layer(X, W_q, W_k, W_v, g)[1:]
-
-
-@self_attention_vjp.mistake("the values' path missing")
-def _(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array) -> Gradients:
-    """Your dX lacks what comes through the values, dV W_vᵀ. X decides not only who reads whom, but what is read."""
-    dX, *rest = layer(X, W_q, W_k, W_v, g)
-    _, _, dV = an.attention_vjp(X @ W_q, X @ W_k, X @ W_v, g)
-    return dX - dV @ W_v.T, *rest
-
-
-@self_attention_vjp.mistake("the mean of the paths")
-def _(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array) -> Gradients:
-    """Your dX is a third of what it should be. Gradients of several uses are added, not averaged."""
-    dX, *rest = layer(X, W_q, W_k, W_v, g)
-    return dX / 3, *rest
-
-
-@self_attention_vjp.mistake("projections not transposed")
-def _(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array) -> Gradients:
-    """In dX you multiply by W. What went forth through W comes back through Wᵀ. With d_in = d_k the shapes do not
-    tell."""
-    dQ, dK, dV = an.attention_vjp(X @ W_q, X @ W_k, X @ W_v, g)
-    return dQ @ W_q + dK @ W_k + dV @ W_v, X.T @ dQ, X.T @ dK, X.T @ dV
-
-
-@self_attention_vjp.mistake("√d forgotten")
-def _(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array) -> Gradients:
-    """Your scores, and your gradients, lack the factor 1/√d. It counts twice: inside the softmax, and in dQ and dK."""
-    dQ, dK, dV = an.attention_vjp(X @ W_q, X @ W_k, X @ W_v, g, scale=1.0)
-    return dQ @ W_q.T + dK @ W_k.T + dV @ W_v.T, X.T @ dQ, X.T @ dK, X.T @ dV
+ADD = "X is used three times, and what comes back adds up: dQ W_qᵀ + dK W_kᵀ + dV W_vᵀ."
+for name, words, changes in (
+    (
+        "the queries' path alone",
+        f"Your dX has only what comes through the queries. {ADD}",
+        dict(paths=(1, 0, 0)),
+    ),
+    (
+        "the keys' path alone",
+        f"Your dX has only what comes through the keys. {ADD}",
+        dict(paths=(0, 1, 0)),
+    ),
+    (
+        "the values' path alone",
+        f"Your dX has only what comes through the values, as if the weights were fixed. {ADD}",
+        dict(paths=(0, 0, 1)),
+    ),
+    (
+        "the queries' path missing",
+        f"Your dX lacks what comes through the queries, dQ W_qᵀ. {ADD}",
+        dict(paths=(0, 1, 1)),
+    ),
+    (
+        "the keys' path missing",
+        f"Your dX lacks what comes through the keys, dK W_kᵀ. {ADD}",
+        dict(paths=(1, 0, 1)),
+    ),
+    (
+        "the values' path missing",
+        "Your dX lacks what comes through the values, dV W_vᵀ. X decides not only who reads whom, but what is read.",
+        dict(paths=(1, 1, 0)),
+    ),
+    (
+        "the mean of the paths",
+        "Your dX is a third of what it should be. Gradients of several uses are added, not averaged.",
+        dict(share=1 / 3),
+    ),
+    (
+        "projections not transposed",
+        "In dX you multiply by W. What went forth through W comes back through Wᵀ. With d_in = d_k the shapes do not "
+        "tell.",
+        dict(turned=np.asarray),
+    ),
+    (
+        "dS not transposed in dK",
+        "In dK you sum over keys. Key j collects from all queries, over the column j of dS: dK = dSᵀ Q.",
+        dict(crossed=np.asarray),
+    ),
+    (
+        "weights not transposed in dV",
+        "In dV you multiply by A. Value j went to all queries by the column j of A, and comes back by it: dV = Aᵀ g.",
+        dict(values=np.asarray),
+    ),
+    (
+        "√d forgotten",
+        "Your scores, and your gradients, lack the factor 1/√d. It counts twice: inside the softmax, and in dQ and dK.",
+        dict(forth=0, back=0),
+    ),
+    (
+        "√d not in the backward pass",
+        "Your weights are right, but dQ and dK lack the factor 1/√d: the scores are divided by √d, and so is what "
+        "comes back through them.",
+        dict(back=0),
+    ),
+    (
+        "√d only in the backward pass",
+        "You divide what comes back by √d, but not the scores: the weights themselves are too sharp.",
+        dict(forth=0),
+    ),
+    (
+        "the softmax left out",
+        "You go back through the weights as if they were the scores. Between them stands softmax, with its own "
+        "Jacobian: dS = A (dA − Σ dA A), row by row.",
+        dict(jacobian=lambda A, dA: dA),
+    ),
+    (
+        "the diagonal of softmax alone",
+        "You go back through softmax as if each weight followed its own score alone. All weights of a row share one "
+        "sum: dS = A (dA − Σ dA A).",
+        dict(jacobian=lambda A, dA: A * (1 - A) * dA),
+    ),
+    (
+        "the common part of softmax missing",
+        "dS = A dA lacks what all weights of a row share: dS = A (dA − Σ dA A), the sum over the row.",
+        dict(jacobian=lambda A, dA: A * dA),
+    ),
+):
+    self_attention_vjp.variant(layer, name, words, **changes)
 
 
 @self_attention_vjp.mistake("the gradients of queries and keys exchanged")

@@ -1,18 +1,40 @@
 """Chapter 9: what stands around attention in a transformer, what it learns from, and how it writes."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 import attn_tutor.numpy as an
+from attn_tutor.check.chapters.inputs import Array, numbers, weights_of
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import Array, numbers, weights_of
 
 draw = numbers(9)
 EPS = 1e-5
 
 
-def normed(X: Array, gain: Array, shift: Array, eps: float = EPS) -> Array:
-    centred = X - X.mean(-1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + eps) * gain + shift
+def normed(
+    X: Array,
+    gain: Array,
+    shift: Array,
+    *,
+    axis: Any = -1,
+    eps: float = EPS,
+    ddof: int = 0,
+    centre: bool = True,
+    around: bool = True,
+    power: float = 0.5,
+    outside: float = 0,
+    after: Callable[[Array, Array, Array], Array] = lambda Y, gain, shift: (
+        Y * gain + shift
+    ),
+) -> Array:
+    """Layer norm, with what people get wrong in it as options."""
+    centred = X - X.mean(axis, keepdims=True)
+    squares = ((centred if around else X) ** 2).sum(axis, keepdims=True)
+    variance = squares / (X.size / squares.size - ddof)
+    Y = (centred if centre else X) / ((variance + eps) ** power + outside)
+    return after(Y, gain, shift)
 
 
 layer_norm = Exercise(
@@ -26,64 +48,107 @@ layer_norm = Exercise(
         (np.array([[4.0, 4.0, 4.0]]), np.ones(3), np.zeros(3)),
         (0.004 * draw(3, 5), np.ones(5), np.zeros(5)),
         (draw(2, 3, 7) + 5, draw(7), draw(7)),
+        (1e7 + draw(2, 3), np.ones(3), np.zeros(3)),
     ],
 )
 
 
-@layer_norm.mistake("over the tokens")
+def norm_mistake(name: str, words: str, **changes: Any) -> None:
+    layer_norm.variant(normed, name, words, **changes)
+
+
+norm_mistake(
+    "over the tokens",
+    "You normalise each column over the tokens, so that a token's numbers depend on its neighbours, later ones too. "
+    "The norm works on each row by itself: axis −1.",
+    axis=-2,
+)
+norm_mistake(
+    "over axis 1",
+    "You normalise over axis 1. For one example those are the numbers of a token; in a batch (b, n, d) they are the "
+    "tokens. Count from the end: axis −1.",
+    axis=1,
+)
+norm_mistake(
+    "over the whole array",
+    "You take one mean and one variance of the whole array. Each row has its own: axis −1, keepdims=True.",
+    axis=None,
+)
+norm_mistake(
+    "the mean left in",
+    "You divide, but do not subtract the mean of the row. (Without it and with the root of the mean square below, this "
+    "is another norm, RMS norm.)",
+    centre=False,
+)
+norm_mistake(
+    "RMS norm",
+    "This is RMS norm: you divide by the root of the mean square and leave the mean in. Many models use it; layer norm "
+    "subtracts the mean of the row first.",
+    centre=False,
+    around=False,
+)
+norm_mistake(
+    "divided by the variance",
+    "You divide by the variance. Its root, the standard deviation, makes the variance of the result 1.",
+    power=1,
+)
+norm_mistake(
+    "n − 1 in the variance",
+    "You divide the squares by d − 1, as torch's var does unless told (correction=0). The norm divides by d.",
+    ddof=1,
+)
+norm_mistake(
+    "no 1e-5",
+    "A row of equal entries has the variance 0, and 0/0 is NaN. The 1e-5 under the root is there for it.",
+    eps=0,
+)
+for eps in (1e-3, 1e-4, 1e-6, 1e-8, 1e-12):
+    norm_mistake(
+        "another number than 1e-5",
+        "The number that you add to the variance is not 1e-5. For rows of small entries that makes a difference.",
+        eps=eps,
+    )
+norm_mistake(
+    "1e-5 outside the root",
+    "You add 1e-5 after the root. It belongs under it: for rows of small entries that is another number.",
+    eps=0,
+    outside=EPS,
+)
+norm_mistake(
+    "shift before the gain",
+    "You add the shift before you multiply by the gain. First times gain, then plus shift.",
+    after=lambda Y, gain, shift: (Y + shift) * gain,
+)
+norm_mistake(
+    "the gain twice",
+    "You multiply by the gain twice, the second time with the shift: F.layer_norm may have done it already.",
+    after=lambda Y, gain, shift: (Y * gain + shift) * gain,
+)
+norm_mistake(
+    "no gain",
+    "You do not multiply by the gain.",
+    after=lambda Y, gain, shift: Y + shift,
+)
+norm_mistake(
+    "no shift",
+    "You do not add the shift at the end.",
+    after=lambda Y, gain, shift: Y * gain,
+)
+norm_mistake(
+    "the shift subtracted",
+    "You subtract the shift. It is added.",
+    after=lambda Y, gain, shift: Y * gain - shift,
+)
+
+
+@layer_norm.mistake("variance as E[x²] − E[x]²")
 def _(X: Array, gain: Array, shift: Array) -> Array:
-    """You normalise each column over the tokens, so that a token's numbers depend on its neighbours, later ones too.
-    The norm works on each row by itself: axis −1."""
-    centred = X - X.mean(-2, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(-2, keepdims=True) + EPS) * gain + shift
-
-
-@layer_norm.mistake("the mean left in")
-def _(X: Array, gain: Array, shift: Array) -> Array:
-    """You divide, but do not subtract the mean of the row. (Without it and with the root of the mean square below,
-    this is another norm, RMS norm.)"""
-    return X / np.sqrt(X.var(-1, keepdims=True) + EPS) * gain + shift
-
-
-@layer_norm.mistake("RMS norm")
-def _(X: Array, gain: Array, shift: Array) -> Array:
-    """This is RMS norm: you divide by the root of the mean square and leave the mean in. Many models use it; layer
-    norm subtracts the mean of the row first."""
-    return X / np.sqrt((X**2).mean(-1, keepdims=True) + EPS) * gain + shift
-
-
-@layer_norm.mistake("divided by the variance")
-def _(X: Array, gain: Array, shift: Array) -> Array:
-    """You divide by the variance. Its root, the standard deviation, makes the variance of the result 1."""
-    centred = X - X.mean(-1, keepdims=True)
-    return centred / ((centred**2).mean(-1, keepdims=True) + EPS) * gain + shift
-
-
-@layer_norm.mistake("n − 1 in the variance")
-def _(X: Array, gain: Array, shift: Array) -> Array:
-    """You divide the squares by d − 1, as torch's var does unless told (correction=0). The norm divides by d."""
-    centred = X - X.mean(-1, keepdims=True)
-    variance = X.var(-1, keepdims=True, ddof=1)
-    return centred / np.sqrt(variance + EPS) * gain + shift
-
-
-@layer_norm.mistake("no 1e-5")
-def _(X: Array, gain: Array, shift: Array) -> Array:
-    """A row of equal entries has the variance 0, and 0/0 is NaN. The 1e-5 under the root is there for it."""
-    return normed(X, gain, shift, 0.0)
-
-
-@layer_norm.mistake("1e-5 outside the root")
-def _(X: Array, gain: Array, shift: Array) -> Array:
-    """You add 1e-5 after the root. It belongs under it: for rows of small entries that is another number."""
-    centred = X - X.mean(-1, keepdims=True)
-    return centred / (X.std(-1, keepdims=True) + EPS) * gain + shift
-
-
-@layer_norm.mistake("shift before the gain")
-def _(X: Array, gain: Array, shift: Array) -> Array:
-    """You add the shift before you multiply by the gain. First times gain, then plus shift."""
-    return (normed(X, np.ones_like(gain), np.zeros_like(shift)) + shift) * gain
+    """You compute the variance as E[x²] − E[x]². Where the mean is large these are two large numbers that nearly
+    cancel, and what is left is rounding, at times below 0. Subtract the mean first, then take the mean of the
+    squares."""
+    mean = X.mean(-1, keepdims=True)
+    variance = (X**2).mean(-1, keepdims=True) - mean**2
+    return (X - mean) / np.sqrt(variance + EPS) * gain + shift
 
 
 def pairs(ids: Array, starts: Array, n: int, ahead: int = 1) -> tuple[Array, Array]:
@@ -205,6 +270,40 @@ def _(logits: Array, targets: Array) -> float:
     return -np.log(p).mean()
 
 
+@next_token_loss.mistake("softmax twice")
+def _(logits: Array, targets: Array) -> float:
+    """You take softmax twice: F.cross_entropy takes it itself, of logits, and you hand it probabilities. Those lie
+    between 0 and 1, so that the loss cannot fall far."""
+    return -log_p(weights_of(logits), targets).mean()
+
+
+@next_token_loss.mistake("no softmax")
+def _(logits: Array, targets: Array) -> float:
+    """You average minus the logits of the targets. A logit is no log-probability: ln softmax(x) = x − max − ln Σ
+    exp(x − max)."""
+    return -np.take_along_axis(logits, targets[..., None], -1).mean()
+
+
+@next_token_loss.mistake("shifted once more")
+def _(logits: Array, targets: Array) -> float:
+    """You shift targets against logits. The targets that you get are already the next tokens: row i of the logits
+    belongs to targets[i]."""
+    logs = log_p(logits[..., :-1, :], targets[..., 1:])
+    return -logs.sum() / logs.size
+
+
+@next_token_loss.mistake("no logarithm")
+def _(logits: Array, targets: Array) -> float:
+    """You average 1 − p, the probability of a wrong token. The loss is −ln p."""
+    return 1 - np.exp(log_p(logits, targets)).mean()
+
+
+@next_token_loss.mistake("no logarithm")
+def _(logits: Array, targets: Array) -> float:
+    """You average probabilities. The loss is −ln p."""
+    return -np.exp(log_p(logits, targets)).mean()
+
+
 @next_token_loss.mistake("softmax over the tokens")
 def _(logits: Array, targets: Array) -> float:
     """You normalise over the tokens of the text, not over the vocabulary: softmax runs along the last axis."""
@@ -236,6 +335,7 @@ top_k = Exercise(
         (draw(3, 7), 3, 0.7),
         (draw(2, 5, 11), 4, 1.7),
         (np.array([[1000.0, 999.0, 0.0]]), 2, 1.0),
+        (np.array([[-1000.0, -999.0, -2000.0]]), 2, 1.0),
     ],
 )
 
@@ -275,6 +375,28 @@ def _(logits: Array, k: int, temperature: float) -> Array:
 def _(logits: Array, k: int, temperature: float) -> Array:
     """You keep k + 1 tokens: the threshold is the k-th largest logit, and those equal to it or above stay."""
     kept = best(logits, min(k + 1, logits.shape[-1]))
+    return an.masked_softmax(logits / temperature, kept)
+
+
+@top_k.mistake("one too few")
+def _(logits: Array, k: int, temperature: float) -> Array:
+    """You keep k − 1 tokens: the k-th largest logit itself must stay. It is ≥ the threshold, not >."""
+    kept = np.sort(logits)[..., [-k]] < logits
+    return an.masked_softmax(logits / temperature, kept)
+
+
+@top_k.mistake("no maximum subtracted")
+def _(logits: Array, k: int, temperature: float) -> Array:
+    """exp(1000) is infinity, and ∞/∞ is NaN; exp(−1000) is 0, and 0/0 is NaN. Subtract the largest logit of each row
+    first."""
+    e = np.where(best(logits, k), np.exp(logits / temperature), 0)
+    return e / e.sum(-1, keepdims=True)
+
+
+@top_k.mistake("the k largest of all rows")
+def _(logits: Array, k: int, temperature: float) -> Array:
+    """You keep the k largest logits of the whole array. Each row keeps its own k."""
+    kept = logits >= np.sort(logits, None)[-k]
     return an.masked_softmax(logits / temperature, kept)
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from attn_tutor.check.chapters.inputs import Array, numbers
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import Array, numbers
 
 Step = Callable[[Array], Array]
 END = 2
@@ -37,6 +37,8 @@ def search(
     keep_ended: bool = True,
     prune: bool = True,
     first_end: bool = False,
+    key: Callable[[tuple, float], float] = lambda tokens, score: score,
+    start: tuple = (),
 ) -> tuple[Array, float]:
     """One sentence a row, in Python's own lists: slow, and easy to read."""
     beam: list[tuple[tuple, float]] = [((), 0.0)]
@@ -46,13 +48,13 @@ def search(
             if over(tokens, end):
                 longer += [(tokens, score)] if keep_ended else []
                 continue
-            log_p = step(np.array(tokens, dtype=int))
+            log_p = step(np.array(start + tokens, dtype=int))
             longer += [
                 ((*tokens, y), rank(score, float(p))) for y, p in enumerate(log_p)
             ]
         if not longer:
             break
-        beam = sorted(longer, key=lambda one: -one[1])
+        beam = sorted(longer, key=lambda one: -key(*one))
         beam = beam[:k] if prune else beam
         ended = [one for one in beam if over(one[0], end)]
         if len(ended) == len(beam) or (first_end and ended):
@@ -88,6 +90,25 @@ def _(step: Step, end: int, max_len: int) -> tuple[Array, float]:
     sentence."""
     tokens, score = search(step, end, max_len, 1)
     return tokens[tokens != end], score
+
+
+@greedy.mistake("begun with the end symbol")
+def _(step: Step, end: int, max_len: int) -> tuple[Array, float]:
+    """You begin with the end symbol, as a translator's decoder does inside. Here step takes the tokens chosen so far:
+    at first none, an empty array."""
+    return search(step, end, max_len, 1, start=(end,))
+
+
+@greedy.mistake("one token too many")
+def _(step: Step, end: int, max_len: int) -> tuple[Array, float]:
+    """You write max_len + 1 tokens where no end comes. At most max_len are asked for: range(max_len), or <, not ≤."""
+    return search(step, end, max_len + 1, 1)
+
+
+@greedy.mistake("the least likely token")
+def _(step: Step, end: int, max_len: int) -> tuple[Array, float]:
+    """You choose the least likely token. argmax finds the likeliest; a sort puts the smallest first."""
+    return search(step, end, max_len, 1, key=lambda _, score: -score)
 
 
 @greedy.mistake("the chosen token is not fed back")
@@ -142,6 +163,26 @@ def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
     """You extend sentences that have ended, as if the end were a word: every sentence grows to max_len, and pays for
     tokens that are not in it. One that has ended keeps its tokens and its score."""
     return search(step, end, max_len, k, over=never)
+
+
+@beam.mistake("ranked by the mean")
+def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
+    """You rank sentences by their mean log-probability for each token. It prefers long sentences; here the likeliest
+    one is asked for, and that is the *sum* of the log-probabilities."""
+    return search(step, end, max_len, k, key=lambda y, score: score / len(y))
+
+
+@beam.mistake("the least likely kept")
+def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
+    """You sort the wrong way, and keep the k least likely sentences: sort by minus the score, or with reverse=True."""
+    return search(step, end, max_len, k, key=lambda _, score: -score)
+
+
+@beam.mistake("begun with the end symbol")
+def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
+    """You begin with the end symbol, as a translator's decoder does inside. Here step takes the tokens chosen so far:
+    at first none, an empty array."""
+    return search(step, end, max_len, k, start=(end,))
 
 
 @beam.mistake("ended sentences dropped")
@@ -227,6 +268,18 @@ def _(target: Array, end: int) -> Array:
     return np.c_[np.zeros(len(target), int), target[:, :-1]]
 
 
+@previous_symbols.mistake("the end not put in front")
+def _(target: Array, end: int) -> Array:
+    """You drop the last symbol, and put nothing in front: rows of T − 1. The end comes first."""
+    return target[:, :-1]
+
+
+@previous_symbols.mistake("reversed")
+def _(target: Array, end: int) -> Array:
+    """You reverse the sentence. Its order stays; it moves one place to the right."""
+    return np.c_[[end] * len(target), target[:, :0:-1]]
+
+
 @previous_symbols.mistake("one symbol too many")
 def _(target: Array, end: int) -> Array:
     """You put the end in front and leave the last symbol: rows of T + 1. Nothing is written after the last symbol, so
@@ -293,6 +346,14 @@ def _(found: Array, target: Array, end: int) -> float:
     return float((one == other)[counts].mean())
 
 
+@exact_match.mistake("share of the symbols")
+def _(found: Array, target: Array, end: int) -> float:
+    """You count symbols that agree. One wrong digit makes another number: a sentence is right as a whole or not at all
+    (and what stands after the end, or beyond the shorter row, is not compared)."""
+    width = min(found.shape[1], target.shape[1])
+    return float((found[:, :width] == target[:, :width]).mean())
+
+
 @exact_match.mistake("a longer sentence counts as right")
 def _(found: Array, target: Array, end: int) -> float:
     """You compare only as many symbols as the target has before its end. Then 1234 passes for 123: compare the end as
@@ -308,6 +369,12 @@ def _(found: Array, target: Array, end: int) -> float:
     one, other = side_by_side(found, target, end)
     counts = (one == end).cumsum(1) < 1
     return float(((one == other) | ~counts).all(1).mean())
+
+
+@exact_match.mistake("in per cent")
+def _(found: Array, target: Array, end: int) -> float:
+    """You return per cent. A share lies between 0 and 1."""
+    return 100 * exact_match.right(found, target, end)
 
 
 @exact_match.mistake("counted, not divided")

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 import attn_tutor.numpy as an
+from attn_tutor.check.chapters.inputs import Array, column, numbers
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import Array, column, numbers
 
 draw = numbers(1)
 
@@ -68,12 +68,58 @@ def _(Q: Array, K: Array, bandwidth: float) -> Array:
     return np.exp(-(q2 - 2 * Q @ K.mT + k2) / (2 * bandwidth**2))
 
 
+def city_blocks(Q: Array, K: Array) -> Array:
+    return np.abs(Q[..., :, None, :] - K[..., None, :, :]).sum(-1)
+
+
+def root_mean_square(Q: Array, K: Array) -> Array:
+    return distance(Q, K) / Q.shape[-1] ** 0.5
+
+
+OTHER_DISTANCES = {
+    "absolute differences added": (
+        city_blocks,
+        "You add up the absolute differences of the coordinates. The distance is Euclidean: the root of the sum of "
+        "squares.",
+    ),
+    "the mean of the squares": (
+        root_mean_square,
+        "You take the mean of the squared differences over the coordinates. The distance is the root of their *sum*: "
+        "with a mean it would not grow with the width.",
+    ),
+}
+
+
+def add_distances(exercise: Exercise, profile: Callable[[Array, float], Array]) -> None:
+    """Mistakes in the distance, the same in each kernel; the profile is the kernel of a distance and a bandwidth."""
+    for name, (other, words) in OTHER_DISTANCES.items():
+
+        def wrong(
+            Q: Array, K: Array, bandwidth: float, other: Callable[..., Array] = other
+        ) -> Array:
+            return profile(other(Q, K), bandwidth).astype(Q.dtype)
+
+        exercise.variant(wrong, name, words)
+
+
+add_distances(gaussian_kernel, lambda r, h: np.exp(-((r / h) ** 2) / 2))
+
 boxcar_kernel = Exercise(
     1,
     "boxcar_kernel(Q, K, bandwidth): 1 where the distance is at most the bandwidth, else 0; → (…, n, m)",
     an.boxcar_kernel,
     NEAR,
 )
+
+
+add_distances(boxcar_kernel, lambda r, h: r <= h)
+
+
+@boxcar_kernel.mistake("½ inside the window")
+def _(Q: Array, K: Array, bandwidth: float) -> Array:
+    """You give ½ to what is in the window, as a density does whose area is 1. Here it is 1: a common factor cancels
+    when the weights are normalised."""
+    return np.where(distance(Q, K) <= bandwidth, 0.5, 0).astype(Q.dtype)
 
 
 @boxcar_kernel.mistake("the edge left out")
@@ -110,6 +156,16 @@ triangular_kernel = Exercise(
 )
 
 
+add_distances(triangular_kernel, lambda r, h: (1 - r / h).clip(0))
+
+
+@triangular_kernel.mistake("absolute value in place of max(0, …)")
+def _(Q: Array, K: Array, bandwidth: float) -> Array:
+    """Outside the window your weights grow again: you take the absolute value of 1 − u, which is negative there. Such a
+    weight is 0: max(0, 1 − u)."""
+    return np.abs(1 - distance(Q, K) / bandwidth)
+
+
 @triangular_kernel.mistake("negative outside the window")
 def _(Q: Array, K: Array, bandwidth: float) -> Array:
     """Beyond the bandwidth 1 − u is negative, and a weight must not be: take max(0, 1 − u)."""
@@ -135,6 +191,15 @@ epanechnikov_kernel = Exercise(
     an.epanechnikov_kernel,
     NEAR,
 )
+
+
+add_distances(epanechnikov_kernel, lambda r, h: 0.75 * (1 - (r / h) ** 2).clip(0))
+
+
+@epanechnikov_kernel.mistake("1 − u squared")
+def _(Q: Array, K: Array, bandwidth: float) -> Array:
+    """You square 1 − u. It is u that is squared: ¾ max(0, 1 − u²), a parabola with its top at 0."""
+    return 0.75 * (1 - distance(Q, K) / bandwidth).clip(0) ** 2
 
 
 @epanechnikov_kernel.mistake("a triangle")
@@ -206,6 +271,22 @@ def _(weights: Array) -> Array:
     return weights / weights.sum()
 
 
+@normalize.mistake("divided by the length of the row")
+def _(weights: Array) -> Array:
+    """You divide each row by its length, the root of the sum of squares, as one normalises a vector. Weights must sum
+    to 1: divide by the sum."""
+    length = np.linalg.norm(weights, axis=-1, keepdims=True)
+    return weights / np.where(length == 0, 1, length)
+
+
+@normalize.mistake("a sum without keepdims")
+def _(weights: Array) -> Array:
+    """You divide by .sum(-1) without keepdims=True. Its shape is (n,), and NumPy lays it along the columns. With
+    keepdims=True it is (n, 1): one sum for each row."""
+    total = weights.sum(-1)
+    return weights / np.where(total == 0, 1, total)
+
+
 @normalize.mistake("softmax of the weights")
 def _(weights: Array) -> Array:
     """You take softmax. These are weights already, not scores: an exponential would change their ratios. Divide
@@ -251,11 +332,24 @@ def _(Q: Array, K: Array, V: Array, kernel: Kernel, bandwidth: float) -> Array:
     return an.normalize(kernel(Q, K, 1.0)) @ V
 
 
+@nadaraya_watson.mistake("bandwidth used twice")
+def _(Q: Array, K: Array, V: Array, kernel: Kernel, bandwidth: float) -> Array:
+    """You divide by the bandwidth, and the kernel does so once more. Hand queries and keys over as they are."""
+    return an.normalize(kernel(Q / bandwidth, K / bandwidth, bandwidth)) @ V
+
+
 @nadaraya_watson.mistake("softmax of the weights")
 def _(Q: Array, K: Array, V: Array, kernel: Kernel, bandwidth: float) -> Array:
     """You take softmax of what the kernel gives. These are weights, not scores, and even a weight of 0 would get
     its share. Divide by their sum."""
     return an.softmax(kernel(Q, K, bandwidth)) @ V
+
+
+@nadaraya_watson.mistake("divided by the number of keys")
+def _(Q: Array, K: Array, V: Array, kernel: Kernel, bandwidth: float) -> Array:
+    """You divide by the number of keys. An average with weights is divided by the sum of the weights, for each query
+    its own."""
+    return kernel(Q, K, bandwidth) @ V / K.shape[-2]
 
 
 @nadaraya_watson.mistake("normalised over queries")
@@ -288,6 +382,20 @@ def _(q: Array, K: Array, k: int) -> Array:
 def _(q: Array, K: Array, k: int) -> Array:
     """The right keys, but each has the weight 1, so that they sum to k. An average needs 1/k for each."""
     return np.where(distance(q, K).argsort().argsort() < k, 1.0, 0.0)
+
+
+def nearer(closeness: Callable[[Array], Array]) -> Callable[[Array, Array, int], Array]:
+    def wrong(q: Array, K: Array, k: int) -> Array:
+        """The right keys, but the nearer ones get more. Each of the k has the same weight, 1/k."""
+        r = distance(q, K)
+        w = np.where(r.argsort().argsort() < k, closeness(r), 0)
+        return w / w.sum()
+
+    return wrong
+
+
+for closeness in (lambda r: 1 / r, lambda r: 1 / (1 + r), lambda r: np.exp(-r)):
+    neighbour_weights.mistake("nearer keys get more")(nearer(closeness))
 
 
 @neighbour_weights.mistake("one neighbour too many")

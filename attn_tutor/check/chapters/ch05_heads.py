@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 import attn_tutor.numpy as an
+from attn_tutor.check.chapters.inputs import POOLING, Array, add_pooling, numbers, pool
 from attn_tutor.check.exercise import Exercise
-from attn_tutor.check.inputs import Array, numbers
 
 draw = numbers(5)
 
@@ -86,6 +86,12 @@ def _(X: Array) -> Array:
     return X.mean(-3)
 
 
+@merge_heads.mistake("heads added")
+def _(X: Array) -> Array:
+    """You add the heads up, and their differences are lost. They stand side by side: width h·d_h."""
+    return X.sum(-3)
+
+
 @merge_heads.mistake("heads interleaved")
 def _(X: Array) -> Array:
     """Your columns go round the heads: first entry of each, second of each. The whole first head comes first."""
@@ -106,29 +112,30 @@ Split = Callable[[Array, int], Array]
 
 def layer(
     *everything: Any,
-    split: Split = an.split_heads,
     merge: Callable[[Array], Array] = an.merge_heads,
-    width: int | None = None,
+    last: Callable[[Array], Array] = lambda W: W,
+    **options: Any,
 ) -> Array:
     *rest, W_o, n_heads = everything
-    return merge(heads_of(*rest, n_heads, split=split, width=width)) @ W_o
+    return merge(heads_of(*rest, n_heads, **options)) @ last(W_o)
 
 
 def heads_of(
-    *everything: Any, split: Split = an.split_heads, width: int | None = None
+    *everything: Any,
+    split: Split = an.split_heads,
+    project: Callable[[Array, Array], Array] = np.matmul,
+    **options: Any,
 ) -> Array:
     Q, K, V, W_q, W_k, W_v, n_heads = everything
     pairs = (Q, W_q), (K, W_k), (V, W_v)
-    queries, keys, values = (split(X @ W, n_heads) for X, W in pairs)
-    scale = (width or queries.shape[-1]) ** -0.5
-    return an.attention(queries, keys, values, scale=scale)
+    return pool(*(split(project(X, W), n_heads) for X, W in pairs), **options)
 
 
 def of_itself(fn: Callable[..., Array]) -> Callable[..., Array]:
     """The same with queries, keys and values from one sequence."""
 
-    def on(X: Array, *rest: Any) -> Array:
-        return fn(X, X, X, *rest)
+    def on(X: Array, *rest: Any, **options: Any) -> Array:
+        return fn(X, X, X, *rest, **options)
 
     on.__doc__ = fn.__doc__
     return on
@@ -145,13 +152,15 @@ multi_head_attention = Exercise(
         (draw(3, 5), draw(7, 11), draw(7, 13), draw(5, 6) / 2, draw(11, 6) / 3)
         + (draw(13, 6) / 3, draw(6, 17) / 2, 3),
         (draw(2, 3, 6), draw(2, 7, 6), draw(2, 7, 6), *SQUARE, 3),
+        (90 * draw(2, 6), 90 * draw(3, 6), draw(3, 6), *SQUARE, 2),
     ],
 )
 multi_head = Exercise(
     5,
     "multi_head(X, W_q, W_k, W_v, W_o, n_heads): multi-head self-attention, no loop over heads; (n, d), … → (n, d_o)",
     of_itself(an.multi_head_attention),
-    [(draw(2, 6), *SQUARE, 2), (draw(5, 6), *SQUARE, 3), (draw(7, 6), *SQUARE, 2)],
+    [(draw(2, 6), *SQUARE, 2), (draw(5, 6), *SQUARE, 3), (draw(7, 6), *SQUARE, 2)]
+    + [(90 * draw(2, 6), *SQUARE, 2)],
 )
 
 
@@ -168,39 +177,129 @@ def layer_mistake(
     return add
 
 
-@layer_mistake("√ of the model's width")
-def _(*everything: Any) -> Array:
-    """You divide the scores by √d_model. A head's dot product runs over its own width: √d_h, with
-    d_h = d_model / n_heads. Yours are smaller by √h, so the weights are too flat."""
-    W_q = everything[3]
-    return layer(*everything, width=W_q.shape[-1])
+def layer_variant(name: str, words: str, **changes: Any) -> None:
+    multi_head.variant(of_itself(layer), name, words, **changes)
+    multi_head_attention.variant(layer, name, words, **changes)
 
 
-@layer_mistake("no √d")
-def _(*everything: Any) -> Array:
-    """Your scores are not divided by √d_h: weights are too sharp."""
-    return layer(*everything, width=1)
+COMMON = [
+    x for x in POOLING if x[:11] not in ("√ of the va", "√ of the nu", "softmax ove")
+]
+COMMON += ["softmax over queries"]
+add_pooling(multi_head, of_itself(layer), *COMMON)
+add_pooling(multi_head_attention, layer, *COMMON)
+layer_variant(
+    "a causal mask",
+    "You hide later tokens from each token. No mask is asked for here: every token sees all.",
+    hide=lambda S: np.where(an.causal_mask(*S.shape[-2:]), S, -np.inf),
+)
+layer_variant(
+    "softmax over the heads",
+    "Your softmax runs over the axis of the heads: with heads in front of tokens that is axis −3, or 0, or 1 in a "
+    "batch. Heads do not compete for a key; softmax runs over keys, axis −1.",
+    axis=-3,
+)
 
 
-@layer_mistake("reshaped in place of transposed")
-def _(*everything: Any) -> Array:
-    """You reshape to (h, n, d_h) directly, which cuts the rows: a head holds a few whole tokens. Reshape to
-    (n, h, d_h), swap the first two axes, and swap them back before merging."""
-
-    def cut(X: Array, h: int) -> Array:
-        return X.reshape(*X.shape[:-2], h, X.shape[-2], -1)
-
-    def glue(X: Array) -> Array:
-        return X.reshape(*X.shape[:-3], X.shape[-2], -1)
-
-    return layer(*everything, split=cut, merge=glue)
+def cut(X: Array, h: int) -> Array:
+    return X.reshape(*X.shape[:-2], h, X.shape[-2], -1)
 
 
-@layer_mistake("merged without moving the heads back")
-def _(*everything: Any) -> Array:
-    """You split rightly, but merge (h, n, d_h) with a reshape alone, so that rows mix tokens. Swap heads and tokens
-    back first."""
-    return layer(*everything, merge=lambda X: X.reshape(*X.shape[:-3], X.shape[-2], -1))
+def glue(X: Array) -> Array:
+    return X.reshape(*X.shape[:-3], X.shape[-2], -1)
+
+
+def deal(X: Array, h: int) -> Array:
+    return np.stack([X[..., i::h] for i in range(h)], -3)
+
+
+def collect(X: Array) -> Array:
+    return np.moveaxis(X, -3, -1).reshape(*X.shape[:-3], X.shape[-2], -1)
+
+
+layer_variant(
+    "reshaped in place of transposed",
+    "You reshape to (h, n, d_h) directly, which cuts the rows: a head holds a few whole tokens. Reshape to (n, h, d_h) "
+    "first, swap the first two axes, and swap them back before merging.",
+    split=cut,
+    merge=glue,
+)
+layer_variant(
+    "reshaped in place of transposed",
+    "You reshape to (h, n, d_h) directly, which cuts the rows: a head holds a few whole tokens. Reshape to (n, h, d_h) "
+    "first, then swap the first two axes.",
+    split=cut,
+)
+layer_variant(
+    "heads in the reverse order",
+    "Your heads come back in another order: the first of W_q, W_k and W_v meets the last rows of W_o. Merge them in "
+    "the order in which they were split.",
+    merge=lambda X: an.merge_heads(X[..., ::-1, :, :]),
+)
+layer_variant(
+    "heads averaged",
+    "You average what the heads found, which loses what they are for. Put them side by side, then project.",
+    merge=lambda X: np.concatenate([X.mean(-3)] * X.shape[-3], -1),
+)
+layer_variant(
+    "merged without moving the heads back",
+    "You split rightly, but merge (h, n, d_h) with a reshape alone, so that rows mix tokens. Swap heads and tokens "
+    "back first.",
+    merge=glue,
+)
+layer_variant(
+    "every h-th column",
+    "Your head i takes the columns i, i + h, … A head is a block of columns that stand side by side: the reshape is "
+    "(n, h, d_h), not (n, d_h, h).",
+    split=deal,
+)
+layer_variant(
+    "every h-th column",
+    "Your head i takes the columns i, i + h, …, and gives them back there. A head is a block of columns that stand "
+    "side by side: the reshape is (n, h, d_h), not (n, d_h, h).",
+    split=deal,
+    merge=collect,
+)
+layer_variant(
+    "heads interleaved when merged",
+    "You split rightly, but merge the heads like cards: first entry of each, second of each. They stand side by side, "
+    "the whole first head in front.",
+    merge=collect,
+)
+layer_variant(
+    "W.T in place of W",
+    "You multiply by W.T, all four of them. A linear layer of torch stores its matrix transposed and computes "
+    "X @ W.T; here W_q has the shape (d_in, d): X @ W_q.",
+    project=lambda X, W: X @ W.T,
+    last=lambda W: W.T,
+)
+layer_variant(
+    "W.T in place of W",
+    "You project with W_q.T, W_k.T and W_v.T, so that a head gets rows of W and not columns. Tokens are rows and are "
+    "multiplied from the right, X @ W_q: head i owns a block of *columns* of each projection, not rows of it.",
+    project=lambda X, W: X @ W.T,
+)
+layer_variant(
+    "W_o transposed",
+    "You multiply the merged heads by W_o.T. They are rows and are multiplied from the right: @ W_o.",
+    last=lambda W: W.T,
+)
+layer_variant(
+    "√ of the model's width",
+    "You divide the scores by √d_model. A head's dot product runs over its own width: √d_h, with d_h = d_model / "
+    "n_heads. Yours are smaller by √h, so the weights are too flat.",
+    width=lambda Q, K, V: Q.shape[-1] * Q.shape[-3],
+)
+layer_variant(
+    "√ of the number of heads",
+    "You divide the scores by the root of the number of heads. A head's dot product runs over its own width: √d_h.",
+    width=lambda Q, K, V: Q.shape[-3],
+)
+layer_variant(
+    "heads summed",
+    "You add up what the heads found, which loses what they are for. Put them side by side, then project.",
+    merge=lambda X: np.concatenate([X.sum(-3)] * X.shape[-3], -1),
+)
 
 
 @layer_mistake("W_o missing")
@@ -216,6 +315,23 @@ def _(*everything: Any) -> Array:
     *others, W_o, h = everything
     eye = np.eye(others[-1].shape[-1] // h)
     return layer(*others, eye, h, merge=lambda X: X.mean(-3))
+
+
+@layer_mistake("one head in place of several")
+def _(*everything: Any) -> Array:
+    """You do not split: one head as wide as all attends with all columns. Cut queries, keys and values into heads, each
+    with scores and weights of its own."""
+    Q, K, V, W_q, W_k, W_v, W_o, h = everything
+    d = W_q.shape[-1] // h
+    return pool(Q @ W_q, K @ W_k, V @ W_v, width=lambda *_: d) @ W_o
+
+
+@layer_mistake("one head in place of several")
+def _(*everything: Any) -> Array:
+    """You do not split: one head as wide as all attends with all columns, and divides by the root of the whole width.
+    Cut queries, keys and values into heads, each with scores and weights of its own."""
+    Q, K, V, W_q, W_k, W_v, W_o, _ = everything
+    return pool(Q @ W_q, K @ W_k, V @ W_v) @ W_o
 
 
 @layer_mistake("weights averaged over the heads")
@@ -281,6 +397,15 @@ def _(*everything: Any) -> Array:
     of rows: reshape to (h, d_h, d_o)."""
     *others, W_o, h = everything
     return heads_of(*others, h) @ np.stack([W_o[i::h] for i in range(h)])
+
+
+@contributions.mistake("the first rows of W_o for every head")
+def _(*everything: Any) -> Array:
+    """You multiply every head by the same rows of W_o, the first. Each has its own block: head i the rows from i·d_h
+    on."""
+    *others, W_o, h = everything
+    heads = heads_of(*others, h)
+    return heads @ W_o[: heads.shape[-1]]
 
 
 @contributions.mistake("without W_o")
