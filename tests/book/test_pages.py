@@ -44,10 +44,7 @@ SHOWN = [*PAGES, "search.html", "genindex.html"]
 every_page = pytest.mark.parametrize("page", ["index.html", *SHOWN])
 
 
-@pytest.fixture(autouse=True, scope="module")
-def built() -> None:
-    if not BUILT.exists():
-        pytest.fail("there is no built book; run `make book` first")
+pytestmark = pytest.mark.usefixtures("book")
 
 
 @cache
