@@ -1,7 +1,12 @@
-# Two commands matter: `make book` and `make test`. Both work from a bare clone.
+# Three commands matter: `make book`, `make check` after every change, `make test` before it is handed on. All work from a
+# bare clone.
 
 PYTHON ?= python3
 PY := .venv/bin/python
+JOBS ?= 2
+# A file's tests stay together, as a notebook's cells must; the slowest start first (conftest.py knows them).
+TESTS := $(PY) -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder
+SMALL := tests/unit tests/oracle attn_tutor
 NOTEBOOKS := $(wildcard book/*.ipynb)
 # Folders are listed too, so that a deleted page also rebuilds the book.
 SOURCES := _config.yml _toc.yml $(shell find book/ attn_tutor/ -not -path '*/__pycache__*' -not -path '*/.ipynb_checkpoints*')
@@ -17,7 +22,8 @@ export XDG_CACHE_HOME := $(CACHE)
 export XDG_CONFIG_HOME := $(CACHE)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book open pdf lite test pytest notebooks student mutants coverage lint format dist clean
+.PHONY: help book open pdf lite check test full gpu notebooks student mutants coverage lint format dist clean \
+	small-tests tests-without-pages on-gpu
 .DELETE_ON_ERROR:
 
 stop = { echo; echo "Stopped: $(1)"; exit 1; } >&2
@@ -41,20 +47,32 @@ lite: .venv-lite/ready  ## build the site on which the notebooks run in a browse
 	@echo "  .venv-lite/bin/python -m http.server --directory _build/lite"
 	@echo "  http://localhost:8000/lab/index.html?path=book/01_queries_keys_values.ipynb"
 
-test: lint _build/book.stamp pytest  ## check everything (style, types, strict build, tests, notebooks, pages)
+# What is independent runs side by side.
+check: .venv/ready  ## check style, types and the package, after every change (a minute)
+	@$(MAKE) --no-print-directory -j2 lint small-tests
+
+test: .venv/ready  ## check everything, the strict build, notebooks and pages too (six minutes)
+	@$(MAKE) --no-print-directory -j3 lint _build/book.stamp tests-without-pages
+	@$(TESTS) tests/book
+
+full: test mutants  ## check also what is rare (wrong programs, the PDF, every page in every theme, training anew)
+	@$(TESTS) -m full tests
+
+gpu:  ## run the tests on CUDA, and the benchmark, which is written to benchmarks/ and drawn
+	@if nvidia-smi -L >/dev/null 2>&1; then $(MAKE) --no-print-directory on-gpu; \
+		else echo "Nothing was checked: this machine has no CUDA device, or nvidia-smi does not find it."; fi
 
 notebooks: .venv/ready  ## run every notebook and write its outputs
 	@$(PY) tools/notebooks.py
 
-student: .venv/ready  ## write the notebooks without their solutions into student/
-	@$(PY) tools/student.py
+student: book  ## write the notebooks without their solutions into student/
+	@cp -r _build/html/notebooks/student .
 
 mutants: .venv/ready  ## require the tests to catch each of a list of wrong programs
 	@$(PY) tools/mutants.py
 
 coverage: .venv/ready  ## show which lines of the package no test runs; at least 98 % must run
-	@$(PY) -m pytest -q -n 2 --dist loadscope --cov --cov-report=term-missing attn_tutor \
-		tests/unit tests/oracle \
+	@$(TESTS) --cov --cov-report=term-missing $(SMALL) \
 		|| $(call stop,a test fails or too few lines are covered; see above.)
 
 lint: .venv/ready  ## check style and types
@@ -76,9 +94,21 @@ clean:  ## remove what builds and tests leave (.venv stays)
 
 # The steps behind the targets.
 
-# One run, last in `make test`, so that its closing line is the last thing printed.
-pytest: | lint _build/book.stamp
-	@$(PY) -m pytest -q -n 2 --dist loadscope tests attn_tutor $(if $(NOTEBOOKS),--nbval --nbval-current-env $(NOTEBOOKS))
+small-tests: .venv/ready
+	@$(TESTS) $(SMALL)
+
+tests-without-pages: .venv/ready
+	@$(TESTS) $(SMALL) --nbval --nbval-current-env $(NOTEBOOKS)
+
+# The benchmark keeps what it has measured when its time is over.
+BENCH := --device cuda --dtype bfloat16 --rows attention causal window bias additive gaussian --sizes 2048 16384
+on-gpu: .venv/ready
+	@$(PY) -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' \
+		|| $(call stop,the torch in .venv is built without CUDA. Delete .venv and install torch for CUDA.)
+	@$(TESTS) -k cuda tests/unit tests/oracle
+	@card=$$($(PY) -c 'import torch; print("-".join(torch.cuda.get_device_name().lower().split()))') \
+		&& timeout --signal=INT 180 $(PY) -m attn_tutor.bench $(BENCH) --json benchmarks/$$card.json || [ $$? = 124 ]
+	@$(PY) tools/benchmarks.py
 
 # A page from Sphinx's cache does not warn again, so a strict build starts from nothing.
 _build/book.stamp: .venv/ready $(SOURCES)

@@ -5,14 +5,10 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import notebooks
 import numpy as np
 import pytest
 import torch
@@ -24,33 +20,6 @@ import attn_tutor.torch
 torch.set_num_threads(
     1
 )  # tensors here are tiny, and pytest-xdist already fills the cores
-
-NOTEBOOK_BUDGET_S = 720  # all chapters, on two cores
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Give nbval's kernels the settings of tools/notebooks.py, which also compare the figures with their records."""
-    if config.getoption("nbval", False):
-        folder = tempfile.TemporaryDirectory()
-        config.add_cleanup(folder.cleanup)
-        notebooks.same_everywhere(folder.name)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How long each notebook took: said, not required, since machines differ."""
-    seconds: Counter[str] = Counter()
-    stages = ("", "passed")  # "" holds the start of a kernel
-    for report in (r for stage in stages for r in terminalreporter.getreports(stage)):
-        notebook = getattr(report, "nodeid", "").partition("::")[0]
-        if notebook.endswith(".ipynb"):
-            seconds[Path(notebook).name] += getattr(report, "duration", 0)
-    if seconds:
-        terminalreporter.section(
-            f"notebooks: {seconds.total():.0f} s of {NOTEBOOK_BUDGET_S} s"
-        )
-        for notebook, spent in sorted(seconds.items()):
-            terminalreporter.line(f"{spent:6.1f} s  {notebook}")
-
 
 settings.register_profile("local", deadline=None, max_examples=40)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)

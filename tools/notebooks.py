@@ -13,8 +13,11 @@ import re
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import figure_data
 import nbformat
@@ -173,21 +176,25 @@ def chosen(names: list[str]) -> list[Path]:
     return found
 
 
-def same_everywhere(folder: str) -> None:
+@contextmanager
+def same_everywhere() -> Iterator[None]:
     """Keep a reader's own settings of IPython, matplotlib and threads out of the notebooks."""
-    profile = Path(folder) / "profile_default"
-    profile.mkdir()
-    (profile / "ipython_kernel_config.py").write_text(KERNEL_CONFIG, encoding="utf-8")
-    os.environ.pop("MPLBACKEND", None)
-    empty = Path(folder) / "matplotlibrc"
-    empty.touch()
-    os.environ |= {
-        "IPYTHONDIR": folder,
-        "MATPLOTLIBRC": str(empty),
-        "PYTHONHASHSEED": "0",
-        "ATTN_TUTOR_QUIET": "1",  # no progress bars
-        "OMP_NUM_THREADS": "1",  # small tensors gain nothing, and notebooks run side by side
-    }
+    with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ):
+        profile = Path(folder) / "profile_default"
+        profile.mkdir()
+        config = profile / "ipython_kernel_config.py"
+        config.write_text(KERNEL_CONFIG, encoding="utf-8")
+        empty = Path(folder) / "matplotlibrc"
+        empty.touch()
+        os.environ.pop("MPLBACKEND", None)
+        os.environ |= {
+            "IPYTHONDIR": folder,
+            "MATPLOTLIBRC": str(empty),
+            "PYTHONHASHSEED": "0",
+            "ATTN_TUTOR_QUIET": "1",  # no progress bars
+            "OMP_NUM_THREADS": "1",  # small tensors gain nothing, and notebooks run side by side
+        }
+        yield
 
 
 def main() -> None:
@@ -217,8 +224,7 @@ def main() -> None:
                 "Not in the fixed form; type 'make notebooks':\n  " + "\n  ".join(wrong)
             )
         return
-    with tempfile.TemporaryDirectory() as folder:
-        same_everywhere(folder)
+    with same_everywhere():
         os.environ[figure_data.RECORD] = "yes"
         for path in paths:
             print(f"{shown(path)} …", end=" ", flush=True)

@@ -1,7 +1,9 @@
 """The committed notebooks: in the one fixed form, whole, and readable without their pictures."""
 
 import ast
+import os
 import re
+import shutil
 import sys
 from collections import Counter
 from pathlib import Path
@@ -106,6 +108,13 @@ def section(path: Path, heading: str) -> list[Any]:
 
 
 @each_chapter
+@pytest.mark.parametrize("file", ["_toc.yml", "book/intro.md"])
+def test_the_chapter_is_listed(path: Path, file: str) -> None:
+    listed = (ROOT / file).read_text(encoding="utf-8")
+    assert path.stem in listed, f"{file} lacks {path.stem}"
+
+
+@each_chapter
 def test_each_chapter_has_its_parts_in_order(path: Path) -> None:
     headings = re.findall(r"^## (.*)", text_of(path), re.MULTILINE)
     closing = ["Shape ledger", "How this breaks", "Exercises", "Summary", "Where next"]
@@ -167,6 +176,42 @@ def test_exercises_have_solutions_that_run(path: Path) -> None:
 def test_summary_is_about_ten_lines(path: Path) -> None:
     summary = section(path, "Summary")[0].source
     assert 8 <= summary.count("\n* ") <= 12
+
+
+WEIGHTS = sorted(path.name for path in (ROOT / "book" / "trained").iterdir())
+
+
+def weights_of(path: Path) -> list[str]:
+    """The files of trained weights that a notebook names; an f-string names several."""
+    code = "\n".join(cell.source for cell in code_cells(path))
+    names = re.findall(r"trained/(\S+[.]pt)", code)
+    patterns = [re.sub(r"{\w+}", r"\\w+", name) for name in names]
+    return [x for x in WEIGHTS if any(re.fullmatch(y, x) for y in patterns)]
+
+
+def test_each_file_of_weights_is_of_one_notebook() -> None:
+    assert sorted(x for path in NOTEBOOKS for x in weights_of(path)) == WEIGHTS
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "path", list(filter(weights_of, NOTEBOOKS)), ids=lambda path: path.stem
+)
+def test_training_anew_gives_the_same_outputs(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the same figures, within their tolerance: a figure that is not the one on record fails its cell."""
+    monkeypatch.setattr(tool, "BOOK", tmp_path)
+    copy = shutil.copy(path, tmp_path / path.name)
+    with tool.same_everywhere():
+        tool.run(copy)
+    assert sorted(os.listdir(tmp_path / "trained")) == weights_of(path)
+    for before, after in zip(code_cells(path), code_cells(copy), strict=True):
+        assert texts(before) == texts(after)
+
+
+def texts(cell: Any) -> list[str]:
+    return [output.get("text", "") for output in cell.outputs]
 
 
 def public_names() -> set[str]:

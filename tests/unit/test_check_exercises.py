@@ -276,7 +276,8 @@ def notebook_functions(path):
 def test_there_are_enough_of_them():
     chapters = [x.chapter for x in EXERCISES.values()]
     assert len(chapters) >= 28
-    assert set(chapters) == {int(path.name[:2]) for path in CHAPTERS}
+    assert set(chapters) <= {int(path.name[:2]) for path in CHAPTERS}
+    assert len(set(chapters)) >= 10
     assert all(chapters.count(chapter) >= 3 for chapter in set(chapters))
     names = [{mistake.name for mistake in x.mistakes} for x in EXERCISES.values()]
     assert min(map(len, names)) >= 3 and sum(map(len, names)) >= 200

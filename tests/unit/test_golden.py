@@ -1,6 +1,8 @@
 """Numbers that a person can check with a pencil, in both halves."""
 
+import re
 from math import cos, log, pi, sin, sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,16 @@ def row(*numbers):
 
 def column(*numbers):
     return row(*numbers).T
+
+
+def test_every_function_has_an_example():
+    source = Path(__file__).read_text(encoding="utf-8")
+    # These have tests of their own.
+    searches = {"KVCache", "greedy_search", "exhaustive_search", "beam_search"}
+    missing = [x for x in an.__all__ if not re.search(rf"\b{x}\b", source)]
+    assert set(missing) <= searches, (
+        f"tests/unit/test_golden.py lacks some of {missing}"
+    )
 
 
 # Scores

@@ -1,0 +1,45 @@
+"""For every run of pytest: the settings of the notebooks' kernels, and the order in which files start."""
+
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+# Workers take whole files in this order: the slowest first, so that none is left alone at the end.
+SLOW_FILES = [
+    "book/09", "book/08", "book/06", "book/02", ".ipynb", "unit/test_bench", "unit/test_additive",
+    "book/test_moving_figures", "book/test_pages", "book/test_lite", "book/",
+]  # fmt: skip  # a list of words reads as lines
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        found = (i for i, name in enumerate(SLOW_FILES) if name in item.nodeid)
+        return next(found, len(SLOW_FILES))
+
+    items.sort(key=place)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Kernels inherit what is set here; they also compare the figures with their records."""
+    if config.getoption("nbval", False):
+        import notebooks  # here, as the tests of the package do not need it
+
+        settings = ExitStack()
+        config.add_cleanup(settings.close)
+        settings.enter_context(notebooks.same_everywhere())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How long each notebook took: said, not required, since machines differ."""
+    seconds: Counter[str] = Counter()
+    stages = ("", "passed")  # "" holds the start of a kernel
+    for report in (r for stage in stages for r in terminalreporter.getreports(stage)):
+        notebook = getattr(report, "nodeid", "").partition("::")[0]
+        if notebook.endswith(".ipynb"):
+            seconds[Path(notebook).name] += getattr(report, "duration", 0)
+    if seconds:
+        terminalreporter.section(f"notebooks: {seconds.total():.0f} s")
+        for notebook, spent in seconds.most_common():
+            terminalreporter.line(f"{spent:6.1f} s  {notebook}")
