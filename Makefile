@@ -65,8 +65,8 @@ gpu:  ## run the tests on CUDA, and the benchmark, which is written to benchmark
 notebooks: .venv/ready  ## run every notebook and write its outputs
 	@$(PY) tools/notebooks.py
 
-student: .venv/ready  ## write the notebooks without their solutions into student/
-	@$(PY) tools/student.py
+student: book  ## write the notebooks without their solutions into student/
+	@cp -r _build/html/notebooks/student .
 
 mutants: .venv/ready  ## require the tests to catch each of a list of wrong programs
 	@$(PY) tools/mutants.py

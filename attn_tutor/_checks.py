@@ -130,7 +130,7 @@ def _match(
 
 def broadcast(*shapes: Shape) -> Shape | None:
     """The common shape by NumPy's rule (equal, or 1 in one of them, counted from the right), or None."""
-    if shapes.count(shapes[0]) == len(shapes):  # the usual case, and quick
+    if all(shape == shapes[0] for shape in shapes):  # the usual case, and quick
         return shapes[0]
     common = []
     for sizes in zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1):
@@ -231,7 +231,10 @@ def require_scale(where: str, scale: Any) -> None:
 def require_size(where: str, name: str, value: Any, least: int = 0) -> None:
     """Raise unless ``value`` is a whole number, ``least`` or more."""
     try:
-        whole = not isinstance(value, bool) and operator.index(value) == value
+        # To take the index of one of torch's symbolic lengths would make it a constant.
+        whole = type(value).__name__ in ("int", "SymInt") or (
+            not isinstance(value, bool) and operator.index(value) == value
+        )
     except TypeError:
         whole = False
     if not whole:

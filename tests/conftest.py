@@ -5,11 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +16,6 @@ from hypothesis import settings
 
 import attn_tutor.numpy
 import attn_tutor.torch
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
 
 torch.set_num_threads(
     1
@@ -230,97 +225,3 @@ def cores(fn: Any) -> Iterator[tuple[str, list[str]]]:
     left = fn.__shapes__.split("->")[0]
     letters = [core.split(",") for core in re.findall(r"\((.*?)\)", left)]
     return zip(inspect.signature(fn).parameters, letters, strict=False)
-
-
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip  # a list of words reads as lines
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    # Here, as the tests of the package do not need it.
-    from playwright.sync_api import Error, sync_playwright
-
-    found = (
-        shutil.which("chromium")
-        or shutil.which("chromium-browser")
-        or shutil.which("google-chrome")
-    )
-    with sync_playwright() as playwright:
-        try:
-            chromium = playwright.chromium.launch(executable_path=found, args=FLAGS)
-        except Error as error:
-            if found or os.environ.get("CI"):
-                raise
-            pytest.skip(
-                f"no Chromium here (Debian: apt-get install chromium): {error.message.splitlines()[0]}"
-            )
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture(scope="session")
-def book() -> Path:
-    """The folder of the built pages."""
-    built = Path(__file__).parents[1] / "_build" / "html"
-    if not built.exists():
-        pytest.fail("there is no built book; run `make book` first")
-    return built
-
-
-@pytest.fixture(scope="session")
-def unfold() -> Callable[[Page], None]:
-    """Open every fold of a page and every solution, and work each control of its moving figures."""
-
-    def open_and_use(page: Page) -> None:
-        page.evaluate("window.MathJax?.startup.promise")  # some pages have no formula
-        page.evaluate(
-            """() => {
-                document.querySelectorAll("details").forEach(fold => { fold.open = true; });
-                document.querySelectorAll(".toggle-button-hidden").forEach(button => button.click());
-            }"""
-        )
-        for control in page.locator(
-            ".attn-live :is(input, select, [role=slider])"
-        ).all():
-            box = control.get_attribute("type") == "checkbox"
-            control.press("Space" if box else "ArrowRight")
-        for live in page.locator(".attn-live:has(button)").all():
-            live.locator("button").first.press("Enter")
-        page.wait_for_function("document.getAnimations().length === 0")
-
-    return open_and_use
-
-
-@pytest.fixture(scope="session")
-def cut_off() -> Callable[[Page], list[str]]:
-    """The words of a page that stand beyond its edges or a box's, where nothing scrolls to them."""
-    script = """() => {
-        const found = [], words = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-        const clips = (box, line) => box.right < line.right - 2 || box.left > line.left + 2
-            || box.bottom < line.bottom - 3 || box.top > line.top + 3;
-        const hides = (part, line) => {
-            for (; part !== document.body; part = part.parentElement) {
-                const { overflowX, overflowY } = getComputedStyle(part);
-                if (/auto|scroll/.test(overflowX)) return false;
-                if (/hidden|clip/.test(overflowX + overflowY) && clips(part.getBoundingClientRect(), line)) return true;
-            }
-            return line.left < -1 || line.right > document.documentElement.clientWidth + 1;
-        };
-        while (words.nextNode()) {
-            const text = words.currentNode, part = text.parentElement, range = document.createRange();
-            const shown = part.checkVisibility({ opacityProperty: true, visibilityProperty: true });
-            // What only screen readers get is hidden on purpose; the skip link waits beyond the edge.
-            if (!shown || part.closest("mjx-assistive-mml, .visually-hidden, .skip-link")) continue;
-            range.selectNodeContents(text);
-            if (text.data.trim() && [...range.getClientRects()].some(line => line.width > 1 && hides(part, line)))
-                found.push(text.data.trim());
-        }
-        // Formulas are drawings: their boxes scroll sideways and must be high enough.
-        for (const formula of document.querySelectorAll('mjx-container[display="true"]'))
-            if (formula.scrollHeight > formula.clientHeight + 1) found.push(formula.textContent);
-        return found;
-    }"""
-    return lambda page: page.evaluate(script)

@@ -7,13 +7,11 @@ Time is the median of repeats that take turns, so that a busy moment of the mach
 is counted, not sampled: every array that NumPy or torch takes or gives back during one call.
 """
 
-import argparse
 import itertools
 import json
-import os
 import platform
+import sys
 import tempfile
-import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +26,9 @@ from torch.profiler import ProfilerActivity, profile
 
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
+from attn_tutor.bench.case import Case
+from attn_tutor.bench.command import cores, processor
+from attn_tutor.bench.measure import in_turns
 
 THREADS = 1
 BOOK = Path(__file__).resolve().parents[1] / "book"
@@ -74,16 +75,13 @@ def layer(name: str, n: int) -> Callable[[], object]:
 
 
 def times(n: int) -> list[float]:
-    """Milliseconds of each layer."""
-    calls = [layer(name, n) for name in LAYERS]
-    taken: list[list[float]] = [[] for _ in calls]
-    for repeat in range(REPEATS + 1):
-        for call, seconds in zip(calls, taken, strict=True):
-            start = time.perf_counter()
-            call()
-            if repeat:  # the first one warms up
-                seconds.append(time.perf_counter() - start)
-    return [1000 * float(np.median(seconds)) for seconds in taken]
+    """Milliseconds of each layer, medians of turns."""
+    calls = {i: layer(name, n) for i, name in enumerate(LAYERS)}
+    for call in calls.values():
+        call()  # the first one warms up
+    case = Case("attention", "numpy", n)
+    quartiles = in_turns(calls, case, rounds=REPEATS, budget=60)
+    return [1000 * median for _, median, _ in quartiles.values()]
 
 
 def peak_memory(name: str, n: int) -> float:
@@ -112,19 +110,6 @@ def allocations(call: Callable[[], object]) -> list[int]:
     return [event["args"]["Bytes"] for event in found]
 
 
-def processor() -> str:
-    """The model as the system names it, and how many cores there are."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    named = [
-        line.partition(":")[2].strip()
-        for line in lines
-        if line.startswith("model name")
-    ]
-    model = named[0] if named else platform.processor() or platform.machine()
-    return f"{model}, {os.cpu_count()} cores"
-
-
 def table(unit: str, rows: dict[int, list[float]]) -> str:
     lines = [f"| n | {' | '.join(f'{name}, {unit}' for name in LAYERS)} |"]
     lines += [f"|{'---:|' * (1 + len(LAYERS))}"]
@@ -142,8 +127,8 @@ def measure() -> str:
     caption = (
         f"One forward pass over n tokens of width {WIDTH} in float32, projections included, no gradients. "
         f"First table: time, median of {REPEATS} repeats. Second: the most memory that a pass holds besides inputs. "
-        f"{processor()}, {THREADS} of them used. Python {platform.python_version()}, NumPy {np.__version__}, "
-        f"torch {torch.__version__}. Command: `{COMMAND}`."
+        f"{processor()}, {cores()} cores, {THREADS} of them used. "
+        f"Python {platform.python_version()}, NumPy {np.__version__}, torch {torch.__version__}. Command: `{COMMAND}`."
     )
     return f"{table('ms', milliseconds)}\n\n{table('MiB', mebibytes)}\n\n{caption}\n"
 
@@ -169,18 +154,10 @@ def draw(page: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="Measure what self-attention and a recurrent layer cost, and draw it."
-    )
-    parser.add_argument(
-        "--draw", action="store_true", help="measure nothing; draw the table again"
-    )
-    options = parser.parse_args()
     threadpool_limits(THREADS)  # of BLAS, until the end
     torch.set_num_threads(THREADS)
     torch.set_grad_enabled(False)
-    if not options.draw:
-        TABLE.parent.mkdir(exist_ok=True)
+    if sys.argv[1:] != ["--draw"]:
         TABLE.write_text(measure(), encoding="utf-8")
     draw(TABLE.read_text(encoding="utf-8"))
 

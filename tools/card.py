@@ -1,9 +1,8 @@
 """Draw the picture beside a link to the book that somebody shares: python tools/card.py; needs Chromium"""
 
-import shutil
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from chromium import chromium
 
 ROOT = Path(__file__).resolve().parents[1]
 STATIC = ROOT / "book" / "_static"
@@ -20,15 +19,10 @@ PAGE = """
 
 
 def main() -> None:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"),
-            args=["--no-sandbox", "--disable-gpu"],
-        )
+    with chromium() as browser:
         page = browser.new_page(viewport={"width": 1200, "height": 630})
         page.set_content(PAGE % (STATIC / "favicon.svg").read_text(encoding="utf-8"))
         page.screenshot(path=STATIC / "card.png")
-        browser.close()
 
 
 if __name__ == "__main__":

@@ -29,12 +29,12 @@ def train() -> dict[str, Any]:
             if "two" in names:
                 break
     layer = names["two"]
-    arrays = {
-        name: getattr(layer, name).detach().double().numpy()
-        for name in ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
-    }
-    # The answer is read from the first two entries of the output.
-    arrays |= {name: arrays[name][..., :2] for name in ("W_o", "b_o")}
+    arrays = {}
+    for letter, linear in zip("qkvo", layer.children(), strict=True):
+        # The answer is read from the first two entries of the output.
+        stop = 2 if letter == "o" else None
+        arrays[f"W_{letter}"] = linear.weight.T[:, :stop].detach().double().numpy()
+        arrays[f"b_{letter}"] = linear.bias[:stop].detach().double().numpy()
     unseen = sorted(f"{first}{second}" for first, second in names["unseen"].tolist())
     return {"unseen": " ".join(unseen)} | {
         name: (array * UNIT).round().astype(int).tolist()

@@ -23,7 +23,10 @@ DROPPED = "a.headerlink, .notebook-link, .toctree-wrapper, details.hide, .sd-tab
 UNCOLOURED = "pre span.n, pre span.p, pre span.w, pre span:empty"
 
 
-def toc() -> dict[str, list[str]]:
+Parts = dict[str, list[str]]  # the pages of each part
+
+
+def toc() -> Parts:
     """The pages of each part of _toc.yml, however deep; the first page stands alone."""
     listed = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
     parts = {part["caption"]: list(files(part["chapters"])) for part in listed["parts"]}
@@ -36,13 +39,13 @@ def files(entries: list[dict[str, Any]]) -> Iterator[str]:
         yield from files(entry.get("sections", []))
 
 
-def one_page(built: Path, target: Path) -> str:
-    """The whole book; ``target`` is the file that the text is meant for, and relative addresses start there."""
+def one_page(built: Path, target: Path, listed: Parts) -> str:
+    """The parts of the book; ``target`` is the file that the text is meant for, and relative addresses start there."""
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
-    inside = {file for listed in toc().values() for file in listed}
+    inside = {file for names in listed.values() for file in names}
     parts = {
-        caption: [Page(built, file, target, inside) for file in listed]
-        for caption, listed in toc().items()
+        caption: [Page(built, file, target, inside) for file in names]
+        for caption, names in listed.items()
     }
     pages = [page for part in parts.values() for page in part]
     body, contents = "", ""

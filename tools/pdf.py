@@ -7,25 +7,19 @@ Chromium prints. A formula that fails or a picture that is missing stops it, and
 """
 
 import io
-import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
-from one_page import ROOT, one_page
-from playwright.sync_api import (
-    Browser,
-    Error,
-    Page,
-    Playwright,
-    ViewportSize,
-    sync_playwright,
-)
+from bs4 import BeautifulSoup
+from chromium import chromium
+from one_page import ROOT, Parts, one_page, toc
+from playwright.sync_api import Browser, Error, Page, ViewportSize
 from pypdf import PdfReader, PdfWriter
+from pypdf.generic import NameObject, TextStringObject
 
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-]  # fmt: skip  # a list of words reads as lines
 PAPER = ViewportSize(width=658, height=1000)  # A4 within its margins, in CSS pixels
 
 # Counts, and says what went wrong. A formula gets its TeX for those who listen; what is too wide gets smaller.
@@ -62,45 +56,40 @@ FILL_IN = """(pages) => {
 def main(built: Path, target: Path) -> None:
     if not built.is_dir():
         sys.exit(f"There is no built book in {built}; type 'make book' first.")
+    try:
+        with chromium() as browser:
+            print(print_book(browser, built, target, toc()))
+    except (FileNotFoundError, Error) as error:
+        sys.exit(f"The book cannot be printed: {str(error).splitlines()[0]}")
+
+
+def print_book(browser: Browser, built: Path, target: Path, parts: Parts) -> str:
+    """Write the PDF, and say what is in it."""
     sheet = target.with_suffix(".html")
     print("Putting the pages together …", flush=True)
-    sheet.write_text(one_page(built, sheet), encoding="utf-8")
-    with sync_playwright() as playwright:
-        browser = chromium(playwright)
-        page = browser.new_page(viewport=PAPER)
-        page.emulate_media(media="print", color_scheme="light")
-        print("Drawing the formulas …", flush=True)
-        page.goto(sheet.as_uri())
-        page.evaluate("MathJax.startup.promise")
-        found = page.evaluate(READY)
-        if found["faults"]:
-            sys.exit("The book cannot be printed:\n  " + "\n  ".join(found["faults"]))
-        print("Counting the pages …", flush=True)
-        page.evaluate(FILL_IN, page_numbers(page))
-        print("Printing …", flush=True)
-        printed = page.pdf(
-            outline=True,
-            tagged=True,
-            print_background=True,
-            prefer_css_page_size=True,
-        )
-        browser.close()
-    sheet.unlink()
-    pages = write(printed, target)
-    print(
-        f"{target}: {pages} pages, {found['formulas']} formulas, {found['pictures']} pictures"
+    html = one_page(built, sheet, parts)
+    sheet.write_text(html, encoding="utf-8")
+    page = browser.new_page(viewport=PAPER)
+    page.set_default_timeout(0)  # a slow machine takes its time
+    page.emulate_media(media="print", color_scheme="light")
+    print("Drawing the formulas …", flush=True)
+    page.goto(sheet.as_uri())
+    page.evaluate("Promise.all([MathJax.startup.promise, document.fonts.ready])")
+    found = page.evaluate(READY)
+    if found["faults"]:
+        sys.exit("The book cannot be printed:\n  " + "\n  ".join(found["faults"]))
+    print("Counting the pages …", flush=True)
+    page.evaluate(FILL_IN, page_numbers(page))
+    print("Printing …", flush=True)
+    printed = page.pdf(
+        outline=True, tagged=True, print_background=True, prefer_css_page_size=True
     )
-
-
-def chromium(playwright: Playwright) -> Browser:
-    found = shutil.which("chromium") or shutil.which("google-chrome")
-    try:
-        return playwright.chromium.launch(executable_path=found, args=FLAGS)
-    except Error as error:
-        sys.exit(
-            f"Chromium does not start: {error.message.splitlines()[0]}\n"
-            "Install it: apt-get install chromium (Debian), or .venv/bin/playwright install chromium"
-        )
+    page.close()
+    sheet.unlink()
+    headings = BeautifulSoup(html, "html.parser").select("h1, h2, h3, h4, h5, h6")
+    titles = [" ".join(heading.get_text().split()) for heading in headings]
+    pages = write(printed, target, titles)
+    return f"{target}: {pages} pages, {found['formulas']} formulas, {found['pictures']} pictures"
 
 
 def page_numbers(page: Page) -> dict[str, int]:
@@ -117,13 +106,29 @@ def page_numbers(page: Page) -> dict[str, int]:
     return {name: page + 1 for name, page in pages.items() if page is not None}
 
 
-def write(printed: bytes, target: Path) -> int:
-    """Add what Chromium leaves out, write the file, and count its pages."""
+def write(printed: bytes, target: Path, titles: list[str]) -> int:
+    """Add what Chromium leaves out, mend what it gets wrong, write the file, and count its pages."""
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
     writer = PdfWriter(io.BytesIO(printed), incremental=True)
     writer.add_metadata({"/Author": config["author"], "/Creator": "attn_tutor"})
+    # Chromium 156 writes the title of a heading at the top of a page twice: "SoftmaxSoftmax".
+    found = list(bookmarks(writer.root_object["/Outlines"].get_object()))
+    if len(found) != len(titles):
+        sys.exit(f"Chromium made {len(found)} bookmarks of {len(titles)} headings.")
+    for bookmark, title in zip(found, titles, strict=True):
+        bookmark[NameObject("/Title")] = TextStringObject(title)
     writer.write(target)
     return len(writer.pages)
+
+
+def bookmarks(parent: Any) -> Iterator[Any]:
+    """All that stand below one, in the order of the book."""
+    child = parent.get("/First")
+    while child is not None:
+        bookmark = child.get_object()
+        yield bookmark
+        yield from bookmarks(bookmark)
+        child = bookmark.get("/Next")
 
 
 if __name__ == "__main__":

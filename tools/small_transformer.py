@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from attention_cost import processor
 from torch.nn.functional import cross_entropy
 
 import attn_tutor.torch as at
+from attn_tutor.bench.command import cores, processor
 from attn_tutor.data import decode_digits, load_book, number_pairs
 
 TABLES = Path(__file__).resolve().parents[1] / "book" / "_tables"
@@ -157,8 +157,8 @@ def shares_right(model: Any) -> torch.Tensor:
 
 def machine() -> str:
     return (
-        f"{processor()}, 1 of them used. Python {platform.python_version()}, torch {torch.__version__}. "
-        f"Command: `{COMMAND}`."
+        f"{processor()}, {cores()} cores, 1 of them used. "
+        f"Python {platform.python_version()}, torch {torch.__version__}. Command: `{COMMAND}`."
     )
 
 

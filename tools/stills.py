@@ -4,13 +4,13 @@ python tools/stills.py    writes book/_static/attn-*.png; needs Chromium
 """
 
 import io
-import shutil
 from pathlib import Path
 
 import yaml
+from chromium import chromium
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 STATIC = ROOT / "book" / "_static"
@@ -26,8 +26,11 @@ def page_of(*figures: str, style: str = "") -> str:
         [
             '<!doctype html><html lang="en" data-theme="light"><head><meta charset="utf-8"><title>Figures</title>',
             '<meta name="viewport" content="width=device-width">',
-            f'<link rel="stylesheet" href="{(STATIC / "attn.css").as_uri()}">',
-            "<style>body { margin: 1rem; font-family: sans-serif } * { box-sizing: border-box }",
+            *(
+                f'<link rel="stylesheet" href="{(STATIC / sheet).as_uri()}">'
+                for sheet in ("fonts.css", "attn.css")
+            ),
+            "<style>body { margin: 1rem; font-family: var(--book-text) } * { box-sizing: border-box }",
             f'html[data-theme="dark"] {{ background: #14181e; color: #ddd }} {style}</style>',
             *(
                 f'<script defer src="{(STATIC / script).as_uri()}"></script>'
@@ -53,11 +56,7 @@ def photograph(page: Page, name: str) -> None:
 
 
 def main() -> None:
-    flags = ["--no-sandbox", "--disable-gpu"]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=flags
-        )
+    with chromium() as browser:
         page = browser.new_page(
             viewport={"width": 760, "height": 900}, device_scale_factor=2
         )
@@ -66,9 +65,9 @@ def main() -> None:
         dead = ".attn-controls, .attn-words { display: none !important }"
         sheet.write_text(page_of(*FIGURES, style=dead), encoding="utf-8")
         page.goto(sheet.as_uri())
+        page.evaluate("document.fonts.ready")
         for name in FIGURES:
             photograph(page, name)
-        browser.close()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from time import perf_counter
 import numpy as np
 import torch
 
-from attn_tutor.bench.command import machine
+from attn_tutor.bench.command import processor
 from attn_tutor.data import NumberPairs, decode_digits, number_pairs
 from attn_tutor.torch import Translator, train, translation_loss
 
@@ -40,8 +40,7 @@ def right(model: Translator, pairs: NumberPairs) -> np.ndarray:
 
 
 def main() -> None:
-    about = machine("cpu")
-    print(f"{about['processor']}, {torch.get_num_threads()} threads; {STEPS} steps")
+    print(f"{processor()}, {torch.get_num_threads()} threads; {STEPS} steps")
     pairs = number_pairs(60_000, seed=0)
     held_out = number_pairs(2_000, seed=1, held_out=True)
     new_form = number_pairs(500, seed=2, held_out=True, unseen_form=True)

@@ -1,221 +1,165 @@
-"""The kinds of attention, each beside its textbook line, what else one might call, and its limit."""
+"""The kinds of attention, each beside its textbook line, what else one might call, and its limit.
 
-from collections.abc import Iterator
+What has to be built or imported first is, at the first call; a package that is not there is left out then.
+"""
+
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-from attn_tutor.bench.case import Case
-from attn_tutor.bench.contestants import (
-    HEADS,
-    HIDDEN,
-    MODEL,
-    WIDTH,
-    Contestant,
-    made,
-    peer,
-    traffic,
-)
-from attn_tutor.bench.limits import Call, products, reciprocals
+from attn_tutor.bench.case import HEADS, HIDDEN, MODEL, WIDTH, Case, Contestants
+from attn_tutor.bench.case import Contestant as Who
+from attn_tutor.bench.limits import products, reciprocals, traffic
 
 
-def attention(case: Case, causal: bool = False) -> Iterator[Contestant]:
+def attention(
+    case: Case, causal: bool = False, window: int | None = None, biased: bool = False
+) -> Contestants:
     lib, n = case.lib, case.n
-    Q, K, V = (case.draw(HEADS, n, WIDTH) for _ in range(3))
-    mask = case.lib.causal_mask(n, n)
-    mask = (mask.to(case.device) if case.half == "torch" else mask) if causal else None
-    q, k, v = (case.tensor(1, HEADS, n, WIDTH) for _ in range(3))
-    yield Contestant("ours", "attention", lambda: lib.attention(Q, K, V, causal=causal))
-    yield Contestant(
-        "textbook",
-        "attend(scaled_dot_score(…))",
-        lambda: lib.attend(lib.scaled_dot_score(Q, K), V, mask),
-        4 * HEADS * n * n,
-    )
-    yield Contestant("peer", "torch SDPA", lambda: sdpa(q, k, v, is_causal=causal))
-    if case.compiled and (flex := peer("FlexAttention")):
-
-        def compiled() -> Call:
-            fast, seen = torch.compile(flex.flex_attention), None
-            if causal:
-                seen = flex.create_block_mask(
-                    lambda b, h, i, j: i >= j, None, None, n, n, device=case.device
-                )
-            return lambda: fast(q, k, v, block_mask=seen)
-
-        yield Contestant("peer", "FlexAttention", made(compiled))
-    if x := peer("x-transformers"):
-
-        def flash() -> Call:
-            attend = x.attend.Attend(causal=causal, flash=True)
-            return lambda: attend(q, k, v)[0]
-
-        yield Contestant("peer", "x-transformers", made(flash))
-    if keras := peer("keras"):
-        swapped = [X.swapaxes(1, 2) for X in (q, k, v)]
-        yield Contestant(
-            "peer",
-            "keras",
-            lambda: keras.ops.dot_product_attention(*swapped, is_causal=causal),
-        )
-    if (d2l := peer("d2l")) and not causal:
-
-        def old() -> Call:
-            layer = d2l.DotProductAttention(0.0)
-            return lambda: layer(q[0], k[0], v[0])
-
-        yield Contestant("peer", "d2l", made(old), 4 * HEADS * n * n)
-    alone = products(case, HEADS, WIDTH, causal)
-    yield Contestant("limit", "its multiply-adds alone", alone)
-    if case.device == "cuda":
-        yield from traffic(case, 4 * HEADS * n * WIDTH)
-
-
-def causal_attention(case: Case) -> Iterator[Contestant]:
-    return attention(case, causal=True)
-
-
-def gaussian(case: Case) -> Iterator[Contestant]:
-    lib, n = case.lib, case.n
-    Q, K, V = (case.draw(HEADS, n, WIDTH) for _ in range(3))
-    q, k, v = (case.tensor(1, HEADS, n, WIDTH) for _ in range(3))
-    wide = WIDTH**0.25  # as bandwidth: scores of order 1 from keys √d apart
-    yield Contestant(
-        "ours",
-        "gaussian_attention",
-        lambda: lib.gaussian_attention(Q, K, V, bandwidth=wide),
-    )
-    yield Contestant(
-        "textbook",
-        "attend(gaussian_score(…))",
-        lambda: lib.attend(lib.gaussian_score(Q, K, wide), V),
-        2 * HEADS * n * n * WIDTH,
-    )
-    yield Contestant(
-        "peer",
-        "torch cdist and softmax",
-        lambda: (torch.cdist(q, k).square() / (-2 * wide**2)).softmax(-1) @ v,
-        4 * HEADS * n * n,
-    )
-    yield Contestant("peer", "torch SDPA, another score", lambda: sdpa(q, k, v))
-    yield Contestant("limit", "its multiply-adds alone", products(case, HEADS, WIDTH))
-
-
-def bilinear(case: Case) -> Iterator[Contestant]:
-    lib, n = case.lib, case.n
-    Q, K, V = (case.draw(HEADS, n, WIDTH) for _ in range(3))
-    M, m = case.draw(WIDTH, WIDTH) / WIDTH, case.tensor(WIDTH, WIDTH) / WIDTH
-    if case.backward:
-        M, m = M.detach().requires_grad_(), m.detach().requires_grad_()
-    q, k, v = (case.tensor(1, HEADS, n, WIDTH) for _ in range(3))
-    yield Contestant(
-        "ours", "bilinear_attention", lambda: lib.bilinear_attention(Q, K, V, M)
-    )
-    yield Contestant(
-        "textbook",
-        "attend(bilinear_score(…))",
-        lambda: lib.attend(lib.bilinear_score(Q, K, M), V),
-        4 * HEADS * n * n,
-    )
-    yield Contestant("peer", "torch SDPA of QM", lambda: sdpa(q @ m, k, v, scale=1.0))
-    yield Contestant("limit", "its multiply-adds alone", products(case, HEADS, WIDTH))
-
-
-def multi_head(case: Case) -> Iterator[Contestant]:
-    """Self-attention with its four projections."""
-    lib, n = case.lib, case.n
-    X, x = case.draw(n, MODEL), case.tensor(1, n, MODEL)
-    layer = nn.MultiheadAttention(MODEL, HEADS, batch_first=True).to(x)
-    if case.half == "torch":
-        mine = lib.MultiHeadAttention.from_torch(layer)
-        weights = mine.W_q, mine.W_k, mine.W_v, mine.W_o
-        yield Contestant("ours", "MultiHeadAttention", lambda: mine(X))
-    else:
-        weights = tuple(case.draw(MODEL, MODEL) / MODEL**0.5 for _ in range(4))
-        yield Contestant(
-            "ours",
-            "multi_head_attention",
-            lambda: lib.multi_head_attention(X, X, X, *weights, HEADS),
-        )
+    Q, K, V = (case.draw(1, HEADS, n, WIDTH) for _ in range(3))
+    q, k, v = map(torch.as_tensor, (Q, K, V))
+    width = min(window or n, n)
+    seen = bias = mask = B = None
+    if causal:
+        ones = torch.ones(n, n, dtype=torch.bool, device=case.device)
+        seen = ones.tril().triu(1 - width)
+        mask = case.give(seen)
+    if biased:
+        bias = torch.as_tensor(lib.alibi_bias(HEADS, n)).to(q)
+        B = case.give(bias)
+    ours = {"causal": causal, "window": window, "bias": B}
+    yield Who("ours", "attention", lambda: lib.attention(Q, K, V, **ours))
 
     def textbook() -> Any:
-        Q, K, V = (lib.split_heads(X @ W, HEADS) for W in weights[:3])
-        return lib.merge_heads(lib.attend(lib.scaled_dot_score(Q, K), V)) @ (weights[3])
+        scores = lib.scaled_dot_score(Q, K)
+        return lib.attend(scores if B is None else scores + B, V, mask)
 
-    yield Contestant(
-        "textbook", "head by head with attend", textbook, 4 * HEADS * n * n
-    )
-    yield Contestant(
-        "peer",
-        "nn.MultiheadAttention",
-        lambda: layer(x, x, x, need_weights=False)[0],
-    )
-    if other := peer("x-transformers"):
-
-        def flash() -> Call:
-            fast = other.Attention(MODEL, heads=HEADS, dim_head=WIDTH, flash=True).to(x)
-            return lambda: fast(x)
-
-        yield Contestant("peer", "x-transformers", made(flash))
-    if keras := peer("keras"):
-
-        def functional() -> Call:
-            built = keras.layers.MultiHeadAttention(HEADS, WIDTH, dtype=case.dtype)
-            return lambda: built(x, x)
-
-        yield Contestant("peer", "keras", made(functional))
-    if d2l := peer("d2l"):
-
-        def old() -> Call:
-            lazy = d2l.MultiHeadAttention(MODEL, HEADS, 0.0)
-            lazy(*[torch.zeros(1, 1, MODEL)] * 3, None)  # its layers take their widths
-            ready = lazy.to(x)
-            return lambda: ready(x, x, x, None)
-
-        yield Contestant("peer", "d2l", made(old), 4 * HEADS * n * n)
-    yield Contestant(
-        "limit",
-        "its multiply-adds alone",
-        products(case, HEADS, WIDTH, projections=4),
-    )
+    yield Who("textbook", "attend(scaled_dot_score(…))", textbook, 4 * HEADS * n * n)
+    plain = window is None and not biased
+    given = {"is_causal": causal} if plain else {"attn_mask": bias if biased else seen}
+    yield Who("peer", "torch SDPA", lambda: sdpa(q, k, v, **given))
+    if case.compiled:
+        flex = cache(lambda: flex_attention(case, width if causal else None, bias))
+        yield Who("peer", "FlexAttention", lambda: flex()(q, k, v))
+    if plain:
+        x = cache(lambda: import_module("x_transformers.attend").Attend)
+        flash = cache(lambda: x()(causal=causal, flash=True))
+        yield Who("peer", "x-transformers", lambda: flash()(q, k, v)[0])
+        keras = cache(lambda: import_module("keras").ops.dot_product_attention)
+        swapped = [X.swapaxes(1, 2) for X in (q, k, v)]
+        yield Who("peer", "keras", lambda: keras()(*swapped, is_causal=causal))
+    yield products(case, n * width - causal * width * (width - 1) // 2)
+    if case.device == "cuda":
+        yield traffic(case, 4 * HEADS * n * WIDTH)
 
 
-def additive(case: Case) -> Iterator[Contestant]:
-    lib, n = case.lib, case.n
-    Q, K, V = (case.draw(n, WIDTH) for _ in range(3))
-    w = [case.draw(WIDTH, HIDDEN), case.draw(WIDTH, HIDDEN), case.draw(HIDDEN)]
-    W_q, W_k, w_v = (x / 8 for x in w)
-    if case.backward:
-        W_q, W_k, w_v = (x.detach().requires_grad_() for x in (W_q, W_k, w_v))
-    cube = 2 * n * n * HIDDEN * (2 if case.backward else 1)
-    yield Contestant(
-        "ours",
-        "additive_attention",
-        lambda: lib.additive_attention(Q, K, V, W_q, W_k, w_v),
-    )
-    if case.compiled and case.half == "torch":
-        fast = torch.compile(lib.additive_attention)
-        yield Contestant(
-            "ours", "additive_attention, compiled", lambda: fast(Q, K, V, W_q, W_k, w_v)
+def flex_attention(case: Case, width: int | None, bias: torch.Tensor | None) -> Any:
+    """With a causal window so wide, or with a bias."""
+    flex, n = import_module("torch.nn.attention.flex_attention"), case.n
+    options: dict[str, Any] = {}
+    if width is not None:
+        options["block_mask"] = flex.create_block_mask(
+            lambda b, h, i, j: (i >= j) & (i - j < width), None, None, n, n, case.device
         )
-    yield Contestant(
-        "textbook",
-        "attend(additive_score(…))",
-        lambda: lib.attend(lib.additive_score(Q, K, W_q, W_k, w_v), V),
-        cube,
-    )
-    if d2l := peer("d2l"):
-        q, k, v = (case.tensor(1, n, WIDTH) for _ in range(3))
+    if bias is not None:
+        options["score_mod"] = lambda score, b, h, i, j: score + bias[h, i, j]
+    compiled = torch.compile(flex.flex_attention)
+    return lambda q, k, v: compiled(q, k, v, **options)
 
-        def old() -> Call:
-            lazy = d2l.AdditiveAttention(HIDDEN, 0.0)
-            lazy(*[torch.zeros(1, 1, WIDTH)] * 3, None)  # its layers take their widths
-            ready = lazy.to(q)
-            return lambda: ready(q, k, v, None)
 
-        yield Contestant("peer", "d2l", made(old), cube)
-    yield Contestant(
-        "limit", "its reciprocals alone", reciprocals(case, n * n * HIDDEN)
-    )
+def gaussian(case: Case) -> Contestants:
+    lib, n = case.lib, case.n
+    Q, K, V = (case.draw(1, HEADS, n, WIDTH) for _ in range(3))
+    q, k, v = map(torch.as_tensor, (Q, K, V))
+    wide = WIDTH**0.25  # as bandwidth: scores of order 1 from keys √d apart
+
+    def textbook() -> Any:
+        return lib.attend(lib.gaussian_score(Q, K, wide), V)
+
+    def distances() -> torch.Tensor:
+        return (torch.cdist(q, k).square() / (-2 * wide**2)).softmax(-1) @ v
+
+    fast = lib.gaussian_attention
+    yield Who("ours", "gaussian_attention", lambda: fast(Q, K, V, bandwidth=wide))
+    cube = 2 * HEADS * n * n * WIDTH
+    yield Who("textbook", "attend(gaussian_score(…))", textbook, cube)
+    yield Who("peer", "torch cdist and softmax", distances, 4 * HEADS * n * n)
+    yield Who("peer", "torch SDPA, another score", lambda: sdpa(q, k, v))
+    yield products(case, n * n)
+
+
+def bilinear(case: Case) -> Contestants:
+    lib, n = case.lib, case.n
+    Q, K, V = (case.draw(1, HEADS, n, WIDTH) for _ in range(3))
+    M = case.draw(WIDTH, WIDTH, scale=1 / WIDTH)
+    q, k, v, m = map(torch.as_tensor, (Q, K, V, M))
+
+    def textbook() -> Any:
+        return lib.attend(lib.bilinear_score(Q, K, M), V)
+
+    fast = lib.bilinear_attention
+    yield Who("ours", "bilinear_attention", lambda: fast(Q, K, V, M))
+    yield Who("textbook", "attend(bilinear_score(…))", textbook, 4 * HEADS * n * n)
+    yield Who("peer", "torch SDPA of QM", lambda: sdpa(q @ m, k, v, scale=1.0))
+    yield products(case, n * n)
+
+
+def multi_head(case: Case) -> Contestants:
+    """Self-attention with its four projections."""
+    lib, n = case.lib, case.n
+    X = case.draw(1, n, MODEL)
+    x = torch.as_tensor(X)
+    layer = nn.MultiheadAttention(MODEL, HEADS, batch_first=True).to(x)
+    theirs = (*layer.in_proj_weight.chunk(3), layer.out_proj.weight)
+    W = [case.give(w.detach().T.contiguous()) for w in theirs]
+    if case.half == "torch":
+        W = [w.requires_grad_(case.backward) for w in W]
+        mine = lib.MultiHeadAttention.from_torch(layer)
+        yield Who("ours", "MultiHeadAttention", lambda: mine(X))
+    else:
+        fast = lib.multi_head_attention
+        yield Who("ours", "multi_head_attention", lambda: fast(X, X, X, *W, HEADS))
+
+    def textbook() -> Any:
+        Q, K, V = (lib.split_heads(X @ w, HEADS) for w in W[:3])
+        return lib.merge_heads(lib.attend(lib.scaled_dot_score(Q, K), V)) @ W[3]
+
+    name = "nn.MultiheadAttention"
+    yield Who("textbook", "heads with attend", textbook, 4 * HEADS * n * n)
+    yield Who("peer", name, lambda: layer(x, x, x, need_weights=False)[0])
+    other = cache(lambda: import_module("x_transformers").Attention)
+    shape = {"heads": HEADS, "dim_head": WIDTH, "flash": True}
+    flash = cache(lambda: other()(MODEL, **shape).to(x))
+    yield Who("peer", "x-transformers", lambda: flash()(x))
+    keras = cache(lambda: import_module("keras").layers.MultiHeadAttention)
+    built = cache(lambda: keras()(HEADS, WIDTH, dtype=case.dtype))
+    yield Who("peer", "keras", lambda: built()(x, x))
+    yield products(case, n * n, projections=4)
+
+
+def additive(case: Case) -> Contestants:
+    lib, n = case.lib, case.n
+    Q, K, V = (case.draw(1, n, WIDTH) for _ in range(3))
+    W = [
+        case.draw(*shape, scale=1 / 8) for shape in [(WIDTH, HIDDEN)] * 2 + [(HIDDEN,)]
+    ]
+    cube = (4 if case.backward else 2) * n * n * HIDDEN
+
+    def textbook() -> Any:
+        return lib.attend(lib.additive_score(Q, K, *W), V)
+
+    ours = lib.additive_attention
+    yield Who("ours", "additive_attention", lambda: ours(Q, K, V, *W))
+    if case.compiled and case.half == "torch":
+        fast = torch.compile(ours)
+        yield Who("ours", "additive_attention, compiled", lambda: fast(Q, K, V, *W))
+    yield Who("textbook", "attend(additive_score(…))", textbook, cube)
+    q, k, v = map(torch.as_tensor, (Q, K, V))
+    d2l = cache(lambda: import_module("d2l.torch").AdditiveAttention)
+    lazy = cache(lambda: d2l()(HIDDEN, 0.0).to(q))
+    yield Who("peer", "d2l", lambda: lazy()(q, k, v, None), cube)
+    yield reciprocals(case, n * n * HIDDEN)

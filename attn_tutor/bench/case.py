@@ -1,14 +1,17 @@
-"""One comparison: which half, how many tokens, on what, and whether gradients are wanted."""
+"""One comparison: which half, how many tokens, on what, with gradients or without; and who takes part."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 import attn_tutor.numpy
 import attn_tutor.torch
+
+HEADS, WIDTH, HIDDEN = 8, 64, 64
+MODEL = HEADS * WIDTH
 
 
 @dataclass(frozen=True)
@@ -25,13 +28,21 @@ class Case:
     def lib(self) -> ModuleType:
         return attn_tutor.numpy if self.half == "numpy" else attn_tutor.torch
 
-    def draw(self, *shape: int) -> Any:
-        """Standard normal numbers of this half."""
-        if self.half == "torch":
-            return self.tensor(*shape)
-        return np.random.default_rng(0).standard_normal(shape, "f").astype(self.dtype)
+    def draw(self, *shape: int, scale: float = 1.0) -> Any:
+        """Normal numbers, an array of this half; torch.as_tensor makes peers a tensor of it."""
+        X = scale * torch.randn(shape, device=self.device)
+        return self.give(X.to(getattr(torch, self.dtype)).requires_grad_(self.backward))
 
-    def tensor(self, *shape: int) -> torch.Tensor:
-        """The same for a peer that takes tensors."""
-        made = torch.randn(shape, device=self.device).to(getattr(torch, self.dtype))
-        return made.requires_grad_(self.backward)
+    def give(self, X: torch.Tensor) -> Any:
+        """A tensor as an array of this half."""
+        return X if self.half == "torch" else X.detach().numpy()
+
+
+class Contestant(NamedTuple):
+    role: str  # ours, textbook, peer or limit
+    name: str
+    call: Callable[[], object]
+    stores: int = 0  # numbers between input and output, where they may be too many
+
+
+Contestants = Iterator[Contestant]

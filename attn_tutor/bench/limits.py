@@ -3,58 +3,44 @@
 A machine has one limit, whichever half is measured; torch comes closest to it, with all its threads.
 """
 
-from collections.abc import Callable
-
 import torch
 
-from attn_tutor.bench.case import Case
-
-Call = Callable[[], object]
+from attn_tutor.bench.case import HEADS, MODEL, WIDTH, Case, Contestant
 
 
-def products(
-    case: Case, heads: int, d: int, causal: bool = False, projections: int = 0
-) -> Call:
-    """As many multiply-adds as attention has, with its n × (h·d) projections, in one square product: the rate that the
-    machine really reaches. Its own products are narrow, and slower.
+def products(case: Case, pairs: int, projections: int = 0) -> Contestant:
+    """As many multiply-adds as attention has that looks at so many pairs of a query and a key, in one square product:
+    the rate that the machine really reaches. Its own products are narrow, and slower.
     """
     # Forward Q Kᵀ and A V. Backward the scores again, dO Vᵀ, and products for dV, dQ and dK.
-    kinds = 7 if case.backward else 2
-    n, wide = case.n, heads * d
-    projected = projections * (3 if case.backward else 1)
-    pairs = n * (n + 1) // 2 if causal else n * n
-    work = kinds * heads * pairs * d + projected * n * wide**2
+    work = (7 if case.backward else 2) * HEADS * pairs * WIDTH
+    work += (3 if case.backward else 1) * projections * case.n * MODEL**2
     side = max(1, round(work ** (1 / 3) / 16)) * 16  # kernels like whole blocks
-    X = case.tensor(side, side)
-    return lambda: X @ X
+    X = torch.as_tensor(case.draw(side, side))
+    return Contestant("limit", "its multiply-adds alone", lambda: X @ X)
 
 
-def reciprocals(case: Case, count: int) -> Call:
+def reciprocals(case: Case, count: int) -> Contestant:
     """As many reciprocals, over and over the same numbers in the cache; twice for a backward pass that recomputes."""
     count *= 2 if case.backward else 1
-    if case.device == "cuda":
-        # A chain on a few numbers: no time goes into moving them.
-        length, X = 256, case.tensor(-(-count // 256)).abs() + 1
+    # A GPU makes a chain of them on a few numbers, so that no time goes into moving these.
+    tile = -(-count // 256) if case.device == "cuda" else min(count, 2**18)
+    X = torch.as_tensor(case.draw(tile)).abs() + 1
 
-        @torch.compile
-        def chain(x: torch.Tensor) -> torch.Tensor:
-            for _ in range(length):
-                x = 1 / x
-            return x
-
-        return lambda: chain(X)
-    tile = min(count, 2**18)
-    X = case.tensor(tile).abs() + 1
-
-    def call() -> None:
+    def chain() -> torch.Tensor:
+        x = X
         for _ in range(0, count, tile):
-            X.reciprocal_()
+            x = 1 / x if case.device == "cuda" else x.reciprocal_()
+        return x
 
-    return call
+    call = torch.compile(chain) if case.device == "cuda" else chain
+    return Contestant("limit", "its reciprocals alone", call)
 
 
-def moved(case: Case, numbers: int) -> Call:
+def traffic(case: Case, numbers: int) -> Contestant:
     """Reading and writing so many numbers in all: a copy of half as many."""
-    source = case.tensor(max(1, numbers // 2))
+    source = torch.as_tensor(case.draw(max(1, numbers // 2)))
     target = torch.empty_like(source)
-    return lambda: target.copy_(source)
+    return Contestant(
+        "limit", "reading and writing alone", lambda: target.copy_(source)
+    )

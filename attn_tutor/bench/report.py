@@ -20,16 +20,16 @@ LOOKS: dict[str, dict[str, Any]] = {
 COLUMNS = f"{'÷ ours':>9}{'÷ limit':>9}{'ms':>10}  {'quartiles':<19}{'MiB':>7}"
 
 
+def entry(contest: dict[str, Any], role: str) -> dict[str, Any]:
+    """The first of ours or of the textbook, the fastest peer, the slowest part of the limit; {} if there is none."""
+    measured = [e for e in contest["contestants"] if e["role"] == role and "ms" in e]
+    choose = {"peer": min, "limit": max}.get(role, lambda found, key: found[0])
+    return choose(measured, key=lambda e: e["ms"][1]) if measured else {}
+
+
 def median(contest: dict[str, Any], role: str) -> float | None:
-    """In ms: the first of ours or of the textbook, the fastest peer, the slowest part of the limit."""
-    times = [
-        e["ms"][1] for e in contest["contestants"] if e["role"] == role and "ms" in e
-    ]
-    if not times:
-        return None
-    if role == "limit":
-        return max(times)
-    return min(times) if role == "peer" else times[0]
+    """In ms."""
+    return entry(contest, role).get("ms", (None, None, None))[1]
 
 
 def ratio(ms: float | None, by: float | None) -> str:
@@ -51,6 +51,15 @@ def title(contest: dict[str, Any]) -> str:
     return f"{ROWS[contest['row']].title}, {half}{passes}"
 
 
+def by_title(result: dict[str, Any], half: str | None) -> dict[str, list[Any]]:
+    """The contests of one half, or of both, one list for all sizes of a row."""
+    found: dict[str, list[Any]] = {}
+    for contest in result["results"]:
+        if half in (None, contest["half"]):
+            found.setdefault(title(contest), []).append(contest)
+    return found
+
+
 def about(result: dict[str, Any]) -> str:
     machine, settings = result["machine"], result["settings"]
     card = f"{machine['card']}, " if "card" in machine else ""
@@ -61,6 +70,11 @@ def about(result: dict[str, Any]) -> str:
     )
 
 
+def unsteady(result: dict[str, Any]) -> bool:
+    entries = (e for contest in result["results"] for e in contest["contestants"])
+    return not all(e.get("steady", True) for e in entries)
+
+
 def text(result: dict[str, Any]) -> str:
     """The table for a terminal."""
     lines = [about(result), ""]
@@ -69,32 +83,21 @@ def text(result: dict[str, Any]) -> str:
         shape = ROWS[contest["row"]].shape
         lines += [f"{title(contest)}, n = {contest['n']} ({shape})"]
         lines += [f"  {'':<38}{COLUMNS}"]
-        for entry in contest["contestants"]:
-            name = f"{entry['role']}: {entry['name']}"
-            if "ms" not in entry:
-                lines += [f"  {name:<38} left out: {entry['left out']}"]
+        for e in contest["contestants"]:
+            name = f"{e['role']}: {e['name']}"
+            if "ms" not in e:
+                lines += [f"  {name:<38} left out: {e['left out']}"]
                 continue
-            q1, q2, q3 = entry["ms"]
-            spread = f"{number(q1)} – {number(q3)}" + " ~" * (not entry["steady"])
+            q1, q2, q3 = e["ms"]
+            spread = f"{number(q1)} – {number(q3)}" + " ~" * (not e["steady"])
             lines += [
                 f"  {name:<38}{ratio(q2, ours):>9}{ratio(q2, limit):>9}"
-                f"{number(q2):>10}  {spread:<19}{number(entry.get('MiB')):>7}"
+                f"{number(q2):>10}  {spread:<19}{number(e.get('MiB')):>7}"
             ]
         lines += [""]
     if unsteady(result):
-        lines += ["~ the quartiles lie more than 15 % apart, after three tries", ""]
-    lines += [
-        f"not compared: {name} ({why})" for name, why in result["missing"].items()
-    ]
+        lines += ["~ the quartiles lie more than 15 % apart"]
     return "\n".join(lines).rstrip()
-
-
-def unsteady(result: dict[str, Any]) -> bool:
-    return any(
-        not entry.get("steady", True)
-        for contest in result["results"]
-        for entry in contest["contestants"]
-    )
 
 
 def draw(result: dict[str, Any], path: Path, half: str | None = None) -> None:
@@ -102,47 +105,31 @@ def draw(result: dict[str, Any], path: Path, half: str | None = None) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    panels: dict[str, list[dict[str, Any]]] = {}
-    for contest in result["results"]:
-        if half in (None, contest["half"]) and median(contest, "limit"):
-            panels.setdefault(title(contest), []).append(contest)
+    panels = by_title(result, half)
     rows = max(1, -(-len(panels) // 2))
     with mpl.rc_context(STYLE):
         figure = Figure((7.2, 0.5 + 2.2 * rows), layout="constrained")
         axes = figure.subplots(rows, 2, squeeze=False).ravel()
-        for ax, (name, contests) in zip(axes, panels.items(), strict=False):
-            panel(ax, name, contests)
         for ax in axes[len(panels) :]:
             ax.set_axis_off()
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside upper center", ncols=4, frameon=False
-        )
+        for ax, (name, contests) in zip(axes, panels.items(), strict=False):
+            panel(ax, name, contests)
+        legend = axes[0].get_legend_handles_labels()
+        figure.legend(*legend, loc="outside upper center", ncols=4, frameon=False)
         metadata = {"Date": None} if path.suffix == ".svg" else None
         figure.savefig(path, metadata=metadata)
 
 
 def panel(ax: Any, name: str, contests: list[dict[str, Any]]) -> None:
-    from matplotlib.ticker import NullLocator
-
     for label, look in LOOKS.items():
-        points = [
-            (c["n"], ms / limit)
-            for c in contests
-            if (ms := median(c, label.removeprefix("best ")))
-            and (limit := median(c, "limit"))
-        ]
-        ax.loglog(
-            *zip(*points, strict=True) if points else ([], []),
-            label=label,
-            lw=2,
-            ms=5,
-            **look,
-        )
+        role = label.removeprefix("best ")
+        times = [(c["n"], median(c, role), median(c, "limit")) for c in contests]
+        points = [(n, ms / limit) for n, ms, limit in times if ms and limit]
+        ax.loglog(*zip(*points, strict=True), label=label, lw=2, ms=5, **look)
     ax.axhline(1, color="black", lw=1, label="limit")
     sizes = [c["n"] for c in contests]
     ax.set_xticks(sizes, [str(n) for n in sizes])
-    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xticks([], minor=True)
     low, high = ax.get_ylim()
     ax.set_ylim(min(0.8, low), max(12, high))  # so that 1 and 10 are always there
     ax.yaxis.set_major_formatter("{x:g}")

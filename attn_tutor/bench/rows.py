@@ -1,55 +1,47 @@
 """The rows of the benchmark and their sizes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from attn_tutor.bench import attentions, pieces
-from attn_tutor.bench.case import Case
-from attn_tutor.bench.contestants import HEADS, HIDDEN, MODEL, WIDTH, Contestant
+from attn_tutor.bench.case import HEADS, HIDDEN, MODEL, WIDTH, Case, Contestants
 
 
 class Row(NamedTuple):
     title: str
     shape: str
-    compete: Callable[[Case], Iterator[Contestant]]
+    compete: Callable[[Case], Contestants]
     sizes: tuple[int, ...] = (512, 2048)
-    trained: bool = False  # torch is also measured with its backward pass
+    trained: bool = True  # torch is also measured with its backward pass
 
 
-LONG = 512, 2048, 8192
+LONG, WINDOW = (512, 2048, 8192), 256
 HEADED = f"{HEADS} heads of width {WIDTH}"
+ONE_HEAD = f"1 head of width {WIDTH}, hidden width {HIDDEN}"
+PROJECTED = f"{HEADED}, four projections"
+SCORES = f"{HEADS} × n × n scores, half hidden"
+
+plain = attentions.attention
+causal, biased = partial(plain, causal=True), partial(plain, biased=True)
+window = partial(causal, window=WINDOW)
+
 ROWS = {
-    "attention": Row(
-        "Dot-product attention", HEADED, attentions.attention, LONG, trained=True
-    ),
-    "causal": Row(
-        "Causal attention", HEADED, attentions.causal_attention, LONG, trained=True
-    ),
+    "attention": Row("Dot-product attention", HEADED, plain, LONG),
+    "causal": Row("Causal attention", HEADED, causal, LONG),
+    "window": Row(f"Causal attention to {WINDOW} keys", HEADED, window, LONG),
+    "bias": Row("Attention with ALiBi's bias", HEADED, biased),
     "additive": Row(
-        "Additive attention",
-        f"1 head of width {WIDTH}, hidden width {HIDDEN}",
-        attentions.additive,
-        (1024, 2048, 4096),
-        True,
+        "Additive attention", ONE_HEAD, attentions.additive, (1024, 2048, 4096)
     ),
-    "gaussian": Row("Gaussian attention", HEADED, attentions.gaussian, trained=True),
-    "bilinear": Row("Bilinear attention", HEADED, attentions.bilinear, trained=True),
-    "multi-head": Row(
-        "Multi-head self-attention",
-        f"{HEADED}, four projections",
-        attentions.multi_head,
-        trained=True,
+    "gaussian": Row("Gaussian attention", HEADED, attentions.gaussian),
+    "bilinear": Row("Bilinear attention", HEADED, attentions.bilinear),
+    "multi-head": Row("Multi-head self-attention", PROJECTED, attentions.multi_head),
+    "softmax": Row("Masked softmax", SCORES, pieces.masked_softmax, trained=False),
+    "table": Row(
+        "Table of sinusoids", f"n × {MODEL}", pieces.table, (10_000, 100_000), False
     ),
-    "softmax": Row(
-        "Masked softmax",
-        f"{HEADS} × n × n scores, half hidden",
-        pieces.masked_softmax,
-    ),
-    "table": Row("Table of sinusoids", f"n × {MODEL}", pieces.table, (10_000, 100_000)),
     "decoding": Row(
-        "Decoding n tokens with a cache",
-        f"{HEADED}, four projections",
-        pieces.decoding,
-        (256, 1024),
+        "Decoding n tokens with a cache", PROJECTED, pieces.decoding, (256, 1024), False
     ),
 }

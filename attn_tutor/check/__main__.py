@@ -4,11 +4,13 @@ import argparse
 import runpy
 import sys
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from attn_tutor.check import EXERCISES
+from attn_tutor.check.calls import call
 from attn_tutor.check.exercise import Exercise
 
 TITLES = {
@@ -25,6 +27,10 @@ TITLES = {
 }
 
 
+Defined = dict[str, Callable[..., Any]]
+SECONDS = 60.0  # for the file to run; importing torch takes some of them
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m attn_tutor.check",
@@ -38,13 +44,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if not file.is_file():
         parser.error(f"there is no file {file}")
-    try:
-        found = list(solutions(file))
-    except Exception as error:
-        parser.error(f"{file} does not run: {type(error).__name__}: {error}")
-    if not found:
+    ran = call(functions, (file,), tensors=False, seconds=SECONDS)
+    if ran.late:
+        parser.error(
+            f"{file} runs for more than {SECONDS:.0f} s. Is there a loop that never ends outside of the functions?"
+        )
+    if isinstance(ran.error, SystemExit):
+        parser.error(
+            f"{file} ends itself with sys.exit(), before anything is checked. Take that line out."
+        )
+    if ran.error:
+        parser.error(f"{file} does not run: {type(ran.error).__name__}: {ran.error}")
+    strange = misspelt(ran.value)
+    found = solutions(ran.value)
+    if not found and not strange:
         parser.error(f"{file} defines no function with the name of an exercise")
-    return grade(found)
+    status = grade(found) if found else 0
+    for name, meant in strange.items():
+        print(f"no exercise `{name}`; did you mean {meant}?")
+    return 1 if strange else status
 
 
 def listing() -> str:
@@ -56,15 +74,33 @@ def listing() -> str:
     return "\n".join(lines[1:])
 
 
-def solutions(file: Path) -> list[tuple[str, Exercise, Callable[..., Any]]]:
-    """The functions that the file itself defines, in its order, with their exercises."""
+def functions(file: Path) -> Defined:
+    """What the file itself defines and can be called, in its order."""
     defined = runpy.run_path(str(file), run_name="solutions")
+    own = {name: x for name, x in defined.items() if callable(x)}
+    return {n: x for n, x in own.items() if getattr(x, "__module__", "") == "solutions"}
+
+
+def solutions(defined: Defined) -> list[tuple[str, Exercise, Callable[..., Any]]]:
+    """The functions with the name of an exercise, and these."""
     return [
         (name, EXERCISES[asked], fn)
         for name, fn in defined.items()
         if (asked := name.removeprefix("my_")) in EXERCISES
-        and getattr(fn, "__module__", None) == "solutions"
     ]
+
+
+def misspelt(defined: Defined) -> dict[str, str]:
+    """Names that are nearly those of an exercise, which the file does not define otherwise."""
+    begun = {exercise.name for _, exercise, _ in solutions(defined)}
+    nearly = {
+        name: get_close_matches(name.removeprefix("my_"), EXERCISES, 1, 0.85)
+        for name in defined
+        if name.removeprefix("my_") not in EXERCISES
+    }
+    return {
+        n: close[0] for n, close in nearly.items() if close and close[0] not in begun
+    }
 
 
 def grade(found: list[tuple[str, Exercise, Callable[..., Any]]]) -> int:

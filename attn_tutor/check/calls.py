@@ -1,12 +1,9 @@
-"""Call a reader's function as NumPy's or torch's, with a limit on its time, and keep what came of it."""
+"""Call a reader's function with arrays or with tensors, within a limit of time, and keep what came of it."""
 
-import dis
-import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Thread
-from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -38,7 +35,7 @@ def call(fn: Callable[..., Any], case: Case, tensors: bool, seconds: float) -> O
     def work() -> None:
         try:
             with np.errstate(all="ignore"):  # infinities are judged, not warned of
-                outcome.value = fn(*given)
+                outcome.value = keep(fn(*given))
         except BaseException as error:  # also what ends a program: sys.exit()
             outcome.error = error
 
@@ -54,43 +51,25 @@ def call(fn: Callable[..., Any], case: Case, tensors: bool, seconds: float) -> O
 def call_first(
     fn: Callable[..., Any], case: Case, seconds: float
 ) -> tuple[bool, Outcome]:
-    """Find out whether ``fn`` takes tensors, and call it.
+    """Find out whether ``fn`` takes tensors, and call it: with arrays, or with tensors if arrays do not suit it.
 
-    It does if its source names torch, or if it makes tensors of arrays, or fails with arrays and runs with tensors.
     There is no such function before torch is imported, so that nothing here needs to import it.
     """
-    first = names_torch(fn)
-    outcome = call(fn, case, first, seconds)
-    strange = outcome.error or (not first and is_tensor(outcome.value))
-    if outcome.late or not strange or _torch() is None:
-        return first, outcome
-    other = call(fn, case, not first, seconds)
-    asks_tensors = not first and "Tensor" in str(outcome.error)
-    if other.error is None or asks_tensors:
-        return not first, other
-    return first, outcome
+    outcome = call(fn, case, False, seconds)
+    suits = not outcome.error and not is_tensor(outcome.value)
+    if suits or outcome.late or _torch() is None:
+        return False, outcome
+    other = call(fn, case, True, seconds)
+    if other.error is None or _asks_for_tensors(outcome.error):
+        return True, other
+    return False, outcome
 
 
-def names_torch(fn: Callable[..., Any]) -> bool:
-    """Whether a global name in the body of ``fn`` is torch, or something out of it."""
-    plain = inspect.unwrap(fn)
-    if not isinstance(plain, FunctionType):
-        return False
-    used = (plain.__globals__.get(name) for name in _names(plain.__code__))
-    origins = (
-        x.__name__ if isinstance(x, ModuleType) else getattr(x, "__module__", None)
-        for x in used
-    )
-    return any(
-        str(origin).startswith(("torch", "attn_tutor.torch")) for origin in origins
-    )
-
-
-def _names(code: CodeType) -> set[str]:
-    """The globals that it reads; co_names would also hold attributes, such as the mean of x.mean."""
-    inner = [x for x in code.co_consts if isinstance(x, CodeType)]
-    read = {x.argval for x in dis.get_instructions(code) if x.opname == "LOAD_GLOBAL"}
-    return read.union(*map(_names, inner))
+def _asks_for_tensors(error: BaseException | None) -> bool:
+    """Whether it failed because an array is no tensor: torch says so, or a method is missing that tensors have."""
+    if isinstance(error, AttributeError) and isinstance(error.obj, np.ndarray):
+        return hasattr(_torch().Tensor, error.name or "")
+    return "Tensor" in str(error)
 
 
 def is_tensor(x: Any) -> bool:
@@ -109,6 +88,15 @@ def give(x: Any, tensors: bool) -> Any:
     if callable(x) and tensors:
         return lambda *args: give(x(*map(take, args)), True)
     return x
+
+
+def keep(x: Any) -> Any:
+    """An answer that the next call cannot overwrite, should the function use one buffer for all."""
+    if isinstance(x, tuple):
+        return tuple(map(keep, x)) if type(x) is tuple else x
+    if is_tensor(x):
+        return x.detach().clone()
+    return x.copy() if isinstance(x, np.ndarray) else x
 
 
 def take(x: Any) -> Any:

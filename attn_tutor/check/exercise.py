@@ -2,8 +2,10 @@
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,10 @@ from attn_tutor.check.calls import (
     is_tensor,
     take,
 )
+from attn_tutor.check.probes import asked, ignored, rows
+from attn_tutor.check.symptoms import strongest
+from attn_tutor.check.symptoms.answer import Answer, Finding
+from attn_tutor.check.symptoms.place import where_wrong
 from attn_tutor.check.words import show_case, show_error, show_pair
 
 Function = Callable[..., Any]
@@ -36,6 +42,7 @@ class Mistake:
     name: str
     words: str  # what, why, and how to mend it
     wrong: Function
+    changes: Mapping[str, Any] = field(default_factory=dict)  # of a variant
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,22 @@ class Report:
     right: bool
     title: str  # a few words for a table
     text: str
+
+
+def _together(several: tuple[Mistake, ...]) -> Mistake | None:
+    """The mistake of who makes all these, if they do not change the same option."""
+    changes = {k: v for mistake in several for k, v in mistake.changes.items()}
+    if len(changes) < sum(len(mistake.changes) for mistake in several):
+        return None
+    count = "Two" if len(several) == 2 else "Three"
+    return Mistake(
+        "; ".join(mistake.name for mistake in several),
+        f"{count} mistakes at once. {' '.join(mistake.words for mistake in several)}",
+        partial(several[0].wrong, **changes),
+    )
+
+
+Tried = list[tuple[Case, Outcome]]
 
 
 class Exercise:
@@ -55,6 +78,7 @@ class Exercise:
         cases: arguments to try, a tuple for each call.
         reads: makes of an answer what is to be compared, where several answers are right; its docstring says what.
         tolerance: relative and absolute, in place of the one of the dtype.
+        weights: a case in which the answer is the weights themselves, as with an identity matrix for values.
     """
 
     def __init__(
@@ -66,6 +90,7 @@ class Exercise:
         *,
         reads: Function | None = None,
         tolerance: float | None = None,
+        weights: Case | None = None,
     ) -> None:
         found = re.match(r"(\w+)\((.*?)\): ", statement)
         if found is None:
@@ -74,6 +99,7 @@ class Exercise:
         self.arguments = [x.partition("=")[0] for x in found[2].split(", ")]
         self.chapter, self.statement = chapter, statement
         self.right, self.reads, self.tolerance = right, reads, tolerance
+        self.weights = weights
         self.cases = sorted(cases, key=_size)  # the smallest that fails is shown
         self.mistakes: list[Mistake] = []
 
@@ -86,6 +112,12 @@ class Exercise:
             return wrong
 
         return add
+
+    def variant(self, by_hand: Function, name: str, words: str, **changes: Any) -> None:
+        """Add a mistake that changes some options of the right answer. Two that change different ones are known
+        together."""
+        wrong = partial(by_hand, **changes)
+        self.mistakes.append(Mistake(name, words, wrong, changes))
 
     def __call__(self, fn: Function) -> bool:
         report = self.examine(fn)
@@ -107,13 +139,18 @@ class Exercise:
             return Report(
                 True, "right", f"✓ {where}: right in all {len(self.cases)} cases"
             )
-        title, words = fault
-        if all(map(self._comparable, tried)):
-            if known := self.known(tried):
-                title, words = known.name, f"{known.words}\n{self._example(tried)}"
-            else:
-                words += self._part_of_it(tried)
-        return Report(False, title, f"✗ {where}: {title}\n{words}")
+        title, text = fault
+        comparable = all(map(self._comparable, tried))
+        if comparable and (wrong := [x for x in tried if self._is_wrong(*x)]):
+            if known := self.known(tried) or self._several_at_once(tried):
+                title, text = known.name, known.words
+            elif found := self._symptoms(fn, tried, wrong, tensors, seconds):
+                title, text = found
+            elif part := self._part_of_it(tried):
+                text = part
+            if text is not fault[1]:
+                text += f"\n{self._example(fn, wrong)}"
+        return Report(False, title, f"✗ {where}: {title}\n{text}")
 
     def _comparable(self, tried: tuple[Case, Outcome]) -> bool:
         """Whether the call did not even go wrong in kind."""
@@ -123,17 +160,78 @@ class Exercise:
         right, value = self.right(*case), outcome.value
         return not wrong_kind(value, right, is_tensor(value))
 
-    def known(self, tried: list[tuple[Case, Outcome]]) -> Mistake | None:
+    def known(self, tried: Tried) -> Mistake | None:
         """The mistake whose answers are these, in every case."""
+        return self._made(self.mistakes, tried)
+
+    def _made(self, mistakes: Iterable[Mistake], tried: Tried) -> Mistake | None:
         # In float16 -1e9 is -inf, or an error, or makes the result wider: that tells only if nothing else does.
         wider = [each for each in tried if float_of(each[0]) != "float16"]
         telling = wider if any(self._is_wrong(*each) for each in wider) else tried
-        for mistake in self.mistakes:
-            if all(self._makes(mistake, *each) for each in telling):
+        for mistake in mistakes:
+            if all(self._makes(mistake, *each) for each in reversed(telling)):
                 return mistake
         return None
 
-    def _part_of_it(self, tried: list[tuple[Case, Outcome]]) -> str:
+    def _several_at_once(self, tried: Tried) -> Mistake | None:
+        """Two or three variants that change different options, together."""
+        variants = [mistake for mistake in self.mistakes if mistake.changes]
+        pairs, triples = (combinations(variants, n) for n in (2, 3))
+        together = map(_together, chain(pairs, triples))
+        return self._made(filter(None, together), tried)
+
+    def _symptoms(
+        self, fn: Function, tried: Tried, wrong: Tried, tensors: bool, seconds: float
+    ) -> Finding | None:
+        """What wrong answers that no known mistake gives have in common."""
+        cases = [case for case, _ in wrong]
+        others = [case for case, outcome in tried if not self._is_wrong(case, outcome)]
+        answers = [
+            x for each in wrong if not each[1].error for x in self._answers(*each)
+        ]
+        ask = partial(
+            asked, fn, self.right, self.arguments, tried[-1][0], tensors, seconds
+        )
+        found = ask(ignored) or strongest(answers) or ask(rows)
+        found = found or self._weights(fn, tensors, seconds)
+        place = where_wrong(cases, others) if others else None
+        if found and place:
+            return (
+                found[0],
+                f"{found[1]} (Only {place[0]}: in the other {len(others)} cases you are right.)",
+            )
+        if place:
+            share = f"You are right in {len(others)} of {len(tried)} cases, and wrong only {place[0]}."
+            return f"wrong {place[0]}", f"{share} {place[1]}"
+        return found
+
+    def _weights(self, fn: Function, tensors: bool, seconds: float) -> Finding | None:
+        """What is wrong with the weights, where the answer can be made to show them."""
+        if self.weights is None:
+            return None
+        outcome = call(fn, self.weights, tensors, seconds)
+        if outcome.late or outcome.error or not self._is_wrong(self.weights, outcome):
+            return None
+        found = strongest(self._answers(self.weights, outcome))
+        return found and (
+            f"weights: {found[0]}",
+            f"With an identity matrix for the values your output is your weights, and shows: {found[1]}",
+        )
+
+    def _answers(self, case: Case, outcome: Outcome) -> list[Answer]:
+        """The arrays that differ, each beside the right one."""
+        given = dict(zip(self.arguments, case, strict=False))
+        pairs = zip(
+            self._parts(self.right(*case)), self._parts(outcome.value), strict=True
+        )
+        arrays = [(np.asarray(x), np.asarray(y)) for x, y in pairs]
+        return [
+            Answer(x, y if x.dtype == bool else y.astype(float), given, limits)
+            for x, y in arrays
+            if not close(x, y, limits := self._tolerance(case, x, y))
+        ]
+
+    def _part_of_it(self, tried: Tried) -> str:
         """Two mistakes at once give the answers of neither: the one that explains most of what is wrong, if any."""
         wrong = [self._is_wrong(*each) for each in tried]
         best, most = None, sum(wrong) // 2
@@ -146,15 +244,14 @@ class Exercise:
         if best is None:
             return ""
         share = f"{most} of the {sum(wrong)} cases that are wrong"
-        return f"\nPerhaps two mistakes at once. In {share} it does as “{best.name}”: {best.words}"
+        return f"Perhaps two mistakes at once. In {share} it does as “{best.name}”: {best.words}"
 
-    def _example(self, tried: list[tuple[Case, Outcome]]) -> str:
+    def _example(self, fn: Function, wrong: Tried) -> str:
         """The smallest case in which the answer is wrong: if there is one, not one that raises."""
-        wrong = [each for each in tried if self._is_wrong(*each)]
         case, outcome = next((x for x in wrong if not x[1].error), wrong[0])
         shown = show_case(self.arguments, case)
         if outcome.error:
-            return f"{shown}\nit raises {type(outcome.error).__name__}: {outcome.error}"
+            return f"{shown}\n{show_error(outcome.error, fn)}"
         return f"{shown}\n{self._difference(case, self.right(*case), outcome.value)}"
 
     def _fault(

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from attn_tutor._checks import require_size
-from attn_tutor.numpy._arrays import shapes
+from attn_tutor.numpy._arrays import require_array, shapes
 
 __all__ = ["KVCache"]
 
@@ -76,6 +76,28 @@ class KVCache:
         keys[..., start:, :], values[..., start:, :] = K, V
         self._rooms, self._len = rooms, stop
         return keys, values
+
+    def reorder(self, order: np.ndarray) -> None:
+        """Keep the sequences that ``order`` names, in its order and each as often as named, as a beam does.
+
+        Args:
+            order: indices along the first batch axis of the keys and values, (k,).
+
+        Raises:
+            TypeError: ``order`` is not an array of this half, or not of whole numbers.
+            ValueError: it has more axes than one, names a sequence that is not there, or there is no batch axis.
+        """
+        require_array("KVCache", "order", order)
+        if order.dtype.kind not in "iu":
+            raise TypeError(f"KVCache: order holds whole numbers, got {order.dtype}")
+        for room in self._rooms:
+            sequences = len(room) if room.ndim > 2 else 0
+            if order.ndim != 1 or not ((order >= 0) & (order < sequences)).all():
+                raise ValueError(
+                    f"KVCache: order must be (k,) numbers below {sequences}, the number of sequences held"
+                )
+        self._rooms = [room[order] for room in self._rooms]
+        self._last = []
 
     def _require_fit(self, K: np.ndarray, V: np.ndarray) -> None:
         for name, X, room in zip("KV", (K, V), self._rooms, strict=False):

@@ -33,7 +33,7 @@ def greedy_search(
         As soon as all sentences have ended the search stops, so that T is at most ``max_len``.
 
     Raises:
-        TypeError: ``prefix`` holds no whole numbers, or ``step`` returns no array of this half.
+        TypeError: ``prefix`` or ``end`` is not of whole numbers, or ``step`` returns no array of this half.
         ValueError: ``step`` returns another shape, or what cannot be log-probabilities; ``end`` is no token.
 
     Example:
@@ -43,7 +43,7 @@ def greedy_search(
         >>> tokens.tolist(), round(scores.item(), 2)
         ([[0, 0, 0]], -0.87)
     """
-    tokens, scores = _begin("greedy_search", prefix, max_len)
+    prefix, tokens, scores = _begin("greedy_search", prefix, end, max_len)
     for _ in range(max_len):
         total = _totals("greedy_search", step, prefix, tokens, scores, end)
         last, scores = total.argmax(-1), total.max(-1)  # (b, 1)
@@ -73,7 +73,7 @@ def exhaustive_search(
         No sentence of at most ``max_len`` tokens has a higher one.
 
     Raises:
-        TypeError: ``prefix`` holds no whole numbers, or ``step`` returns no array of this half.
+        TypeError: ``prefix`` or ``end`` is not of whole numbers, or ``step`` returns no array of this half.
         ValueError: as in :func:`greedy_search`; or there are more than a million sentences.
 
     Example:
@@ -83,11 +83,12 @@ def exhaustive_search(
         >>> tokens.tolist(), round(scores.item(), 2)
         ([[0, 0, 0]], -0.87)
     """
-    tokens, scores = _begin("exhaustive_search", prefix, max_len)
+    prefix, tokens, scores = _begin("exhaustive_search", prefix, end, max_len)
     for _ in range(max_len):
         total = _totals("exhaustive_search", step, prefix, tokens, scores, end)
         b, k, n_tokens = total.shape
-        if n_tokens**max_len > MOST_SENTENCES:
+        # At most 2^20 as the power: a million is passed by then, and 10^(10^9) takes years.
+        if n_tokens ** min(max_len, 20) > MOST_SENTENCES:
             raise ValueError(
                 f"exhaustive_search: {n_tokens}^{max_len} sentences are more than {MOST_SENTENCES}; use beam_search"
             )
@@ -125,7 +126,7 @@ def beam_search(
         log-probabilities, (b, k). Where there are fewer sentences than k, the rest has −inf and holds ``end`` alone.
 
     Raises:
-        TypeError: ``prefix`` holds no whole numbers, or ``step`` returns no array of this half.
+        TypeError: ``prefix`` or ``end`` is not of whole numbers, or ``step`` returns no array of this half.
         ValueError: as in :func:`greedy_search`; or ``beam_width`` is below 1.
 
     Example:
@@ -136,7 +137,7 @@ def beam_search(
         ([[[0, 0, 0], [1, 1, 1]]], [-0.87, -1.39])
     """
     require_size("beam_search", "beam_width", beam_width, least=1)
-    tokens, scores = _begin("beam_search", prefix, max_len)
+    prefix, tokens, scores = _begin("beam_search", prefix, end, max_len)
     for _ in range(max_len):
         total = _totals("beam_search", step, prefix, tokens, scores, end)
         b, k, n_tokens = total.shape
@@ -147,7 +148,10 @@ def beam_search(
         impossible = scores == -np.inf
         if ((last == end) | impossible).all():
             break
-    return np.where(impossible[..., None], end, tokens), scores
+    tokens = np.where(impossible[..., None], end, tokens)
+    empty = (0, beam_width - scores.shape[1])  # places for which there are no sentences
+    tokens = np.pad(tokens, ((0, 0), empty, (0, 0)), constant_values=end)
+    return tokens, np.pad(scores, ((0, 0), empty), constant_values=-np.inf)
 
 
 def _best(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -157,9 +161,9 @@ def _best(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _begin(
-    where: str, prefix: np.ndarray, max_len: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """One empty sentence for each row of the batch, with probability 1."""
+    where: str, prefix: np.ndarray, end: int, max_len: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The prefix, and one empty sentence for each row of the batch, with probability 1."""
     require_array(where, "prefix", prefix)
     if prefix.ndim != 2:
         raise ValueError(
@@ -169,9 +173,11 @@ def _begin(
         raise TypeError(
             f"{where}: prefix holds tokens, whole numbers; got {prefix.dtype}"
         )
+    require_size(where, "end", end)
     require_size(where, "max_len", max_len, least=1)
+    prefix = prefix.astype(np.int64)
     b = len(prefix)
-    return np.empty((b, 1, 0), prefix.dtype), np.zeros((b, 1), np.float32)
+    return prefix, np.empty((b, 1, 0), np.int64), np.zeros((b, 1), np.float32)
 
 
 def _totals(

@@ -1,10 +1,11 @@
-"""What this half accepts as an array, and two quick looks at its numbers."""
+"""What this half accepts as an array, and what it looks at before it computes."""
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from attn_tutor import _checks
 
@@ -90,3 +91,14 @@ def any_along(mask: torch.Tensor, axis: int) -> torch.Tensor:
     if not mask.shape[axis]:
         return mask.any(axis, keepdim=True)
     return mask.view(torch.uint8).amax(axis, keepdim=True).view(torch.bool)
+
+
+def forward_mode() -> bool:
+    """Whether derivatives are taken forward, along a direction: torch's fused kernels have none."""
+    return not torch.compiler.is_compiling() and forward_ad._current_level >= 0
+
+
+def transformed() -> bool:
+    """Whether torch.func looks on, which follows no loop over tiles, or derivatives are taken forward."""
+    in_func = torch._C._functorch.maybe_current_level() is not None
+    return not torch.compiler.is_compiling() and (in_func or forward_mode())

@@ -7,7 +7,7 @@ from torch.nn.functional import pad
 
 from attn_tutor._checks import require_chance, require_positive
 from attn_tutor.torch._arrays import look, require_scale, shapes
-from attn_tutor.torch.additive_op import tiled_additive
+from attn_tutor.torch.fast.additive import additive_pool
 from attn_tutor.torch.fast.attention import fused_attention
 from attn_tutor.torch.kernels import gaussian_kernel
 from attn_tutor.torch.scoring import OTHER_WIDTHS, scaled_dot_score
@@ -374,7 +374,7 @@ def additive_attention(
     wide = torch.promote_types(dtype, torch.float32)
     Q, K, V, W_q, W_k, w_v = (X.to(wide) for X in (Q, K, V, W_q, W_k, w_v))
     with torch.autocast(V.device.type, enabled=False):
-        output = tiled_additive(Q @ W_q, K @ W_k, w_v, V, see.dense(), False, dropout_p)
+        output = additive_pool(Q @ W_q, K @ W_k, w_v, V, see, bias, dropout_p)
     return finish(output.to(dtype), see, spoiled)
 
 

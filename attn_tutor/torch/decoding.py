@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import torch
+from torch.nn.functional import pad
 
 from attn_tutor._checks import require_size
 from attn_tutor.torch._arrays import require_array
@@ -33,7 +34,7 @@ def greedy_search(
         As soon as all sentences have ended the search stops, so that T is at most ``max_len``.
 
     Raises:
-        TypeError: ``prefix`` holds no whole numbers, or ``step`` returns no array of this half.
+        TypeError: ``prefix`` or ``end`` is not of whole numbers, or ``step`` returns no array of this half.
         ValueError: ``step`` returns another shape, or what cannot be log-probabilities; ``end`` is no token.
 
     Example:
@@ -43,7 +44,7 @@ def greedy_search(
         >>> tokens.tolist(), round(scores.item(), 2)
         ([[0, 0, 0]], -0.87)
     """
-    tokens, scores = _begin("greedy_search", prefix, max_len)
+    prefix, tokens, scores = _begin("greedy_search", prefix, end, max_len)
     for _ in range(max_len):
         total = _totals("greedy_search", step, prefix, tokens, scores, end)
         last, scores = total.argmax(-1), total.amax(-1)  # (b, 1)
@@ -73,7 +74,7 @@ def exhaustive_search(
         No sentence of at most ``max_len`` tokens has a higher one.
 
     Raises:
-        TypeError: ``prefix`` holds no whole numbers, or ``step`` returns no array of this half.
+        TypeError: ``prefix`` or ``end`` is not of whole numbers, or ``step`` returns no array of this half.
         ValueError: as in :func:`greedy_search`; or there are more than a million sentences.
 
     Example:
@@ -83,11 +84,12 @@ def exhaustive_search(
         >>> tokens.tolist(), round(scores.item(), 2)
         ([[0, 0, 0]], -0.87)
     """
-    tokens, scores = _begin("exhaustive_search", prefix, max_len)
+    prefix, tokens, scores = _begin("exhaustive_search", prefix, end, max_len)
     for _ in range(max_len):
         total = _totals("exhaustive_search", step, prefix, tokens, scores, end)
         b, k, n_tokens = total.shape
-        if n_tokens**max_len > MOST_SENTENCES:
+        # At most 2^20 as the power: a million is passed by then, and 10^(10^9) takes years.
+        if n_tokens ** min(max_len, 20) > MOST_SENTENCES:
             raise ValueError(
                 f"exhaustive_search: {n_tokens}^{max_len} sentences are more than {MOST_SENTENCES}; use beam_search"
             )
@@ -125,7 +127,7 @@ def beam_search(
         log-probabilities, (b, k). Where there are fewer sentences than k, the rest has −inf and holds ``end`` alone.
 
     Raises:
-        TypeError: ``prefix`` holds no whole numbers, or ``step`` returns no array of this half.
+        TypeError: ``prefix`` or ``end`` is not of whole numbers, or ``step`` returns no array of this half.
         ValueError: as in :func:`greedy_search`; or ``beam_width`` is below 1.
 
     Example:
@@ -136,7 +138,7 @@ def beam_search(
         ([[[0, 0, 0], [1, 1, 1]]], [-0.87, -1.39])
     """
     require_size("beam_search", "beam_width", beam_width, least=1)
-    tokens, scores = _begin("beam_search", prefix, max_len)
+    prefix, tokens, scores = _begin("beam_search", prefix, end, max_len)
     for _ in range(max_len):
         total = _totals("beam_search", step, prefix, tokens, scores, end)
         b, k, n_tokens = total.shape
@@ -147,7 +149,10 @@ def beam_search(
         impossible = scores == -torch.inf
         if ((last == end) | impossible).all():
             break
-    return torch.where(impossible[..., None], end, tokens), scores
+    tokens = torch.where(impossible[..., None], end, tokens)
+    empty = beam_width - scores.shape[1]  # places for which there are no sentences
+    tokens = pad(tokens, (0, 0, 0, empty), value=end)
+    return tokens, pad(scores, (0, empty), value=-torch.inf)
 
 
 def _best(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -157,9 +162,9 @@ def _best(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _begin(
-    where: str, prefix: torch.Tensor, max_len: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """One empty sentence for each row of the batch, with probability 1."""
+    where: str, prefix: torch.Tensor, end: int, max_len: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The prefix, and one empty sentence for each row of the batch, with probability 1."""
     require_array(where, "prefix", prefix)
     if prefix.ndim != 2:
         raise ValueError(
@@ -169,9 +174,12 @@ def _begin(
         raise TypeError(
             f"{where}: prefix holds tokens, whole numbers; got {prefix.dtype}"
         )
+    require_size(where, "end", end)
     require_size(where, "max_len", max_len, least=1)
+    prefix = prefix.long()
     b = len(prefix)
-    return prefix.new_empty(b, 1, 0), torch.zeros(b, 1, device=prefix.device)
+    scores = torch.zeros(b, 1, device=prefix.device)
+    return prefix, prefix.new_empty(b, 1, 0), scores
 
 
 def _totals(

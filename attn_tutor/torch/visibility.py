@@ -151,10 +151,15 @@ class Visibility:
         seen = torch.ones(shape, dtype=torch.bool, device=self.device).tril(offset)
         return seen if self.window is None else seen.triu(offset - self.window + 1)
 
-    def masked(self, scores: torch.Tensor) -> torch.Tensor:
-        """Scores, −∞ where they are hidden; but 0 in the row of a query that sees nothing."""
+    def numbers(self, bias: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
+        """What to add to scores, (…, n or 1, m): the bias, and −∞ where a key is hidden; but 0 to an empty row."""
+        added = torch.zeros(1, 1, dtype=dtype, device=self.device)
+        if bias is not None:
+            added = torch.atleast_2d(bias)[..., : self.m].to(dtype)
         seen = self.dense()
-        return scores if seen is None else masked(scores, seen, self.empty())
+        if seen is not None:
+            added = masked(added, seen, self.empty())
+        return added.expand(*added.shape[:-1], self.m)
 
     def empty(self) -> torch.Tensor | None:
         """Queries that see nothing, (…, n, 1); None where there are none, as far as one can look."""

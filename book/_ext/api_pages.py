@@ -13,10 +13,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from itertools import groupby
-from types import ModuleType
 from typing import Any
 
-from public_names import import_name, modules, public_names
+from public_names import sections
 from shape_ledger import ledger
 from sphinx.application import Sphinx
 
@@ -24,66 +23,52 @@ FIELD = re.compile(r":[a-z]+( [^:]*)?:( |$)")  # ":param x: …", and not ":func
 
 
 def write_pages(app: Sphinx, docname: str, source: list[str]) -> None:
-    written: dict[str, Callable[[str], str]] = {
-        r"<!-- api (\S+) -->": api,
-        r"<!-- help (\S+) -->": help_text,
-        r"<!-- (ledger) -->": lambda _: ledger(),
-        r"<!-- (checkers) -->": lambda _: checkers(),
-    }
-    for pattern, write in written.items():
-        for mark in re.finditer(pattern, source[0]):
-            source[0] = source[0].replace(mark[0], write(mark[1]))
+    written: dict[str, Callable[..., str]]
+    written = {"api": api, "help": help_text, "ledger": ledger, "checkers": checkers}
+    source[0] = re.sub(
+        rf"<!-- ({'|'.join(written)}) ?(\S*) -->",
+        lambda mark: written[mark[1]](*filter(None, [mark[2]])),
+        source[0],
+    )
 
 
 def api(package: str) -> str:
-    """A section for each module of the package, or the one section of a plain module."""
-    sections = []
-    for module in modules(importlib.import_module(package)):
-        title = module.__name__.removeprefix(f"{package}.")
-        entries = [entry(package, module, name) for name in public_names(module)]
-        sections += [f"## `{title}`", inspect.getdoc(module) or "", *entries]
-    return "\n\n".join(sections)
-
-
-def entry(package: str, module: ModuleType, name: str) -> str:
-    """The autodoc directive, under the name by which readers import it."""
-    path = import_name(package, module, name)
-    if inspect.isclass(getattr(module, name)):
-        directive = f".. autoclass:: {path}\n   :members:"
-    else:
-        directive = f".. autofunction:: {path}"
-    return f"```{{eval-rst}}\n{directive}\n```"
+    """A section for each module of the package, its names as readers import them."""
+    parts = []
+    for module, things in sections(package).items():
+        title = module.removeprefix(f"{package}.")
+        parts += [f"## `{title}`", inspect.getdoc(importlib.import_module(module))]
+        for name, thing in things.items():
+            kind = "autoclass" if inspect.isclass(thing) else "autofunction"
+            members = "\n   :members:" if inspect.isclass(thing) else ""
+            parts += [rst(f".. {kind}:: {package}.{name}{members}")]
+    return "\n\n".join(filter(None, parts))
 
 
 def checkers() -> str:
     """A section for each chapter with its exercises, and the mistakes that each tells by name."""
     titles = importlib.import_module("attn_tutor.check.__main__").TITLES
     found = importlib.import_module("attn_tutor.check").EXERCISES
-    sections = []
+    parts = []
     ordered = sorted(found.values(), key=lambda exercise: exercise.chapter)
     for chapter, exercises in groupby(ordered, lambda exercise: exercise.chapter):
-        sections += [f"## Chapter {chapter}: {titles[chapter]}"]
-        sections += [checker(exercise) for exercise in exercises]
-    return "\n\n".join(sections)
+        parts += [f"## Chapter {chapter}: {titles[chapter]}", *map(checker, exercises)]
+    return "\n\n".join(parts)
 
 
 def checker(exercise: Any) -> str:
     asked, _, words = exercise.statement.partition(": ")
-    mistakes = dict.fromkeys(mistake.name for mistake in exercise.mistakes)
-    told = "; ".join(re.sub(r"([\\*_`|])", r"\\\1", name) for name in mistakes)
-    text = re.sub(r"([\\*_`|])", r"\\\1", words)
-    return "\n".join(
-        [
-            "```{eval-rst}",
-            ".. py:currentmodule:: attn_tutor",
-            f".. py:function:: check.{exercise.name}(fn)",
-            "",
-            f"   Asks for ``{asked}``: {text}",
-            "",
-            f"   Tells by name: {told}.",
-            "```",
-        ]
+    told = "; ".join(dict.fromkeys(mistake.name for mistake in exercise.mistakes))
+    text, told = (re.sub(r"([\\*_`|])", r"\\\1", line) for line in (words, told))
+    about = f"   Asks for ``{asked}``: {text}\n\n   Tells by name: {told}."
+    head = (
+        f".. py:currentmodule:: attn_tutor\n.. py:function:: check.{exercise.name}(fn)"
     )
+    return rst(f"{head}\n\n{about}")
+
+
+def rst(text: str) -> str:
+    return f"```{{eval-rst}}\n{text}\n```"
 
 
 def help_text(command: str) -> str:

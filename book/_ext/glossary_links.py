@@ -37,18 +37,19 @@ def add_links(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     if docname != GLOSSARY:
         return
     for item in doctree.findall(nodes.definition_list_item):
-        term = item[0].astext().casefold()
+        terms = [t.astext().casefold() for t in item.findall(nodes.term)]
         line = nodes.paragraph("", classes=["glossary-links"])
         for chapter, found in sorted(uses(app.env).items()):
             numbers = app.env.toc_secnumbers.get(chapter, {})
-            if term in found and numbers:  # a page without a number is no chapter
+            places = [found[term] for term in terms if term in found]
+            if places and numbers:  # a page without a number is no chapter
                 number = numbers[""][0]
                 address = app.builder.get_relative_uri(docname, chapter)
                 line += nodes.Text(", " if line.children else "")
                 line += nodes.reference(
                     "",
                     f"chapter {number}",
-                    refuri=f"{address}#{found[term]}",
+                    refuri=f"{address}#{places[0]}",
                     internal=True,
                 )
         if line.children:

@@ -19,8 +19,12 @@ def add_link(app: Sphinx, doctree: nodes.document) -> None:
     title = next(doctree.findall(nodes.title), None)
     if notebook.suffix != ".ipynb" or title is None:
         return
-    download = addnodes.download_reference(
-        "", nodes.Text("Download this chapter as a notebook"), reftarget=notebook.name
+    up = "../" * app.env.docname.count("/")
+    download = nodes.raw(
+        "",
+        f'<a href="{up}notebooks/{notebook.name}" download>Download this chapter as a notebook</a>, '
+        f'or <a href="{up}notebooks/student/{notebook.name}" download>without its solutions</a>',
+        format="html",
     )
     how = addnodes.pending_xref(
         "",
@@ -59,7 +63,18 @@ def launch_links(config: dict[str, Any], path: str) -> dict[str, str]:
     return links
 
 
+def leave_out_of_description(
+    app: Sphinx, page: str, template: str, context: Any, doctree: nodes.document | None
+) -> None:
+    """sphinxext.opengraph takes a page's description from its first words; these are not the link's."""
+    for line in doctree.findall(nodes.paragraph) if doctree else ():
+        if "notebook-link" in line["classes"]:
+            line.parent.remove(line)
+            return
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     # Before Sphinx collects what is to be downloaded.
     app.connect("doctree-read", add_link, priority=400)
+    app.connect("html-page-context", leave_out_of_description, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

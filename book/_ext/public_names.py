@@ -1,62 +1,36 @@
-"""What the package offers, read from the code: its modules in the order of the chapters, and their public names."""
+"""What the package offers, read from the code: its public names, by the modules that define them."""
 
-import ast
 import importlib
 import inspect
 import pkgutil
-from types import ModuleType
+from typing import Any
 
 # Modules in the order of the chapters; one that is not listed comes last.
 ORDER = [
     "scoring", "kernels", "masks", "softmax", "attention", "self_attention", "multi_head", "positional", "cache",
-    "gradients", "modules", "training", "weights", "decoding", "seq2seq", "transformer", "language_model",
-    "encoder_decoder",
+    "gradients", "layers", "decoding", "models",
 ]  # fmt: skip  # a list of words reads as lines
 
 
-def modules(package: ModuleType) -> list[ModuleType]:
-    """Those with public names; a plain module is its own only one."""
-    if not hasattr(package, "__path__"):
-        return [package]
-    names = [
-        info.name
-        for info in pkgutil.iter_modules(package.__path__)
-        if not info.name.startswith("_")
-    ]
-    names.sort(key=place)
-    found = [importlib.import_module(f"{package.__name__}.{name}") for name in names]
-    return [module for module in found if public_names(module)]
+def sections(package: str) -> dict[str, dict[str, Any]]:
+    """Names and things of each module, in the order of the chapters and then of the source."""
+    room = importlib.import_module(package)
+    things = {name: getattr(room, name) for name in room.__all__}
+
+    def place(name: str) -> tuple[int, str, int]:
+        module = things[name].__module__.removeprefix(f"{package}.")
+        chapter, last = module.partition(".")[0], len(ORDER)
+        line = inspect.getsourcelines(inspect.unwrap(things[name]))[1]
+        return (ORDER.index(chapter) if chapter in ORDER else last), module, line
+
+    found: dict[str, dict[str, Any]] = {}
+    for name in sorted(things, key=place):
+        found.setdefault(things[name].__module__, {})[name] = things[name]
+    return found
 
 
-def place(name: str) -> int:
-    """Of a module, among the chapters."""
-    name = name.rpartition(".")[2]
-    return ORDER.index(name) if name in ORDER else len(ORDER)
-
-
-def public_names(module: ModuleType) -> list[str]:
-    """What the module offers, in the order of its source."""
-    tree = ast.parse(inspect.getsource(module))
-    defined = [
-        node.name
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-    ]
-    return [name for name in defined if name in getattr(module, "__all__", [])]
-
-
-def import_name(package: str, module: ModuleType, name: str) -> str:
-    """The name by which readers import it: from the package, if that hands it on."""
-    handed_on = hasattr(importlib.import_module(package), name)
-    return f"{package if handed_on else module.__name__}.{name}"
-
-
-def commands() -> list[ModuleType]:
+def commands() -> list[str]:
     """The packages that run as ``python -m``."""
     root = importlib.import_module("attn_tutor")
-    found = [
-        info.name.removesuffix(".__main__")
-        for info in pkgutil.walk_packages(root.__path__, "attn_tutor.")
-        if info.name.endswith(".__main__")
-    ]
-    return [importlib.import_module(name) for name in sorted(found)]
+    names = (info.name for info in pkgutil.walk_packages(root.__path__, "attn_tutor."))
+    return sorted(x.removesuffix(".__main__") for x in names if x.endswith(".__main__"))

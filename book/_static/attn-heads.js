@@ -17,13 +17,15 @@ customElements.define("attn-heads", class extends attn.Figure {
         input.value = this.state.temperatures[j];
         shown.textContent = attn.number(this.state.temperatures[j], 1);
       });
-      return { cells: [html("th", { scope: "row" }, city), html("td", {}, html("span", { class: "attn-degree" }, input, shown)), ...heads], heads };
+      return { heads, cells: [html("th", { scope: "row" }, city), html("td", {}, html("span", { class: "attn-degree" }, input, shown)), ...heads] };
     });
     this.answers = range(2).map(() => [html("th", { scope: "row" }), html("td"), html("td")]);
-    this.picture.append(
-      attn.table("Eight keys: their values, and their weights in each head", ["key", "temperature", "head 0", "head 1"], this.rows.map((row) => row.cells)),
-      attn.table("What the layer answers", ["city", "answer", "truth"], this.answers));
+    const keys = attn.table("Eight keys: their values, and their weights in each head", ["key", "temperature", "", ""], this.rows.map((row) => row.cells));
+    this.names = [...keys.tHead.rows[0].cells].slice(2);
+    this.picture.append(keys, attn.table("What the layer answers", ["city", "answer", "truth"], this.answers));
   }
+
+  works(h) { return this.state.at_work === "both" || +this.state.at_work === h; }
 
   /* multi_head_weights and multi_head_attention with biases, for one query. */
   attention(query, keys, values) {
@@ -33,7 +35,7 @@ customElements.define("attn-heads", class extends attn.Figure {
       .map((X) => attn.range(2).map((h) => X.map((row) => row.slice(h * width, (h + 1) * width))));
     const A = attn.range(2).map((h) => attn.softmax(attn.scaled_dot_score(heads[0][h], heads[1][h]))[0]);
     const found = A.flatMap((weights, h) => attn.matmul([weights], heads[2][h])[0]
-      .map((x) => (this.state.at_work === "both" || +this.state.at_work === h ? x : 0)));
+      .map((x) => (this.works(h) ? x : 0)));
     return { A, O: project([found], W_o, b_o)[0] };
   }
 
@@ -42,17 +44,19 @@ customElements.define("attn-heads", class extends attn.Figure {
     const asked = [this.state.first, this.state.second].map(Number);
     const one_hot = (i) => attn.range(8).map((j) => +(i === j));
     const { A, O } = this.attention([asked.flatMap(one_hot)], attn.range(8).map(one_hot), temperatures.map((v) => [v]));
+    this.names.forEach((name, h) => { name.textContent = `head ${h}` + (this.works(h) ? "" : ", off"); });
     this.rows.forEach(({ heads }, j) => heads.forEach((cell, h) => {
       cell.textContent = number(A[h][j]);
-      attn.paint(cell, "viridis", A[h][j]);
+      cell.classList.toggle("attn-off", !this.works(h));
+      if (this.works(h)) attn.paint(cell, "viridis", A[h][j]);
     }));
     this.answers.forEach(([city, answer, truth], i) => {
       city.textContent = cities[asked[i]];
       answer.textContent = number(O[i], 2);
       truth.textContent = number(temperatures[asked[i]], 2);
     });
-    const looks = A.map((weights, h) => {
-      const top = Math.max(...weights);
+    const looks = attn.range(2).filter((h) => this.works(h)).map((h) => {
+      const weights = A[h], top = Math.max(...weights);
       return `head ${h} looks at ${cities[weights.indexOf(top)]}, ${number(top)}`;
     });
     const known = asked[0] === asked[1] ? "Training asked nothing of this kind"

@@ -50,20 +50,21 @@ Volvo 142E,2.78,109,21.4
     this.choice("kernel", "Kernel", { gaussian: "Gaussian", boxcar: "boxcar", triangular: "triangular", epanechnikov: "Epanechnikov" });
     this.slider("bandwidth", "Bandwidth", [0.05, 2, 0.05], (x) => x.toFixed(2));
 
-    this.plane = svg("svg", { viewBox: "0 0 400 300", class: "attn-plane" });
-    this.plane.append(svg("path", { class: "attn-axis", d: "M44 8V262H392" }));
-    for (const x of [2, 3, 4, 5]) this.plane.append(svg("text", { x: this.x(x), y: 277, "text-anchor": "middle" }, String(x)));
+    // The names of the axes and the legend stand outside the field, which is closed: what is too wide ends at its frame.
+    this.plane = svg("svg", { viewBox: "0 0 400 340", class: "attn-plane" });
+    const field = { x: 44, y: 34, width: 352, height: 268 };
+    this.plane.append(svg("clipPath", { id: "attn-field" }, svg("rect", field)), svg("rect", { class: "attn-axis", ...field }));
+    for (const x of [2, 3, 4, 5]) this.plane.append(svg("text", { x: this.x(x), y: 318, "text-anchor": "middle" }, String(x)));
     for (const y of [100, 200, 300]) this.plane.append(svg("text", { x: 38, y: this.y(y) + 4, "text-anchor": "end" }, String(y)));
-    this.plane.append(svg("text", { x: 218, y: 295, "text-anchor": "middle" }, "weight (1000 lb)"),
-      svg("text", { transform: "translate(11 135) rotate(-90)", "text-anchor": "middle" }, "horsepower"));
+    this.plane.append(svg("text", { x: 220, y: 336, "text-anchor": "middle" }, "weight (1000 lb)"), svg("text", { x: 6, y: 20 }, "horsepower"));
     const stops = range(9).map((i) => svg("stop", { offset: i / 8, "stop-color": `rgb(${attn.colour("cividis", i / 8)})` }));
     this.plane.append(svg("linearGradient", { id: "attn-economy" }, ...stops),
-      svg("rect", { x: 276, y: 12, width: 110, height: 10, fill: "url(#attn-economy)" }),
-      svg("text", { x: 276, y: 38 }, "10"), svg("text", { x: 386, y: 38, "text-anchor": "end" }, "34 mpg"));
+      svg("rect", { x: 240, y: 10, width: 100, height: 10, fill: "url(#attn-economy)" }),
+      svg("text", { x: 234, y: 20, "text-anchor": "end" }, "10"), svg("text", { x: 346, y: 20 }, "34 mpg"));
     this.dots = cars.map(([name, x, y, economy]) => this.plane.appendChild(svg("circle", {
       class: "attn-key", cx: this.x(x), cy: this.y(y), fill: `rgb(${attn.colour("cividis", (economy - 10.4) / 23.5)})` },
       svg("title", {}, `${name}, ${economy} mpg`))));
-    this.reach = this.plane.appendChild(svg("ellipse", { class: "attn-reach" }));
+    this.reach = this.plane.appendChild(svg("ellipse", { class: "attn-reach", "clip-path": "url(#attn-field)" }));
     this.handle = this.plane.appendChild(svg("g", { class: "attn-handle", tabindex: 0, role: "slider",
       "aria-label": "Query: the arrow keys move it", "aria-valuemin": 1.5, "aria-valuemax": 5.5 },
       svg("circle", { r: 22, class: "attn-grip" }),
@@ -71,7 +72,8 @@ Volvo 142E,2.78,109,21.4
         const r = i % 2 ? 4 : 10, angle = Math.PI * i / 5;
         return [r * Math.sin(angle), -r * Math.cos(angle)].map((x) => x.toFixed(1));
       }).join("L") + "Z" })));
-    attn.drag(this, this.plane, this.handle, (x, y) => this.move(1.4 + (x - 44) / 83, 40 + (262 - y) / 0.82),
+    this.label = this.plane.appendChild(svg("text", { class: "attn-name" }));
+    attn.drag(this, this.plane, this.handle, (x, y) => this.move(1.4 + (x - 44) / 83, 40 + (294 - y) / 0.82),
       (dx, dy) => this.move(this.state.weight + 0.02 * dx, this.state.power + 2 * dy));
 
     this.rows = range(5).map(() => [html("th", { scope: "row" }), html("td", { class: "attn-bar" }), html("td")]);
@@ -81,7 +83,7 @@ Volvo 142E,2.78,109,21.4
   }
 
   x(weight) { return 44 + 83 * (weight - 1.4); }
-  y(power) { return 262 - 0.82 * (power - 40); }
+  y(power) { return 294 - 0.82 * (power - 40); }
   standardise(car) { return car.map((x, l) => (x - this.mean[l]) / this.deviation[l]); }
 
   move(weight, power) {
@@ -102,6 +104,14 @@ Volvo 142E,2.78,109,21.4
     for (const [name, value] of Object.entries({ cx: this.x(weight), cy: this.y(power),
       rx: 83 * bandwidth * this.deviation[0], ry: 0.82 * bandwidth * this.deviation[1] })) this.reach.setAttribute(name, value);
     this.dots.forEach((dot, j) => dot.setAttribute("r", Math.sqrt(9 + 500 * shares[j])));
+
+    // Whoever points at a car, with the mouse, a finger or the arrow keys, reads its name.
+    const [x, y] = [this.x(weight), this.y(power)];
+    const distances = this.dots.map((dot) => Math.hypot(dot.getAttribute("cx") - x, dot.getAttribute("cy") - y));
+    const nearest = distances.indexOf(Math.min(...distances)), right = x > 220;
+    this.label.textContent = distances[nearest] < 12 ? `${this.names[nearest]}, ${this.values[nearest][0]} mpg` : "";
+    for (const [name, value] of Object.entries({ x: x + (right ? -16 : 16), y: y < 60 ? y + 24 : y - 14, "text-anchor": right ? "end" : "start" }))
+      this.label.setAttribute(name, value);
 
     const order = shares.map((_, j) => j).sort((a, b) => shares[b] - shares[a]);
     this.rows.forEach(([name, share, economy], place) => {

@@ -11,12 +11,12 @@ document.addEventListener("DOMContentLoaded", () => {
   const watch = new ResizeObserver((entries) => {
     for (const { target } of entries) {
       const scrolls = target.scrollWidth > target.clientWidth;
-      if (target.matches("pre")) target.tabIndex = scrolls ? 0 : -1;
+      if (!target.matches("mjx-container")) target.tabIndex = scrolls ? 0 : -1;
       else if (scrolls) for (const [name, value] of Object.entries(SCROLLING)) target.setAttribute(name, value);
       else for (const name in SCROLLING) target.removeAttribute(name);
     }
   });
-  document.querySelectorAll("pre").forEach((block) => watch.observe(block));
+  document.querySelectorAll("pre, .pst-scrollable-table-container").forEach((block) => watch.observe(block));
   window.MathJax?.startup.promise.then(() => {
     document.querySelectorAll('mjx-container[display="true"]').forEach((formula) => watch.observe(formula));
   });
@@ -37,4 +37,30 @@ if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = f
 document.addEventListener("click", ({ target }) => {
   const button = target.closest(".copybtn");
   if (button) setTimeout(() => button.focus());
+});
+
+/* Of what the search finds, pages with the words in their title stand first, chapters before others, and then the
+   glossary, each entry by its own word. Sphinx lists the best last. */
+document.addEventListener("DOMContentLoaded", () => {
+  if (typeof Search === "undefined") return; // on every page but one
+  const plain = (title) => title.replace(/<[^>]*>/g, "").toLowerCase();
+  // Sphinx keeps capitals in the anchor alone.
+  const inItsCase = (entry, id) => [...entry].map((x, i) => (id[i]?.toLowerCase() === x ? id[i] : x)).join("");
+  const find = Search._performSearch; // its own, of the pinned Sphinx
+  Search._performSearch = (query, ...terms) => {
+    const words = query.toLowerCase().split(/\s+/), glossary = {};
+    for (const [entry, places] of Object.entries(Search._index.indexentries))
+      for (const [, id] of places) if (id.startsWith("term-")) glossary[`#${id}`] = inItsCase(entry, id.slice(5));
+    const rank = ([page, title, anchor]) => {
+      if (page.endsWith("/glossary") && glossary[anchor]) return 1;
+      if (anchor || !words.every((word) => plain(title).includes(word))) return 0;
+      return title.includes("section-number") ? 3 : 2;
+    };
+    // With its number before it Sphinx takes a page's title for another than that of its first heading, and lists both.
+    const twice = ([, title]) => /^<span.*<\/span>(.*) > \1$/.test(title);
+    return find(query, ...terms).filter((found) => !twice(found)).sort((a, b) => rank(a) - rank(b)).map((found) => {
+      if (rank(found) === 1) found[1] = `Glossary: ${glossary[found[2]]}`;
+      return found;
+    });
+  };
 });

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import Locator, Page
 
-# One with a plane to move, one with tables and many buttons.
-CASES = [("01_queries_keys_values", "light"), ("03_masked_softmax", "dark")]
+# One with tables and many buttons, and by `make full` one with a plane to move on.
+CASES = [
+    pytest.param(("03_masked_softmax", "dark"), id="03"),
+    pytest.param(("01_queries_keys_values", "light"), id="01", marks=pytest.mark.full),
+]
 MOST = 400  # presses of Tab; a page with more is a trap
 
 # Where the focus stands: which of the page's parts, the ring around it, and whether one sees both.
@@ -33,6 +36,9 @@ STOP = """parts => {
             && (shown.contains(top) || top.contains(shown)),
     };
 }"""
+# The page tells what scrolls, and so is a stop, a moment after it has drawn that.
+SETTLED = """() => [...document.querySelectorAll("pre, .pst-scrollable-table-container, mjx-container[display]")]
+    .every(part => (part.tabIndex === 0) === (part.scrollWidth > part.clientWidth))"""
 # What can be reached, in the order of the page; of a group of radio buttons the chosen one.
 REACHABLE = """() => {
     const wanted = "a[href], button, input, select, summary, [tabindex='0'], iframe, area[href]";
@@ -43,28 +49,20 @@ REACHABLE = """() => {
 }"""
 
 
-@pytest.fixture(scope="module", params=CASES, ids=lambda case: case[0])
+@pytest.fixture(scope="module", params=CASES)
 def chapter(
-    browser: Browser, book: Path, request: pytest.FixtureRequest
+    visit: Callable[..., Any], book: Path, request: pytest.FixtureRequest
 ) -> Iterator[SimpleNamespace]:
     """A chapter, and every stop of the Tab key in it, forwards and then backwards."""
     name, scheme = request.param
-    context = browser.new_context(color_scheme=scheme, reduced_motion="reduce")
-    page = context.new_page()
-    page.set_default_timeout(5000)
-    address = (book / "book" / f"{name}.html").as_uri()
-    page.goto(address)
-    page.evaluate("MathJax.startup.promise")
-    page.wait_for_timeout(
-        500
-    )  # the theme looks what scrolls 300 ms after it has loaded
-    reachable = page.evaluate(REACHABLE)
-    forwards, backwards = walk(page, "Tab"), walk(page, "Shift+Tab")
-    yield SimpleNamespace(
-        page=page, address=address, reachable=reachable,
-        forwards=forwards, backwards=backwards,
-    )  # fmt: skip  # two kinds of things, a line each
-    context.close()
+    with visit(book / "book" / f"{name}.html", color_scheme=scheme) as page:
+        page.wait_for_function(SETTLED)
+        reachable = page.evaluate(REACHABLE)
+        forwards, backwards = walk(page, "Tab"), walk(page, "Shift+Tab")
+        yield SimpleNamespace(
+            page=page, address=page.url, reachable=reachable,
+            forwards=forwards, backwards=backwards,
+        )  # fmt: skip  # two kinds of things, a line each
 
 
 @pytest.fixture

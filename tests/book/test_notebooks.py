@@ -298,7 +298,7 @@ TOPICS = {
 @pytest.mark.parametrize(("chapter", "terms"), TOPICS.items())
 def test_topics_are_linked_to_the_glossary(chapter: str, terms: str) -> None:
     glossary = (ROOT / "book" / "glossary.md").read_text(encoding="utf-8")
-    explained = set(re.findall(r"^(\S.*)\n  \S", glossary, re.MULTILINE))
+    explained = set(re.findall(r"^(\S.*)\n(?:\S.*\n)*  \S", glossary, re.MULTILINE))
     [path] = (ROOT / "book").glob(f"{chapter}_*.ipynb")
     linked = {
         re.sub(r".*<(.+)>$", r"\1", re.sub(r"\s+", " ", term)).casefold()

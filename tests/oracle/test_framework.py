@@ -106,8 +106,13 @@ def test_layer_of_torch(tensor, close, device, options):
     )
     output, weights = theirs(Q, K, V, average_attn_weights=False)
     close(ours(Q, K, V), output)
-    biases = None if ours.b_q is None else (ours.b_q, ours.b_k)
-    close(at.multi_head_weights(Q, K, ours.W_q, ours.W_k, 3, biases=biases), weights)
+    for found, expected in zip(
+        ours(Q, K, V, need_weights=True), (output, weights), strict=True
+    ):
+        close(found, expected)
+    W_q, W_k = ours.q_proj.weight.mT, ours.k_proj.weight.mT
+    biases = (ours.q_proj.bias, ours.k_proj.bias) if options.get("bias", True) else None
+    close(at.multi_head_weights(Q, K, W_q, W_k, 3, biases=biases), weights)
     assert ours.dropout == theirs.dropout
     back = ours.to_torch()
     close(back(Q, K, V)[0], output)
@@ -129,10 +134,8 @@ def test_masks_of_torch_are_the_opposite(tensor, close, device):
     expected, weights = theirs(
         X, Y, Y, key_padding_mask=padded, average_attn_weights=False
     )
-    close(ours(X, Y, Y, valid[:, None]), expected)
-    heads = at.multi_head_weights(
-        X, Y, ours.W_q, ours.W_k, 3, valid[:, None], biases=(ours.b_q, ours.b_k)
-    )
+    output, heads = ours(X, Y, Y, valid, need_weights=True)
+    close(output, expected)
     close(heads, weights)
     forbidden = ~at.causal_mask(7, device=device)
     close(ours(X, mask=~forbidden), theirs(X, X, X, attn_mask=forbidden)[0])
@@ -153,13 +156,18 @@ def test_state_travels(device, training, dtype):
         assert {p.dtype for p in layer.parameters()} == {dtype}
         assert {p.device.type for p in layer.parameters()} == {device}
     with torch.no_grad():  # copies, not views
-        ours.W_q.zero_()
-        ours.b_o.fill_(5)
+        ours.q_proj.weight.zero_()
+        ours.out_proj.bias.fill_(5)
     assert theirs.in_proj_weight.any() and not theirs.out_proj.bias.any()
     assert back.in_proj_weight[:12].any() and not back.out_proj.bias.any()
 
 
 # Modules are their functions
+
+
+def matrices(layer, names):
+    """What the functions multiply tokens with, on the right; torch's linear layers hold the transposed."""
+    return [getattr(layer, f"{name}_proj").weight.mT for name in names]
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -173,25 +181,25 @@ def test_modules_compute_what_the_functions_compute(
     pool = at.AdditiveAttention(5, 13, 17).to(Q)
     close(
         pool(Q, K, V, mask),
-        at.additive_attention(Q, K, V, pool.W_q, pool.W_k, pool.w_v, mask),
+        at.additive_attention(Q, K, V, *matrices(pool, "qk"), pool.w_v, mask),
     )
     layer = at.SelfAttention(13, 5, 3, causal=causal).to(Q)
-    expected = at.self_attention(
-        K, layer.W_q, layer.W_k, layer.W_v, mask[:, :1], causal=causal
-    )
+    expected = at.self_attention(K, *matrices(layer, "qkv"), mask[:, :1], causal=causal)
     close(layer(K, mask[:, :1]), expected)
+    Q = tensor(2, 7, 12)
     layer = at.MultiHeadAttention(
-        12, 6, d_q=5, d_k=13, d_v=3, n_kv_heads=2, causal=causal
+        12, 6, kdim=13, vdim=3, n_kv_heads=2, causal=causal
     ).to(Q)
-    biases = layer.b_q, layer.b_k, layer.b_v, layer.b_o
+    projections = layer.q_proj, layer.k_proj, layer.v_proj, layer.out_proj
+    biases = tuple(proj.bias for proj in projections)
     with torch.no_grad():
         for bias in biases:
             nn.init.normal_(bias)
-    matrices = layer.W_q, layer.W_k, layer.W_v, layer.W_o
+    learnt = *matrices(layer, "qkv"), layer.out_proj.weight.mT
     expected = at.multi_head_attention(
-        Q, K, V, *matrices, 6, mask[:, None], causal=causal, biases=biases, n_kv_heads=2
+        Q, K, V, *learnt, 6, mask, causal=causal, biases=biases, n_kv_heads=2
     )
-    close(layer(Q, K, V, mask[:, None]), expected)
+    close(layer(Q, K, V, mask), expected)
 
 
 def test_keys_are_the_queries_and_values_the_keys_unless_given(tensor, close):
@@ -203,12 +211,20 @@ def test_keys_are_the_queries_and_values_the_keys_unless_given(tensor, close):
 
 
 def test_widths_of_the_learnt_matrices():
-    layer = at.MultiHeadAttention(12, 6, d_q=5, d_k=13, d_v=3, n_kv_heads=2)
-    shapes = {name: tuple(p.shape) for name, p in layer.named_parameters()}
-    matrices = {"W_q": (5, 12), "W_k": (13, 4), "W_v": (3, 4), "W_o": (12, 12)}
-    assert shapes == matrices | {"b_q": (12,), "b_k": (4,), "b_v": (4,), "b_o": (12,)}
+    layer = at.MultiHeadAttention(12, 6, kdim=13, vdim=3, n_kv_heads=2)
+    widths = {
+        "q_proj": (12, 12),
+        "k_proj": (13, 4),
+        "v_proj": (3, 4),
+        "out_proj": (12, 12),
+    }
+    for name, proj in layer.named_children():
+        assert type(proj) is nn.Linear  # quantisers look for just this
+        assert (proj.in_features, proj.out_features) == widths.pop(name)
+        assert proj.bias is not None
+    assert not widths
     layer = at.SelfAttention(13, 5)
-    assert {tuple(p.shape) for p in layer.parameters()} == {(13, 5)}
+    assert {tuple(p.shape) for p in layer.parameters()} == {(5, 13)}
     assert not list(at.PositionalEncoding(4).parameters())
 
 
@@ -253,14 +269,13 @@ def test_positional_encoding_adds_the_table(tensor, close):
     close(encode(X), X + table[:7])  # shorter again
 
 
-def test_positional_encoding_computes_its_table_once_a_longest_sequence(monkeypatch):
-    encode = at.PositionalEncoding(6)
-    encode(torch.zeros(7, 6))
-    table = encode.table
-    encode(torch.zeros(5, 6))
-    assert encode.table is table
-    encode(torch.zeros(8, 6))
-    assert len(encode.table) == 8
+def test_positional_encoding_is_right_far_out():
+    """Beside the angles in double precision: 10^6 in float32 knows its position to a sixteenth only."""
+    p = torch.arange(10**6, 10**6 + 3, dtype=torch.float64)[:, None]
+    angles = p / 10000.0 ** (torch.arange(0, 5, 2, dtype=torch.float64) / 5)
+    pairs = torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[:, :5]
+    found = at.PositionalEncoding(5)(torch.zeros(3, 5), start=10**6)
+    torch.testing.assert_close(found, pairs.float(), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -271,12 +286,11 @@ def test_positional_encoding_follows_dtype_and_device_without_rounding(
     close, device, dtypes
 ):
     encode = at.PositionalEncoding(5)
+    table = at.sinusoidal_encoding(50, 5, dtype=torch.float64, device=device)
     for dtype in dtypes:
         output = encode.to(dtype)(torch.zeros(50, 5, dtype=dtype, device=device))
         assert (output.dtype, output.device.type) == (dtype, device)
-        assert torch.equal(
-            output, at.sinusoidal_encoding(50, 5, dtype=dtype, device=device)
-        )
+        torch.testing.assert_close(output, table.to(dtype), rtol=1e-14, atol=1e-15)
 
 
 def test_positional_encoding_of_whole_numbers(close):
@@ -385,3 +399,140 @@ def test_compiles_as_one_graph(close, causal):
             compiled(Q, K, V, mask), both(Q, K, V, mask), strict=True
         ):
             close(ours, plain)
+
+
+# What users of torch expect of a layer
+
+
+LAYERS = [
+    lambda **kind: at.BilinearAttention(5, 7, **kind),
+    lambda **kind: at.AdditiveAttention(5, 7, 60, **kind),
+    lambda **kind: at.SelfAttention(50, 30, **kind),
+    lambda **kind: at.MultiHeadAttention(12, 6, n_kv_heads=2, kdim=7, **kind),
+    lambda **kind: at.Block(12, 3, **kind),
+    lambda **kind: at.LanguageModel(13, 12, 3, 1, **kind),
+]
+
+
+@pytest.mark.parametrize("make", LAYERS)
+def test_device_dtype_and_initialisation(make, device):
+    """Made without memory, given memory, and drawn by reset_parameters: as those that were drawn at once."""
+    torch.manual_seed(0)
+    made = make(device="meta", dtype=torch.float64)
+    kinds = {(x.device.type, x.dtype) for x in made.parameters()}
+    assert kinds == {("meta", torch.float64)}
+    made.to_empty(device=device)
+    for module in made.modules():
+        if list(module.parameters(recurse=False)):
+            assert hasattr(module, "reset_parameters")
+    made.apply(lambda x: x.reset_parameters() if hasattr(x, "reset_parameters") else 0)
+    drawn = make(device=device, dtype=torch.float64)
+    for one, other in zip(made.parameters(), drawn.parameters(), strict=True):
+        spread = [x.detach().cpu().std(correction=0).item() for x in (one, other)]
+        assert spread[0] == pytest.approx(spread[1], rel=0.5, abs=1e-9)
+        assert one.shape == other.shape and one.isfinite().all()
+
+
+def test_layers_say_what_they_are():
+    assert "d_q=5, d_k=7" in repr(at.BilinearAttention(5, 7))
+    assert "causal=True" in repr(at.SelfAttention(5, 3, causal=True))
+    text = repr(at.MultiHeadAttention(12, 6, n_kv_heads=2, causal=True, window=3))
+    assert (
+        "d_model=12, n_heads=6, n_kv_heads=2, dropout=0.0, causal=True, window=3"
+        in text
+    )
+    assert "(k_proj): Linear(in_features=12, out_features=4, bias=True)" in text
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_weights_come_with_the_output(tensor, close, device, mask_of, causal):
+    """Those of multi_head_weights and self_attention, and each projection is called once."""
+    Q, K = tensor(2, 7, 12), tensor(2, 11, 13)
+    mask = torch.from_numpy(mask_of(2, 7, 11)).to(device)
+    layer = at.MultiHeadAttention(12, 6, kdim=13, vdim=13, n_kv_heads=2, causal=causal)
+    layer.to(Q)
+    calls = []
+    for proj in layer.children():
+        proj.register_forward_hook(lambda proj, *_: calls.append(proj))
+    output, weights = layer(Q, K, mask=mask, need_weights=True)
+    assert len(calls) == 4
+    close(output, layer(Q, K, mask=mask))
+    biases = layer.q_proj.bias, layer.k_proj.bias
+    expected = at.multi_head_weights(
+        Q,
+        K,
+        *matrices(layer, "qk"),
+        6,
+        mask,
+        causal=causal,
+        biases=biases,
+        n_kv_heads=2,
+    )
+    close(weights, expected)
+    layer = at.SelfAttention(13, 5, 3, causal=causal).to(Q)
+    output, weights = layer(K, need_weights=True)
+    close(output, layer(K))
+    close(weights @ (K @ layer.v_proj.weight.mT), output)
+    pool = at.AdditiveAttention(12, 13, 5).to(Q)
+    output, weights = pool(Q, K, K, mask, need_weights=True)
+    close(output, pool(Q, K, K, mask))
+    close(weights @ K, output)
+
+
+def test_a_window_is_a_mask(tensor, close, device):
+    X = tensor(2, 7, 12)
+    layer = at.MultiHeadAttention(12, 3, causal=True, window=3).to(X)
+    near = at.causal_mask(7, device=device).triu(-2)
+    expected = at.MultiHeadAttention.from_torch(layer.to_torch())(X, mask=near)
+    close(layer(X), expected)
+
+
+def test_what_is_hidden_reaches_no_gradient(tensor):
+    """A padded token of NaN: neither output nor the gradient of any projection knows of it."""
+    X = tensor(2, 7, 12)
+    mask = at.padding_mask(torch.tensor([4, 6], device=X.device), 7)
+    layer, gradients = at.MultiHeadAttention(12, 3).to(X), []
+    for filling in (0.0, torch.nan):
+        Y = X.masked_fill(~mask.mT, filling)
+        layer.zero_grad()
+        output, weights = layer(X, Y, mask=mask, need_weights=True)
+        (output.sum() + weights.square().sum()).backward()
+        gradients.append([x.grad.clone() for x in layer.parameters()])
+    for clean, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(other, clean)
+
+
+def test_half_the_heads_on_each_of_two_devices(tensor, close):
+    """As parallelize_module splits it: rows of q, k, v, columns of the output projection, and a sum over devices."""
+    X = tensor(2, 7, 12)
+    whole = at.MultiHeadAttention(12, 6, n_kv_heads=2, causal=True).to(X)
+    parts = []
+    for rank in range(2):
+        part = copy.deepcopy(whole)
+        for name in ("q_proj", "k_proj", "v_proj"):
+            proj = getattr(part, name)
+            for kind in ("weight", "bias"):
+                split = getattr(proj, kind).chunk(2)[rank].detach()
+                setattr(proj, kind, nn.Parameter(split))
+        part.out_proj.weight = nn.Parameter(whole.out_proj.weight.chunk(2, 1)[rank])
+        part.out_proj.bias = None if rank else whole.out_proj.bias
+        parts.append(part(X))
+    close(sum(parts), whole(X))
+
+
+def test_tokens_that_a_layer_refuses():
+    layer = at.MultiHeadAttention(12, 3, kdim=5)
+    X, K, V = torch.ones(2, 7, 12), torch.ones(2, 11, 5), torch.ones(2, 11, 12)
+    for given, message in (
+        ((X[..., :5], K, V), r"Q has shape \(2, 7, 5\) but needs \(…, n, 12\)"),
+        ((X, V, V), r"K has shape \(2, 11, 12\) but needs \(…, n, 5\)"),
+        ((X, K, V[:, 1:]), "K holds 11 keys but V 10 values"),
+        ((X.expand(3, 2, 7, 12), K[None].expand(2, 2, 11, 5), V), "batch axes do not"),
+        ((X, K, V.double()), "V is torch.float64 but Q is torch.float32"),
+        ((X.tolist(), K, V), "Q must be a torch.Tensor, got list"),
+    ):
+        with pytest.raises(
+            (TypeError, ValueError), match=f"^MultiHeadAttention: {message}"
+        ):
+            layer(*given)
+    assert layer(X.int(), K.int(), V.int()).dtype == torch.float32

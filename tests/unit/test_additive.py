@@ -11,7 +11,7 @@ import attn_tutor.numpy as an
 import attn_tutor.torch as at
 from attn_tutor.numpy.fast import additive as numpy_engine
 from attn_tutor.numpy.fast import tiles as numpy_tiles
-from attn_tutor.torch import additive as torch_engine
+from attn_tutor.torch.fast import additive as torch_engine
 
 
 @pytest.fixture(autouse=True)
@@ -34,16 +34,9 @@ def small_tiles(monkeypatch):
 
 @pytest.fixture
 def two_queries(monkeypatch):
-    """Tiles of 2 queries × 4 keys of 2 features: a quarter of what a gradcheck has. Two threads would share them."""
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    """Tiles of 2 queries × 4 keys of 2 features: a quarter of what a gradcheck has."""
     monkeypatch.setattr(torch_engine, "ROOM", {"cpu": 2 * 4 * 2})
     monkeypatch.setattr(torch_engine, "QUERIES", 2)
-
-
-@pytest.fixture(params=[2**22, 7 * 11, 0], ids=["kept", "few kept", "none kept"])
-def weights_for_gradient(monkeypatch, request):
-    """Kept, or computed again; or kept by a problem whose gradient torch.func takes many times at once."""
-    monkeypatch.setattr(torch_engine, "STORED", request.param)
 
 
 def textbook(Q, K, V, W_q, W_k, w_v, mask=None):
@@ -98,7 +91,6 @@ def test_few_tokens_need_no_tiles(monkeypatch, close, inputs, mask_of, causal, k
     close(an.additive_attention(**args, causal=causal), tiled)
 
 
-@pytest.mark.usefixtures("weights_for_gradient")
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_gradients_are_those_of_the_textbook(inputs, close, mask_of, masked, causal):
@@ -114,7 +106,7 @@ def test_gradients_are_those_of_the_textbook(inputs, close, mask_of, masked, cau
         close(ours / theirs.abs().max(), theirs / theirs.abs().max())
 
 
-@pytest.mark.usefixtures("two_queries", "weights_for_gradient")
+@pytest.mark.usefixtures("two_queries")
 @pytest.mark.parametrize("far", [0.0, 600.0])
 def test_gradcheck_across_tiles(inputs, far):
     """Also where features are too far apart for products of exponentials."""
@@ -126,7 +118,7 @@ def test_gradcheck_across_tiles(inputs, far):
     assert gradcheck(lambda *xs: at.additive_attention(*xs, mask), leaves(args))
 
 
-@pytest.mark.usefixtures("two_queries", "weights_for_gradient")
+@pytest.mark.usefixtures("two_queries")
 @pytest.mark.parametrize("block", [2, 4])
 def test_gradcheck_of_dropped_weights(monkeypatch, inputs, block):
     monkeypatch.setattr(torch_engine, "QUERIES", block)
@@ -183,7 +175,7 @@ def test_products_are_used_unless_both_sides_are_wide(draw):
 
 
 def test_compiles_as_one_graph(monkeypatch, inputs, close):
-    monkeypatch.setattr(torch_engine, "compiled_pieces", lambda: None)
+    monkeypatch.setattr(torch_engine, "loops", lambda: None)
     args = leaves(inputs("additive_attention"))
     compiled = torch.compile(at.additive_attention, fullgraph=True, backend="aot_eager")
     everything = torch.ones(7, 11, dtype=torch.bool)
@@ -196,16 +188,16 @@ def test_compiles_as_one_graph(monkeypatch, inputs, close):
             close(ours, plain)
 
 
-@pytest.mark.usefixtures("small_tiles", "weights_for_gradient")
+@pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("far", [1, 100])
-def test_compiled_pieces(inputs, close, mask_of, far, causal):
-    """The pieces that a compiled caller gets, without the compiler around them; far out, no two features share."""
+def test_compiled_loops(inputs, close, mask_of, far, causal):
+    """The loops that a compiled caller gets, without the compiler around them; far out it gets those of others."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if not torch_engine.compiled_pieces():
+        if not torch_engine.loops():
             pytest.skip("no compiler works here")
-    given = inputs("additive_attention", n=13, m=17, h=7)
+    given = inputs("additive_attention", n=13, m=17, h=8)
     # Far out some exp(2a + 2b) is infinite.
     args = leaves(given | {"Q": far * given["Q"], "K": far * given["K"]})
     mask = torch.from_numpy(mask_of(13, 17))
@@ -227,17 +219,16 @@ def test_without_a_compiler_it_says_so_and_computes(monkeypatch, inputs, close):
     monkeypatch.setattr(torch, "compile", broken)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     args = inputs("additive_attention")
-    torch_engine.compiled_pieces.cache_clear()
+    torch_engine.loops.cache_clear()
     try:
-        with pytest.warns(UserWarning, match=r"without a compiler.*no C\+\+ compiler$"):
+        with pytest.warns(UserWarning, match=r"no compiler works: no C\+\+ compiler$"):
             output = at.additive_attention(*leaves(args))
         close(at.additive_attention(*leaves(args)), output)  # once is enough
     finally:
-        torch_engine.compiled_pieces.cache_clear()
+        torch_engine.loops.cache_clear()
     close(output, textbook(**args))
 
 
-@pytest.mark.usefixtures("weights_for_gradient")
 def test_transforms_of_torch_func(inputs, close):
     args = [x.detach() for x in leaves(inputs("additive_attention"))]
     batched = [torch.stack([x, x / 2, x / 3], 1) for x in args[:3]]

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
 from attn_tutor import check
-from attn_tutor.check import EXERCISES, calls
+from attn_tutor.check import EXERCISES
 from attn_tutor.check.__main__ import main
 from attn_tutor.check.exercise import Exercise
 
@@ -28,7 +28,7 @@ def text_of(exercise, fn, **settings):
 
 def test_a_right_function_gets_one_line(capsys):
     assert check.softmax(an.softmax) is True
-    assert capsys.readouterr().out == "✓ softmax (NumPy): right in all 6 cases\n"
+    assert capsys.readouterr().out == "✓ softmax (NumPy): right in all 7 cases\n"
 
 
 def test_a_known_mistake_gets_its_words_and_the_smallest_input(capsys):
@@ -47,38 +47,51 @@ For
 
 
 def test_an_unknown_mistake_gets_shapes_and_values():
-    text = text_of(check.softmax, lambda x: an.softmax(x) + 1)
-    assert text == (
-        """✗ softmax (NumPy): wrong values
+    def mine(step, end, max_len):
+        return np.arange(3), np.float64(0.5)
+
+    text = text_of(check.greedy, mine)
+    assert text.startswith(
+        """✗ greedy (NumPy): wrong shape
 This is none of the mistakes known here.
 For
-  x (1, 2) = [[ln 3, 0]]
-  expected (1, 2) = [[0.75, 0.25]]
-  got      (1, 2) = [[1.75, 1.25]]"""
+  step = the model of seed 0"""
     )
 
 
-def test_two_mistakes_at_once():
-    """No maximum and the wrong axis: all but the case of scores of 1000 give the second away."""
+def test_two_mistakes_that_change_different_parts():
+    """The mask inverted by a large number, and no √d."""
 
-    def mine(x):
-        return np.exp(x) / np.exp(x).sum(-2, keepdims=True)
+    def mine(Q, K, V, mask):
+        return an.softmax(np.where(mask, -1e9, Q @ K.mT)) @ V
 
-    text = text_of(check.softmax, mine)
-    columns = next(m for m in check.softmax.mistakes if "queries" in m.name)
-    share = "In 5 of the 6 cases that are wrong it does as"
-    assert ": wrong values\n" in text
-    assert text.endswith(
-        f"Perhaps two mistakes at once. {share} “{columns.name}”: {columns.words}"
-    )
+    text = text_of(check.attention, mine)
+    assert ": no √d; inverted mask\nTwo mistakes at once. Your scores are not" in text
+    assert "goes where the mask is False, ~mask.\nFor" in text
+
+
+def test_a_mistake_that_explains_most_of_what_is_wrong():
+    """Besides, the last case gets a number that nothing explains."""
+
+    def mine(scores, entropy):
+        T = check.find_temperature.right(scores, entropy)
+        return T**0.5 if len(scores) > 5 else 1 / T
+
+    text = text_of(check.find_temperature, mine)
+    words = next(m.words for m in check.find_temperature.mistakes if m.name == "1/T")
+    share = "In 2 of the 3 cases that are wrong it does as"
+    assert ": wrong values\n" in text and "none of the mistakes" not in text
+    assert f"Perhaps two mistakes at once. {share} “1/T”: {words}\nFor" in text
 
 
 def test_a_mistake_is_no_part_of_it_where_the_reader_is_right():
-    """The right answer in small cases: who normalises over queries errs in these too."""
-    text = text_of(
-        check.softmax, lambda x: an.softmax(x, axis=-1 if x.size < 5 else -2)
-    )
-    assert "two mistakes" not in text
+    """The right answer in the small case: who returns 1/T errs in it too."""
+
+    def mine(scores, entropy):
+        T = check.find_temperature.right(scores, entropy)
+        return 1 / T if len(scores) > 1 else T
+
+    assert "two mistakes" not in text_of(check.find_temperature, mine)
 
 
 def test_where_a_mistake_fails_the_reader_must_fail_too():
@@ -141,7 +154,7 @@ def test_sys_exit_is_an_exception_like_others():
         (lambda x: "half", "returns a str", "not an array"),
         (lambda x: torch.softmax(x, -1).numpy(), "returns an ndarray", "not a tensor"),
         (lambda x: list(torch.softmax(x, -1)), "returns a list", "torch.stack"),
-        (lambda x: torch.as_tensor(x).shape, "returns a Size", "torch.stack"),
+        (lambda x: torch.as_tensor(x).shape, "returns a Size", "np.array"),
         (lambda x: an.softmax(x).astype(str), "returns <U32", "not of real numbers"),
         (lambda x: an.softmax(x) + 0j, "returns complex128", "not of real numbers"),
     ],
@@ -209,7 +222,7 @@ def test_a_wider_dtype_and_its_usual_cause():
 
 def test_bfloat16_is_compared_too():
     text = text_of(check.merge_heads, lambda X: at.merge_heads(X.bfloat16()))
-    assert "(torch): wrong" in text
+    assert "(torch): nearly right" in text
 
 
 def test_a_narrower_dtype():
@@ -297,18 +310,27 @@ def test_check_imports_no_torch():
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_a_nested_function_that_names_torch():
-    assert calls.names_torch(lambda x: [torch.exp(y) for y in x])
-    assert not calls.names_torch(lambda x: [np.exp(y) for y in x])
-    assert not calls.names_torch(print)
+def test_a_function_that_fails_in_both_halves_is_of_the_half_whose_methods_it_calls():
+    def of_torch(x):
+        return x.masked_fill(x > 0, 0)[7]
+
+    def of_numpy(x):
+        return x.repeat_interleaved(2)
+
+    assert "softmax (torch): raises IndexError" in text_of(check.softmax, of_torch)
+    assert "softmax (NumPy): raises AttributeError" in text_of(check.softmax, of_numpy)
 
 
-mean = torch.ones(1)  # a global with the name of an attribute
+def test_a_buffer_that_is_used_again_is_no_mistake():
+    buffer = np.empty(99)
 
+    def mine(x):
+        out = buffer.astype(x.dtype) if x.dtype != float else buffer
+        out = out[: x.size].reshape(x.shape)
+        out[...] = an.softmax(x)
+        return out
 
-def test_an_attribute_is_no_global():
-    assert not calls.names_torch(lambda x: x.mean())
-    assert calls.names_torch(lambda x: mean + x)
+    assert check.softmax.examine(mine).right
 
 
 def test_a_statement_needs_its_form():
@@ -341,11 +363,11 @@ def written_into(P, angles):
 
 
 WILD = [
-    ("masked_softmax", as_in_d2l, "a large negative number for −∞"),
+    ("masked_softmax", as_in_d2l, "equal weights in an empty row"),
     (
         "masked_softmax",
         lambda S, mask: F.softmax(S.masked_fill(mask == 0, -1e9), dim=-1),
-        "a large negative number for −∞",
+        "equal weights in an empty row",
     ),
     (
         "masked_softmax",
@@ -422,7 +444,7 @@ def test_the_list(capsys):
     assert main([]) == 0
     out = capsys.readouterr().out
     assert out.startswith(
-        "1 Queries, keys and values\n  boxcar_kernel(Q, K, bandwidth): "
+        "1 Queries, keys and values\n  gaussian_kernel(Q, K, bandwidth): "
     )
     assert "\n\n6 Positional encoding\n" in out
     for exercise in EXERCISES.values():
@@ -464,6 +486,8 @@ def test_a_file(tmp_path, capsys):
         ("def softmax(x:", "does not run: SyntaxError"),
         ("1 / 0", "does not run: ZeroDivisionError"),
         ("def unheard_of(x): return x", "defines no function with the name"),
+        ("import sys; sys.exit()", "ends itself with sys.exit()"),
+        ("def softmax(x): return x\nexit(0)", "ends itself with sys.exit()"),
     ],
 )
 def test_files_that_cannot_be_checked(tmp_path, capsys, text, message):
@@ -474,6 +498,41 @@ def test_files_that_cannot_be_checked(tmp_path, capsys, text, message):
         main([str(file)])
     assert stop.value.code == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_loop_at_top_level(tmp_path, capsys, monkeypatch):
+    """The loop looks at a module of ours, so that the test can end it."""
+    monkeypatch.setattr("attn_tutor.check.__main__.SECONDS", 0.2)
+    over = types.ModuleType("over")
+    over.event = threading.Event()
+    monkeypatch.setitem(sys.modules, "over", over)
+    file = tmp_path / "solutions.py"
+    file.write_text("import over\nover.event.wait()\ndef softmax(x): return x")
+    with pytest.raises(SystemExit) as stop:
+        main([str(file)])
+    over.event.set()
+    assert stop.value.code == 2
+    assert "Is there a loop that never ends" in capsys.readouterr().err
+
+
+def test_a_misspelt_name(tmp_path, capsys):
+    file = tmp_path / "solutions.py"
+    good = SOLUTIONS.replace("K.mT", "K.mT * Q.shape[-1] ** -0.5")
+    file.write_text(f"{good}\ndef masked_sofmax(scores, mask): return scores")
+    assert main([str(file)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("✓") and "2 of 2 right" in lines[-2]
+    assert lines[-1] == "no exercise `masked_sofmax`; did you mean masked_softmax?"
+    file.write_text("def my_layernorm(X, gain, shift): return X")
+    assert main([str(file)]) == 1
+    assert "did you mean layer_norm?" in capsys.readouterr().out
+
+
+def test_a_helper_with_a_name_like_that_of_an_exercise_is_no_misspelling(tmp_path):
+    file = tmp_path / "solutions.py"
+    good = SOLUTIONS.replace("K.mT", "K.mT * Q.shape[-1] ** -0.5")
+    file.write_text(f"{good}\ndef softmax2(x): return my_softmax(x)")
+    assert main([str(file)]) == 0
 
 
 def test_the_command_itself():

@@ -255,6 +255,7 @@ def test_scores_follow_the_model(device):
         (None, {"prefix": np.zeros((1, 1))}, TypeError, "prefix holds tokens, whole numbers; got float64"),
         (None, {"prefix": np.zeros(3, int)}, ValueError, "prefix has shape (3,) but needs (b,t)"),
         (None, {"prefix": [[0]]}, TypeError, "prefix must be a numpy.ndarray, got list"),
+        (None, {"end": 1.5}, TypeError, "end must be a whole number, got float"),
         (None, {"max_len": 0}, ValueError, "max_len must be 1 or more, got 0"),
     ],
 )  # fmt: skip  # a table reads as lines
@@ -276,6 +277,10 @@ def test_errors_of_one():
         ValueError, match=re.escape("10^7 sentences are more than 1000000; use beam")
     ):
         an.exhaustive_search(step, NO_PREFIX, 0, 7)
+    for half, found in ((an, step), (at, lambda x: torch.from_numpy(step(x)))):
+        prefix = torch.zeros(1, 0, dtype=torch.long) if half is at else NO_PREFIX
+        with pytest.raises(ValueError, match="^exhaustive_search: 10.1000000000 sent"):
+            half.exhaustive_search(found, prefix, 0, 10**9)  # and at once
 
 
 def test_errors_in_torch():
@@ -285,3 +290,29 @@ def test_errors_in_torch():
             at.greedy_search(lambda _, p=wrong: torch.full((1, 1, 3), p), begin, 0, 3)
     with pytest.raises(TypeError, match="prefix holds tokens, whole numbers; got"):
         at.greedy_search(print, torch.zeros(1, 1), 0, 3)
+
+
+@pytest.mark.parametrize(("max_len", "sentences"), [(1, 3), (2, 7)])
+def test_places_without_a_sentence(half, max_len, sentences):
+    """Nine places, and fewer sentences of at most one or two tokens: the rest is marked, as the docstring says."""
+    table = Table(random_model(1), half)
+    prefix = np.array([[0], [1]])
+    tokens, scores = search(
+        half, "beam_search", table, prefix, max_len=max_len, beam_width=9
+    )
+    assert tokens.shape == (2, 9, max_len) and scores.shape == (2, 9)
+    assert np.isfinite(np.asarray(scores[:, :sentences])).all()
+    assert np.isneginf(np.asarray(scores[:, sentences:])).all()
+    assert (tokens[:, sentences:] == END).all()
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint64"])
+def test_prefixes_of_any_whole_numbers(half, name, dtype):
+    options = {"beam_width": 2} if name == "beam_search" else {}
+    prefix = np.array([[0, 1], [2, 1]])
+    model = Table(random_model(2), half)
+    expected = search(half, name, model, prefix, **options)
+    found = search(half, name, model, prefix.astype(dtype), **options)
+    for one, other in zip(found, expected, strict=True):
+        assert one.tolist() == other.tolist() and one.dtype == other.dtype

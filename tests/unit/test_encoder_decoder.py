@@ -84,7 +84,7 @@ def test_what_is_looked_up_is_added(model, pairs, close):
     """With nothing looked up, a writer is a causal block."""
     writer = model.writers[0]
     with torch.no_grad():
-        writer.cross.W_o.zero_()
+        writer.cross.out_proj.weight.zero_()
         Y = model.symbols(pairs[2])
         close(writer(Y, model.encode(*pairs[:2]))[0], writer.block(Y))
 
@@ -117,7 +117,7 @@ def test_a_gradient_reaches_every_parameter(model, pairs):
     model.train()
     at.translation_loss(model, pairs).backward()
     for name, parameter in model.named_parameters():
-        dead = name.endswith("b_k")  # it adds the same to all scores of a query
+        dead = name.endswith("k_proj.bias")  # it adds the same to all scores of a query
         assert (parameter.grad.abs().max() > 1e-9) != dead, name
 
 
@@ -143,6 +143,69 @@ def test_it_learns_to_copy(device):
     words, lengths, target = draw(torch.Generator().manual_seed(9))
     tokens, _ = model.translate(words.to(device), lengths.to(device), 4)
     assert (tokens[:, 0].cpu() == target).all(1).double().mean() > 0.9
+
+
+@pytest.fixture(params=[at.Translator, at.TransformerTranslator])
+def either(request):
+    sizes = (12,) if request.param is at.Translator else (12, 3, 1)
+    return request.param(11, 7, *sizes).eval()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        (torch.tensor([2]), r"needs words \(b, m\) and lengths \(b,\), got \(2, 3\) and \(1,\)"),
+        (torch.tensor([2, 0]), "lengths must lie in 1 … 3, got 0"),
+        (torch.tensor([2, 4]), "lengths must lie in 1 … 3, got 4"),
+        (torch.tensor([2.0, 1.0]), "lengths must be whole numbers, got torch.float32"),
+        ([2, 1], "lengths must be a torch.Tensor, got list"),
+    ],
+)  # fmt: skip  # a table reads as lines
+def test_lengths_that_do_not_fit(either, lengths, message):
+    words = torch.ones(2, 3, dtype=torch.long)
+    message = f"^{type(either).__name__}: {message}"
+    with pytest.raises((TypeError, ValueError), match=message):
+        either(words, lengths, words)
+    with pytest.raises((TypeError, ValueError), match=message):
+        either.translate(words, lengths, 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32])
+def test_words_of_any_whole_numbers(either, dtype, pairs):
+    pairs = [x.cpu() for x in pairs]
+    small = [x.to(dtype) for x in pairs]
+    assert torch.equal(either(*small)[0], either(*pairs)[0])
+    tokens, _ = either.translate(*small[:2], 4)
+    assert torch.equal(tokens, either.translate(*pairs[:2], 4)[0])
+    assert torch.equal(
+        at.translation_loss(either, small), at.translation_loss(either, pairs)
+    )
+
+
+def test_words_that_there_are_not(either, pairs):
+    words, lengths, target = (x.cpu() for x in pairs)
+    with pytest.raises(ValueError, match="words must lie in 0 … 10, got 11"):
+        either(words + (words == 10), lengths, target)
+    with pytest.raises(ValueError, match="target must lie in 0 … 6, got 7"):
+        either(words, lengths, target + (target == 6))
+
+
+def test_a_translator_is_exported_for_any_lengths(pairs):
+    """Words and targets of other numbers and lengths than those it was exported with."""
+    torch.manual_seed(2)
+    model = at.TransformerTranslator(11, END + 1, 12, n_heads=3, n_layers=1).eval()
+    words, lengths, target = (x.cpu() for x in pairs)
+    b, m, T = (torch.export.Dim(name, min=3, max=50) for name in ("b", "m", "T"))
+    shapes = ({0: b, 1: m}, {0: b}, {0: b, 1: T})
+    program = torch.export.export(
+        model, (words, lengths, target), dynamic_shapes=shapes
+    )
+    other = (
+        torch.ones(4, 6, dtype=torch.long),
+        torch.tensor([6, 1, 2, 5]),
+        words[:1].expand(4, -1)[:, :3] % 7,
+    )
+    torch.testing.assert_close(program.module()(*other), model(*other))
 
 
 def test_what_it_refuses():

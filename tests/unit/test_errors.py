@@ -590,7 +590,7 @@ def test_sizes_of_modules():
         (at.SelfAttention, ("d_in", "d_k", "d_v")),
         (
             at.MultiHeadAttention,
-            ("d_model", "n_heads", "d_q", "d_k", "d_v", "n_kv_heads"),
+            ("d_model", "n_heads", "kdim", "vdim", "n_kv_heads"),
         ),
     ):
         for size in sizes:
@@ -645,7 +645,5 @@ def test_layers_that_do_not_translate():
             at.MultiHeadAttention.from_torch(
                 torch.nn.MultiheadAttention(4, 2, **{option: True})
             )
-    with refused(ValueError, "to_torch: torch needs d_q = d_model = 4, got d_q = 3"):
-        at.MultiHeadAttention(4, 2, d_q=3).to_torch()
     with refused(ValueError, "to_torch: torch needs n_kv_heads = n_heads = 2, got 1"):
         at.MultiHeadAttention(4, 2, n_kv_heads=1).to_torch()

@@ -87,6 +87,43 @@ def test_what_a_cache_refuses(half, draw):
     assert len(cache) == 2  # what is refused changes nothing
 
 
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("batch", [(4,), (4, 3)])
+def test_beams_reorder_a_cache(half, batch, draw, close):
+    """Sequence 1 goes on twice, sequence 2 dies out; what was given out before stays as it was."""
+    K, V, later = (as_half(half, draw(*batch, n, 5)) for n in (6, 6, 2))
+    cache = half.KVCache()
+    before, _ = cache.append(K, V)
+    order = np.array([1, 3, 1], dtype=np.int32)
+    cache.reorder(as_half(half, order))
+    assert len(cache) == 6
+    rows = order.tolist()
+    keys, values = cache.append(later[rows], later[rows])
+    close(keys[..., :6, :], K[rows])
+    close(values[..., :6, :], V[rows])
+    close(keys[..., 6:, :], later[rows])
+    close(before, K)
+    with pytest.raises(ValueError, match="KVCache: K is 4 .* but the cache holds 3"):
+        cache.append(later, later)
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_orders_that_a_cache_refuses(half, draw):
+    cache = half.KVCache()
+    cache.append(*(as_half(half, draw(4, 1, 5)) for _ in "KV"))
+    for order in ([4], [-1], [[0]]):
+        with pytest.raises(ValueError, match="below 4, the number of sequences held"):
+            cache.reorder(as_half(half, np.array(order)))
+    with pytest.raises(TypeError, match="^KVCache: order holds whole numbers, got"):
+        cache.reorder(as_half(half, np.array([0.0])))
+    with pytest.raises(TypeError, match="^KVCache: order must be a"):
+        cache.reorder([0])
+    alone = half.KVCache()
+    alone.append(*(as_half(half, draw(1, 5)) for _ in "KV"))
+    with pytest.raises(ValueError, match="below 0, the number of sequences held"):
+        alone.reorder(as_half(half, np.array([0])))
+
+
 def test_a_cache_stays_on_its_device():
     cache, row = at.KVCache(), torch.ones(1, 3)
     cache.append(row, row)

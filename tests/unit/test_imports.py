@@ -29,12 +29,12 @@ def loaded_by(module):
         ),
         (
             "attn_tutor.torch",
-            {"torch", "attn_tutor.torch.modules"},
+            {"torch", "attn_tutor.torch.layers.attention"},
             {"matplotlib", "attn_tutor.numpy"},
         ),
         (
             "attn_tutor.check",
-            {"numpy", "attn_tutor.numpy", "attn_tutor.check.heads"},
+            {"numpy", "attn_tutor.numpy", "attn_tutor.check.chapters.ch05_heads"},
             {"torch", "matplotlib", "attn_tutor.torch"},
         ),
     ],

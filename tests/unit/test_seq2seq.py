@@ -49,9 +49,10 @@ def test_weights_are_those_of_additive_attention(device):
     H, mask, summary = net.encoder(words, lengths)
     s = torch.tanh(net.decoder.first(summary))[:, None]
     a = net.decoder.attention
-    expected = additive_attention(s, H, H, a.W_q, a.W_k, a.w_v, mask)
+    W_q, W_k = a.q_proj.weight.mT, a.k_proj.weight.mT
+    expected = additive_attention(s, H, H, W_q, W_k, a.w_v, mask)
     torch.testing.assert_close(weights[:, :1] @ H, expected)
-    spread = additive_score(s, H, a.W_q, a.W_k, a.w_v).std()
+    spread = additive_score(s, H, W_q, W_k, a.w_v).std()
     assert spread > 0.1  # else equal weights would pass
 
 
@@ -150,7 +151,9 @@ def test_steps_are_those_of_the_equations(attention):
     s = (parts.first.weight @ c + parts.first.bias).tanh()
     for before, found in zip([END, *target[0].tolist()], logits[0], strict=False):
         if attention:
-            e = torch.stack([(s @ a.W_q + h @ a.W_k).tanh() @ a.w_v for h in H])
+            e = torch.stack(
+                [(a.q_proj.weight @ s + a.k_proj.weight @ h).tanh() @ a.w_v for h in H]
+            )
             c = sum(e.exp()[j] / e.exp().sum() * h for j, h in enumerate(H))
         s = parts.cell(torch.cat([parts.embedding.weight[before], c]), s)
         expected = parts.output.weight @ torch.cat([s, c]) + parts.output.bias

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from attn_tutor.torch import History, load_weights, save_weights, train
-from attn_tutor.torch.training import rate
+from attn_tutor.torch.models.training import rate
 
 STEPS, EVERY = 23, 5
 
@@ -274,9 +274,10 @@ def test_progress_is_for_who_watches(monkeypatch, tty, progress, quiet, shown):
     monkeypatch.setattr(sys, "stderr", Screen(tty))
     run(net(), progress=progress)
     text = sys.stderr.getvalue()
-    assert ("1 of 23, " in text) is shown
-    if shown:
-        assert text.endswith("\r" + " " * 79 + "\r")  # and is gone at the end
+    assert ("/23" in text) is shown
+    if shown:  # and is gone at the end
+        assert not text.rpartition("\r")[0].rpartition("\r")[2].strip()
+        assert text.endswith("\r")
     else:
         assert text == ""
 
@@ -379,3 +380,49 @@ def test_the_learning_rate_rises_and_falls():
     assert moves[:2] == pytest.approx([0.05, 0.1], rel=0.05)  # up in two steps
     assert moves[20] == pytest.approx(0.052, rel=0.05)  # half of the cosine
     assert 0 < moves[-1] < 0.001
+
+
+def test_batches_may_be_dictionaries(device):
+    def drawn(generator):
+        x, y = draw(generator)
+        return {"pair": [x, y], "name": "a batch"}
+
+    def loss(model, batch):
+        assert batch["name"] == "a batch"
+        x, y = batch["pair"]
+        assert x.device.type == device
+        return (model(x) - y).square().mean()
+
+    one, other = net(device=device), net(device=device)
+    train(one, loss, drawn, steps=3)
+    run(other, steps=3)
+    assert torch.equal(weights(one), weights(other))
+
+
+def test_what_cannot_be_trained(tmp_path):
+    for model in (nn.ReLU(), nn.Linear(3, 1).requires_grad_(False)):
+        with pytest.raises(ValueError, match="^train: the model has no parameters to"):
+            run(model)
+    with pytest.raises(FileNotFoundError, match="^train: there is no folder .*none; m"):
+        run(net(), lambda _: pytest.fail("trained"), checkpoint=tmp_path / "none/x.pt")
+    with pytest.raises(FileNotFoundError, match="^save_weights: there is no folder"):
+        save_weights(net(), tmp_path / "none" / "weights.pt")
+
+
+@pytest.mark.parametrize(
+    "part", ["step", "history", "best", "model", "optimizer", "generators"]
+)
+@pytest.mark.parametrize("garbled", [True, False])
+def test_a_checkpoint_that_lacks_something(tmp_path, part, garbled):
+    path, model = tmp_path / "run.pt", net()
+    run(net(), interrupting(17), checkpoint=path)  # what a finished run keeps is less
+    content = torch.load(path)
+    if garbled:
+        content[part] = {"a": 1}
+    else:
+        del content[part]
+    torch.save(content, path)
+    before = weights(model)
+    with pytest.raises(ValueError, match="is incomplete or garbled .*; delete it to"):
+        run(model, checkpoint=path)
+    assert torch.equal(weights(model), before)

@@ -5,10 +5,10 @@ import inspect
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import linear, relu
+from torch._dynamo.testing import CompileCounter
+from torch.nn.functional import relu
 
 import attn_tutor.torch as at
-from attn_tutor.torch.modules import PositionalEncoding
 
 POSITIONS = ["sinusoidal", "rotary", "alibi", None]
 PLACES = ["rotary", "alibi", None]
@@ -56,12 +56,12 @@ def textbook(made, X, bias=None, mask=None, turn=lambda heads: heads):
     layer = made.attention
     N = nn.functional.layer_norm(X, (12,), made.norm_1.weight, made.norm_1.bias)
     Q, K, V = (
-        at.split_heads(N @ getattr(layer, f"W_{c}") + getattr(layer, f"b_{c}"), 3)
-        for c in "qkv"
+        at.split_heads(N @ proj.weight.mT + proj.bias, 3)
+        for proj in (layer.q_proj, layer.k_proj, layer.v_proj)
     )
     scores = at.scaled_dot_score(turn(Q), turn(K))
     heads = at.attend(scores if bias is None else scores + bias, V, mask)
-    Y = X + at.merge_heads(heads) @ layer.W_o + layer.b_o
+    Y = X + at.merge_heads(heads) @ layer.out_proj.weight.mT + layer.out_proj.bias
     N = nn.functional.layer_norm(Y, (12,), made.norm_2.weight, made.norm_2.bias)
     hidden = made.activation(N @ made.widen.weight.mT + made.widen.bias)
     return Y + hidden @ made.narrow.weight.mT + made.narrow.bias
@@ -80,7 +80,7 @@ def test_rotary_turns_queries_and_keys_of_each_head(tensor, close, device):
     close(made(X), textbook(made, X, mask=seen, turn=at.rotary))
 
 
-def test_alibi_as_one_more_entry_is_the_bias(tensor, close, device):
+def test_alibi_adds_its_bias(tensor, close, device):
     X, seen = tensor(2, 7, 12), at.causal_mask(7, device=device)
     made = block(device, causal=True, positions="alibi")
     bias = at.alibi_bias(3, 7, device=device, dtype=X.dtype)
@@ -99,23 +99,23 @@ def test_alibi_with_slopes_that_are_no_powers_of_two(tensor, close, device):
 
 @pytest.mark.parametrize("positions", PLACES)
 def test_the_weights_are_those_that_are_used(tensor, close, device, positions):
-    """With W_o = 1 and no network, the output less the input is the weighted sum of the values."""
+    """With an output projection of 1 and no network, the output less the input is the weighted sum of the values."""
     X = tensor(2, 7, 12)
     made = block(device, causal=True, positions=positions)
     layer = made.attention
     with torch.no_grad():
-        layer.W_o.copy_(torch.eye(12))
-        layer.b_o.zero_()
+        layer.out_proj.weight.copy_(torch.eye(12))
+        layer.out_proj.bias.zero_()
         made.narrow.weight.zero_()
         made.narrow.bias.zero_()
-    V = at.split_heads(linear(made.norm_1(X), layer.W_v.mT, layer.b_v), 3)
+    V = at.split_heads(layer.v_proj(made.norm_1(X)), 3)
     close(X + at.merge_heads(made.weights(X) @ V), made(X))
 
 
 def test_a_mask_hides_padding(tensor, device, close):
     X = tensor(2, 7, 12)
     lengths = torch.tensor([3, 5], device=device)
-    mask = at.padding_mask(lengths, 7)[:, None]
+    mask = at.padding_mask(lengths, 7)
     other = X.clone()
     other[0, 3:], other[1, 5:] = tensor(4, 12) + 3, tensor(2, 12) - 9
     for positions in ("rotary", None):
@@ -144,6 +144,105 @@ def test_dropout_reaches_the_weights(tensor, device, positions):
     assert len(first.unique(dim=0)) == 8  # of three heads each
 
 
+# Masks, windows, grouped heads
+
+
+def test_three_axes_of_a_mask_are_one_for_each_sequence(tensor, device, close):
+    """As many sequences as heads: the lengths of a batch, and not of its heads."""
+    X, made = tensor(3, 7, 12), block(device)
+    lengths = torch.tensor([2, 4, 7], device=device)
+    together = made(X, at.padding_mask(lengths, 7))
+    for i, n in enumerate(lengths.tolist()):
+        close(together[i, :n], made(X[i, :n]))
+
+
+@pytest.mark.parametrize("positions", PLACES)
+def test_a_window_is_a_mask(tensor, device, close, positions):
+    X = tensor(2, 7, 12)
+    near = at.causal_mask(7, device=device).triu(-2)  # itself and the two before
+    made = block(device, causal=True, window=3, positions=positions)
+    close(made(X), block(device, causal=True, positions=positions)(X, near))
+    cache = at.KVCache()
+    with torch.no_grad():
+        rows = [made(X[:, i : i + 1], cache=cache) for i in range(7)]
+    close(torch.cat(rows, 1), made(X))
+
+
+@pytest.mark.parametrize("positions", PLACES)
+def test_grouped_heads_are_heads_with_copies(tensor, device, close, positions):
+    options = dict(causal=True, positions=positions)
+    torch.manual_seed(5)
+    grouped = at.Block(24, 6, n_kv_heads=2, **options).to(tensor(1))
+    plain = at.Block(24, 6, **options).to(tensor(1))
+    state = grouped.state_dict()
+    for name in ("k_proj", "v_proj"):  # each head of keys three times
+        for part in ("weight", "bias"):
+            x = state[f"attention.{name}.{part}"].unflatten(0, (2, 4))
+            x = x.repeat_interleave(3, 0).flatten(0, 1)
+            state[f"attention.{name}.{part}"] = x
+    plain.load_state_dict(state)
+    X = tensor(2, 7, 24)
+    close(grouped(X), plain(X))
+    close(grouped.weights(X), plain.weights(X))
+    cache = at.KVCache()
+    with torch.no_grad():
+        rows = [grouped(X[:, i : i + 1], cache=cache) for i in range(7)]
+    close(torch.cat(rows, 1), plain(X))
+
+
+def test_alibi_knows_far_positions_in_half_precision(device):
+    """The weights of two neighbours at positions 1000 and 1001 differ by the slope, in bfloat16 as in float64."""
+    torch.manual_seed(5)
+    made = at.Block(8, 1, causal=True, positions="alibi").to(device)
+    with torch.no_grad():
+        made.attention.q_proj.weight.zero_()  # the bias alone decides
+        exact = made.double().weights(torch.ones(1, 1002, 8).double().to(device))
+        rough = made.bfloat16().weights(torch.ones(1, 1002, 8).bfloat16().to(device))
+    for found, expected in zip(rough[0, 0, -1, -5:], exact[0, 0, -1, -5:], strict=True):
+        assert found.item() == pytest.approx(expected.item(), rel=0.02)
+    torch.testing.assert_close(rough.double(), exact, rtol=0.02, atol=1e-4)
+
+
+# The compiler
+
+
+LENGTHS = range(5, 17)
+tokens_of = {
+    "layer": lambda n: (torch.ones(3, n, 12),),
+    "ids": lambda n: (torch.ones(3, n, dtype=torch.long),),
+    "pairs": lambda n: (
+        torch.ones(3, n, dtype=torch.long),
+        torch.tensor([n, 2, 3]),
+        torch.ones(3, n + 2, dtype=torch.long),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("make", "given"),
+    [
+        (lambda: at.Block(12, 3, causal=True, positions="rotary"), "layer"),
+        (lambda: at.Block(12, 3, causal=True, window=3), "layer"),
+        (lambda: at.MultiHeadAttention(12, 6, causal=True, n_kv_heads=2), "layer"),
+        (lambda: at.PositionalEncoding(12), "layer"),
+        (lambda: at.LanguageModel(13, 12, 3, 1, positions="sinusoidal"), "ids"),
+        (lambda: at.LanguageModel(13, 12, 3, 1, positions="alibi"), "ids"),
+        (lambda: at.TransformerTranslator(11, 7, 12, 3, 1), "pairs"),
+    ],
+    ids=["rotary", "window", "heads", "encoding", "sinusoidal", "alibi", "translator"],
+)
+def test_twelve_lengths_are_two_graphs(make, given):
+    """One for the first length and one for all others, as of torch's own layer; fullgraph allows no break."""
+    torch._dynamo.reset()
+    made, counter = make().eval(), CompileCounter()
+    compiled = torch.compile(made, backend=counter, fullgraph=True)
+    with torch.no_grad():
+        for n in LENGTHS:
+            found, expected = (fn(*tokens_of[given](n)) for fn in (compiled, made))
+            torch.testing.assert_close(found, expected)
+    assert counter.frame_count <= 2
+
+
 # torch's own layer
 
 
@@ -164,7 +263,7 @@ def test_the_layer_of_torch(tensor, close, device, bias, activation):
     close(ours(X), theirs(X))
     padded = torch.arange(7, device=device) >= torch.tensor([[3], [6]], device=device)
     expected = theirs(X, src_key_padding_mask=padded)[~padded]
-    close(ours(X, ~padded[:, None, None, :])[~padded], expected)
+    close(ours(X, ~padded[:, None, :])[~padded], expected)
     forbidden = ~at.causal_mask(7, device=device)
     expected = theirs(X, src_mask=forbidden)
     close(at.Block.from_torch(theirs, causal=True)(X), expected)
@@ -181,7 +280,7 @@ def test_state_and_gradient_travel(tensor, close, device, training):
     (theirs(X) ** 2).sum().backward()
     (ours(X) ** 2).sum().backward()
     close(ours.widen.weight.grad, theirs.linear1.weight.grad)
-    close(ours.attention.W_o.grad, theirs.self_attn.out_proj.weight.grad.mT)
+    close(ours.attention.out_proj.weight.grad, theirs.self_attn.out_proj.weight.grad)
     with torch.no_grad():  # copies, not views
         ours.narrow.weight.zero_()
     assert theirs.linear2.weight.any()
@@ -294,7 +393,7 @@ def test_a_gradient_reaches_every_parameter(model, ids, positions):
     nn.functional.cross_entropy(made(ids).flatten(0, 1), ids.flatten()).backward()
     for name, parameter in made.named_parameters():
         # A bias of the keys adds the same to all scores of a query. Rotary turns it, so that it counts there.
-        dead = name.endswith("b_k") and positions != "rotary"
+        dead = name.endswith("k_proj.bias") and positions != "rotary"
         assert (parameter.grad.abs().max() > 1e-9) != dead, name
 
 
@@ -307,6 +406,23 @@ def test_axes_before_the_tokens(model, ids, close):
     assert made.generate(ids[0], 3, temperature=1.0).shape == (14,)
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32])
+def test_ids_of_any_whole_numbers(model, ids, dtype):
+    made = model("sinusoidal")
+    assert torch.equal(made(ids.to(dtype)), made(ids))
+    written = made.generate(ids.to(dtype), 3)
+    assert written.dtype == torch.long and torch.equal(written, made.generate(ids, 3))
+
+
+def test_a_model_of_grouped_heads_in_a_dtype(device):
+    options = dict(device=device, dtype=torch.float64)
+    made = at.LanguageModel(13, 12, 6, 2, n_kv_heads=2, **options)
+    assert {x.dtype for x in made.parameters()} == {torch.float64}
+    assert {x.device.type for x in made.parameters()} == {device}
+    assert made.blocks[1].attention.k_proj.out_features == 4
+    assert "n_kv_heads=2" in repr(made)
+
+
 def test_state_is_put_back_and_inputs_are_left_alone(model, ids):
     made, before = model("rotary").train(), ids.clone()
     made.generate(ids, 3)
@@ -314,11 +430,11 @@ def test_state_is_put_back_and_inputs_are_left_alone(model, ids):
 
 
 def test_marks_from_a_later_position_on(device, close):
-    encode = PositionalEncoding(6)
+    encode = at.PositionalEncoding(6)
     X = torch.zeros(9, 6, dtype=torch.float64, device=device)
     whole = encode(X)
     close(encode(X[4:], 4), whole[4:])
-    fresh = PositionalEncoding(6)
+    fresh = at.PositionalEncoding(6)
     close(torch.cat([fresh(X[i : i + 1], i) for i in range(9)]), whole)
 
 
@@ -370,8 +486,11 @@ def test_what_the_model_refuses(model, ids):
                 made(torch.tensor([3, wrong]))
     with pytest.raises(ValueError, match="^LanguageModel: n_layers must be 1 or more"):
         at.LanguageModel(13, 12, 3, 0)
-    with pytest.raises(ValueError, match="^Block: positions must be"):
-        at.LanguageModel(13, 12, 3, 1, positions="learned")
+    choices = "'sinusoidal', 'rotary', 'alibi' or None, got 'rope'"
+    with pytest.raises(
+        ValueError, match=f"^LanguageModel: positions must be {choices}"
+    ):
+        at.LanguageModel(13, 12, 3, 1, positions="rope")
     with pytest.raises(ValueError, match="^generate: ids holds no token"):
         made.generate(ids[:, :0], 3)
     with pytest.raises(
@@ -381,12 +500,16 @@ def test_what_the_model_refuses(model, ids):
     with pytest.raises(ValueError, match="^generate: n_new must be 0 or more"):
         made.generate(ids, -1)
     with pytest.raises(
-        ValueError, match="^LanguageModel: 2 blocks need as many caches, got 1"
+        ValueError, match="^LanguageModel: 2 blocks need as many caches, each its own"
     ):
         made(ids, [at.KVCache()])
+    with pytest.raises(ValueError, match="caches, each its own, got 0"):
+        made(ids, [])
+    with pytest.raises(ValueError, match="caches, each its own, got 1"):
+        made(ids, [at.KVCache()] * 2)
 
 
-@pytest.mark.parametrize("file", ["transformer", "language_model"])
-def test_a_model_is_a_short_file(file):
-    module = inspect.getmodule(at.Block if file == "transformer" else at.LanguageModel)
+@pytest.mark.parametrize("model", [at.Block, at.LanguageModel])
+def test_a_model_is_a_short_file(model):
+    module = inspect.getmodule(model)
     assert module is not None and len(inspect.getsource(module).splitlines()) < 200

@@ -1,97 +1,161 @@
-"""The engine behind additive attention: tiles in which no tanh is left, so that no (n, m, h) tensor is ever stored.
+"""Additive attention in tiles in which no tanh is left, so that no (n, m, h) tensor is ever stored.
 
 tanh(a + b) = 1 − 2r with r = 1 / (1 + exp(2a) exp(2b)). The exponentials are taken once a query and once a key, and the
 1 adds the same number to every score of a query, which softmax drops. A product, a sum and a quotient remain for each
 query, key and feature. The gradient needs r alone too, dr/da = dr/db = −2 (r − r²), and computes it again.
 """
 
+import functools
 import math
+import warnings
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+from torch import library
 
-from attn_tutor.torch.additive_compiled import compiled_pieces
-from attn_tutor.torch.softmax import masked_softmax
+from attn_tutor.torch._arrays import transformed
+from attn_tutor.torch.visibility import Visibility
 
 # Numbers in a tile of queries × features × keys, and queries in it where keys are many; a GPU needs larger ones.
 ROOM, QUERIES = {"cpu": 2**20}, 32
-# How many scores a compiled piece computes at once; it stores no such tile.
+# Scores whose softmax is taken at once, and in a compiled tile, which stores no features.
 SCORES = 2**20
-# How many weights are kept for the gradient; more are computed again.
-STORED = 2**22
 # exp(2 · REACH) is finite and exp(−2 · REACH) not yet subnormal; tanh beyond ±FLAT is ±1 in this precision.
 REACH = {torch.float32: 43.0, torch.float64: 350.0}
 FLAT = {torch.float32: 10.0, torch.float64: 20.0}
+LARGEST = 1e18  # the square of anything below is finite
 
 
-class Problem(NamedTuple):
-    """What is computed, with one batch axis; some of it may be seen, or kept by dropout."""
+def additive_pool(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    w: torch.Tensor,
+    V: torch.Tensor,
+    see: Visibility,
+    bias: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+) -> torch.Tensor:
+    """Softmax of the scores w · tanh(a + b) + bias, times V: (…, n, h), (…, m, h), (…, h), (…, m, d_v) -> (…, n, d_v).
 
-    a: torch.Tensor  # (B, n, h)
-    b: torch.Tensor  # (B, m, h)
-    w: torch.Tensor  # (B, 1, h)
-    V: torch.Tensor  # (B, m, d_v)
-    mask: torch.Tensor | None  # (B, n or 1, m)
-    kept: torch.Tensor | None  # (B, n, m)
-    dropout_p: float
-    causal: bool
-    compiled: bool
-    graded: bool  # a gradient may follow
-
-
-def stored_width(P: Problem) -> int:
-    """How many numbers of each query are kept for the gradient: all its weights, or none."""
-    (B, n, _), m = P.a.shape, P.b.shape[1]
-    return m if P.graded and B * n * m <= STORED else 0
-
-
-def pool(P: Problem) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weighted sums of the values, (B, n, d_v), and what is kept for the gradient, (B, n, m or 0)."""
-    most, x, y, score, _ = pieces(P)
-    w = -2 * P.w
-    output = P.V.new_empty(*P.a.shape[:-1], P.V.shape[-1])
-    weights = P.a.new_empty(*P.a.shape[:-1], stored_width(P))
-    for group, rows, keys, seen in blocks(P, most):
-        A = softmax_of(score(x[group, rows], y[group, keys], w[group]), seen)
-        if A.shape == weights.shape:
-            weights = A
-        elif weights.shape[-1]:
-            weights[group, rows, keys] = A
-        if P.kept is not None:
-            A = A * P.kept[group, rows, keys] / (1 - P.dropout_p)
-        output[group, rows] = A @ P.V[group, keys]
-    return output, weights
+    In float32 or float64. What is hidden must already be finite. In a caller that is compiled, so are the tiles.
+    """
+    n, m, d_v = a.shape[-2], *V.shape[-2:]
+    mapped, compiled = transformed(), torch.compiler.is_compiling()
+    causal = see.last is not None and see.mask is bias is None and not mapped
+    arrays = [a, b, w[..., None, :], V]
+    if not causal and not (see.everything and bias is None):
+        arrays.append(see.numbers(bias, a.dtype))
+    outer = torch.broadcast_shapes(*(X.shape[:-2] for X in arrays))
+    flat = [X.expand(*outer, *X.shape[-2:]).reshape(-1, *X.shape[-2:]) for X in arrays]
+    bias = flat[4].expand(-1, n, -1) if len(flat) > 4 else None
+    grown = None
+    if dropout_p:
+        grown = torch.dropout(a.new_ones(len(flat[0]), n, m), dropout_p, True)
+    args = *flat[:4], bias, grown
+    output = formula(*args) if mapped else pool(*args, causal, see.window, compiled)[0]
+    return output.reshape(*outer, n, d_v)
 
 
-def pool_gradient(
-    g: torch.Tensor, output: torch.Tensor, weights: torch.Tensor, P: Problem
-) -> tuple[torch.Tensor, ...]:
-    """The gradients of a, b, w and V for the cotangent g of the output."""
-    most, x, y, score, gradient = pieces(P)
-    w = -2 * P.w
-    da, db, dw, dV = (torch.zeros_like(X) for X in (x, y, w, P.V))
+# One operation to autograd and to torch.compile, neither of which follows a loop over tiles.
+
+TAKES = (
+    "Tensor a, Tensor b, Tensor w, Tensor V, Tensor? bias, Tensor? grown,"
+    " bool causal, SymInt? window, bool compiled"
+)
+
+
+@library.custom_op(
+    "attn_tutor::additive", mutates_args=(), schema=f"({TAKES}) -> (Tensor, Tensor)"
+)
+def pool(*args: Any) -> Any:
+    """The output, and log Σ exp(score) of each query."""
+    a, _, _, V, _, grown, *_ = args
+    tiles = Tiles(*args)
+    output, level = V.new_zeros(*a.shape[:2], V.shape[-1]), a.new_zeros(*a.shape[:2], 1)
+    for group, block in tiles.blocks():
+        S = a.new_full((len(a[group]), block.stop - block.start, len(V[0])), -torch.inf)
+        for rows, keys in tiles.cut(block):
+            here = slice(rows.start - block.start, rows.stop - block.start)
+            S[:, here, keys] = tiles.scores(group, rows, keys)
+        level[group, block] = S.logsumexp(-1, keepdim=True)
+        A = torch.softmax(S, -1, out=S)
+        if grown is not None:
+            A *= grown[group, block]
+        output[group, block] = A @ V[group]
+    return output, level
+
+
+@library.custom_op(
+    "attn_tutor::additive_gradient",
+    mutates_args=(),
+    schema=f"(Tensor g, Tensor output, Tensor level, bool learnt, {TAKES})"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+def pool_gradient(g: Any, output: Any, level: Any, learnt: bool, *args: Any) -> Any:
+    """The gradients of a, b, w, V and, if it is learnt, of the bias."""
+    a, b, w, V, bias, grown, *_ = args
+    tiles = Tiles(*args)
+    da, db, dw, dV = (torch.zeros_like(X) for X in (a, b, w, V))
+    dbias = torch.zeros_like(bias) if learnt else a.new_empty(0)
     along = (g * output).sum(-1, keepdim=True)
-    for group, rows, keys, seen in blocks(P, most):
-        q, k, gr = x[group, rows], y[group, keys], g[group, rows]
-        A = weights[group, rows, keys]
-        if not A.numel():
-            A = softmax_of(score(q, k, w[group]), seen)
-        dropped, dA = A, gr @ P.V[group, keys].mT
-        if P.kept is not None:
-            grown = P.kept[group, rows, keys] / (1 - P.dropout_p)
-            dropped, dA = A * grown, dA * grown
-        dV[group, keys].baddbmm_(dropped.mT, gr)
-        dS = dA.sub_(along[group, rows]).mul_(A)
-        da[group, rows], db_more, dw_more = gradient(q, k, dS)
-        db[group, keys] += db_more
-        dw[group] += dw_more
-    return -2 * w * da, -2 * w * db, -2 * dw, dV
+    for group, block in tiles.blocks():
+        for rows, keys in tiles.cut(block):
+            do = g[group, rows]
+            A = tiles.scores(group, rows, keys).sub_(level[group, rows]).exp_()
+            dropped, dA = A, do @ V[group, keys].mT
+            if grown is not None:
+                dropped = A * grown[group, rows, keys]
+                dA *= grown[group, rows, keys]
+            dV[group, keys] += dropped.mT @ do
+            dS = dA.sub_(along[group, rows]).mul_(A)
+            if learnt:
+                dbias[group, rows, keys] = dS
+            more = tiles.gradient(group, rows, keys, dS)
+            da[group, rows] += more[0]
+            db[group, keys] += more[1]
+            dw[group] += more[2]
+    return 4 * w * da, 4 * w * db, -2 * dw, dV, dbias
 
 
-def softmax_of(S: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
-    """Weights, in the place of the scores where it can be: to get new memory takes longer than to fill it."""
-    return torch.softmax(S, -1, out=S) if seen is None else masked_softmax(S, seen)
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    ctx.options = inputs[6:]
+    ctx.save_for_backward(*output, *inputs[:6])
+
+
+def _backward(ctx: Any, g: torch.Tensor, _: Any) -> tuple[Any, ...]:
+    output, level, *arrays = ctx.saved_tensors
+    learnt = ctx.needs_input_grad[4]
+    *found, dbias = pool_gradient(g, output, level, learnt, *arrays, *ctx.options)
+    return *found, dbias if learnt else None, *[None] * 4
+
+
+def _refuse(*_: Any) -> None:
+    raise NotImplementedError(
+        "additive_attention: has no second derivatives; attend(additive_score(...), V, mask) has them"
+    )
+
+
+pool.register_autograd(_backward, setup_context=_keep)
+pool_gradient.register_autograd(_refuse)
+
+
+@pool.register_fake
+def _(a: Any, b: Any, w: Any, V: Any, *_: Any) -> Any:
+    return V.new_empty(*a.shape[:2], V.shape[-1]), a.new_empty(*a.shape[:2], 1)
+
+
+@pool_gradient.register_fake
+def _(g: Any, output: Any, level: Any, learnt: bool, *args: Any) -> Any:
+    dbias = args[4] if learnt else g.new_empty(0)
+    return tuple(X.new_empty(X.shape) for X in (*args[:4], dbias))
+
+
+def formula(a: Any, b: Any, w: Any, V: Any, bias: Any, grown: Any) -> torch.Tensor:
+    """The output as torch can differentiate it any way, with all features of all pairs."""
+    S = (torch.tanh(a[:, :, None] + b[:, None]) * w[:, None]).sum(-1)
+    A = torch.softmax(S if bias is None else S + bias, -1)
+    return (A if grown is None else A * grown) @ V
 
 
 def factors(
@@ -122,105 +186,120 @@ def window(X: torch.Tensor, radius: float) -> tuple[torch.Tensor, torch.Tensor]:
     return shift, high - low <= 2 * radius
 
 
-def blocks(
-    P: Problem, most: int
-) -> Iterator[tuple[slice, slice, slice, torch.Tensor | None]]:
-    """Elements of the batch, their queries, the keys between the first and last seen, and who sees which."""
-    (B, n, _), m = P.a.shape, P.b.shape[1]
-    together = max(1, most // max(1, n))
-    for i in range(0, B, together):
-        group = slice(i, i + together)
-        for r in range(0, n, most):
-            rows = slice(r, min(r + most, n))
-            keys, seen = slice(m), None
-            if P.causal:
-                keys = slice(max(0, rows.stop + m - n))
-                seen = P.a.new_ones(rows.stop - r, keys.stop, dtype=torch.bool)
-                seen = seen.tril(r + m - n)
-            elif P.mask is not None:
-                seen = P.mask[group, rows] if P.mask.shape[1] > 1 else P.mask[group]
-                some = seen.any(1).any(0).nonzero()[:, 0].tolist() or [-1]
-                keys = slice(max(0, some[0]), some[-1] + 1)
-                seen = seen[..., keys]
-            yield group, rows, keys, seen
-
-
-# The pieces that take the time: scores, and then the gradient of their Σ dS · S. One block of queries, (g, R, h), and
-# their keys, (g, m, h), give scores (g, R, m), short of one number for each query.
-
-
-def pieces(P: Problem) -> tuple[int, torch.Tensor, torch.Tensor, Any, Any]:
-    """How many queries a block has, what stands for queries and keys, and the two functions of blocks of them."""
-    x, y, product = factors(P.a, P.b)
-    _, m, h = P.b.shape
-    if product and P.compiled and (fast := compiled_pieces()):
-        return max(1, SCORES // max(1, m)), x, y, *fast
-    tile = Tile(P, product)
-    return tile.most, x, y.mT.contiguous().mT, tile.scores, tile.gradient
-
-
-class Tile:
-    """r of a block and some keys, or r − 1/2 where tanh gives it, for every feature: (g, R, h, keys). All tiles take
-    the same space, since the system is slow to hand out new pages.
-
-    Threads share all steps by queries. A step shared otherwise would send the tile from core to core, which takes up
-    to ten times as long as the step.
+class Tiles:
+    """Scores and gradients of some queries with some keys. What stands in the tile, (g, R, h, keys), is r of every
+    feature, or r − 1/2 where tanh gives it. A compiled tile stores nothing: its loops keep in registers what is summed.
     """
 
-    def __init__(self, P: Problem, product: bool) -> None:
-        (B, n, h), m = P.a.shape, P.b.shape[1]
-        self.product = product
-        room = ROOM.get(P.a.device.type, 2**24) // max(1, h)
+    def __init__(
+        self, a: Any, b: Any, w: Any, V: Any, bias: Any, grown: Any, causal: Any, window: Any, compiled: Any
+    ) -> None:  # fmt: skip
+        (self.B, n, h), m = a.shape, b.shape[1]
+        self.see = Visibility(n, m, a.device, None, causal, window)
+        self.w, self.bias = -2 * w, bias
+        self.x, y, self.product = factors(a, b)
+        safe = self.product and (self.x.amax(1) * y.amax(1) < LARGEST).all()
+        self.loops = loops() if compiled and safe and h % 2 == 0 else None
+        self.y = y.mT.contiguous()  # (B, h, m)
+        room = SCORES if self.loops else ROOM.get(a.device.type, 2**24) // max(1, h)
         # Few keys leave room for more queries, and many are cut.
-        self.most = max(QUERIES, room // max(1, m))
-        self.keys = max(1, room // self.most)
-        size = min(B * n, self.most) * h * min(self.keys, m)
-        self.spaces = P.a.new_empty(2, size)
-        # As a row, not as a number: torch's loops are faster so.
-        self.one = P.a.new_ones(min(self.keys, m))
-        self.filled = False  # with r of the last block and all its keys
+        self.height = max(1 if self.loops else QUERIES, room // max(1, m))
+        self.width = max(1, room // self.height)
+        if not self.loops:
+            # All take the same space, since the system is slow to hand out new pages.
+            self.space = a.new_empty(self.height * h * min(self.width, m))
+            # As a row, not as a number: torch's loops are faster so.
+            self.one = a.new_ones(min(self.width, m))
 
-    def cut(
-        self, x: torch.Tensor, y: torch.Tensor
-    ) -> Iterator[tuple[slice, torch.Tensor, torch.Tensor]]:
-        """Keys, and space for their r and for as many numbers more."""
-        m = y.shape[1]
-        for j in range(0, m, self.keys):
-            keys = slice(j, min(j + self.keys, m))
-            shape = *x.shape, keys.stop - j
-            r, q = (space[: math.prod(shape)].view(shape) for space in self.spaces)
-            yield keys, r, q
+    def blocks(self) -> Iterator[tuple[slice, slice]]:
+        """Elements of the batch, and those of their queries whose softmax is taken at once."""
+        n, last = self.see.n, self.see.last
+        together = max(1, self.height // max(1, n))
+        most = max(self.height, SCORES // max(1, self.see.m))
+        first = 0 if last is None else max(0, -last)  # those before see nothing
+        for i in range(0, self.B, together):
+            for r in range(first, n, most):
+                yield slice(i, i + together), slice(r, min(r + most, n))
 
-    def fill(self, r: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        x, y = x[..., None], y.mT[:, None]
+    def cut(self, block: slice) -> Iterator[tuple[slice, slice]]:
+        """The tiles of a block in which somebody may see something."""
+        for r in range(block.start, block.stop, self.height):
+            rows = slice(r, min(r + self.height, block.stop))
+            keys = self.see.keys(rows)
+            for j in range(keys.start, keys.stop, self.width):
+                yield rows, slice(j, min(j + self.width, keys.stop))
+
+    def scores(self, group: slice, rows: slice, keys: slice) -> torch.Tensor:
+        x, y, w = self.x[group, rows], self.y[group, :, keys], self.w[group]
+        if self.loops:
+            S = self.loops[0](x, y, w)
+        else:
+            shape = *x.shape, y.shape[-1]
+            self.r = r = self.space[: math.prod(shape)].view(shape)
+            x, y = x[..., None], y[:, None]
+            if self.product:
+                torch.addcmul(self.one[: shape[-1]], x, y, out=r).reciprocal_()
+            else:
+                torch.add(x, y, out=r).tanh_().mul_(-0.5)
+            S = (w[:, None] @ r)[:, :, 0]
+        if self.bias is not None:
+            S += self.bias[group, rows, keys]
+        seen = self.see.tile(rows, keys)
+        return S if seen is None else S.masked_fill_(~seen, -torch.inf)
+
+    def gradient(self, group: slice, rows: slice, keys: slice, dS: Any) -> Any:
+        """Σ dS (r − r²) over keys, the same over queries, and Σ dS r over both, in the tile of the last scores."""
+        if self.loops:
+            x, y = self.x[group, rows], self.y[group, :, keys]
+            da, dw = self.loops[1](x, y, dS)
+            # A sum over keys is quicker than one over queries.
+            db, _ = self.loops[1](*(X.mT.contiguous() for X in (y, x, dS)))
+            return da, db, dw.sum(1, keepdim=True)
+        r, dS = self.r, dS[:, :, None]
+        dw = (dS @ r.mT).sum(1)  # (g, 1, h)
         if self.product:
-            one = self.one[: r.shape[-1]]
-            return torch.addcmul(one, x, y, out=r).reciprocal_()
-        return torch.add(x, y, out=r).tanh_().mul_(-0.5)
+            torch.addcmul(r, r, r, value=-1, out=r)
+        else:
+            r.square_().neg_().add_(0.25)
+        r.mul_(dS)
+        return r.sum(-1), r.sum(1).mT, dw
 
-    def scores(self, x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        S = x.new_empty(*x.shape[:-1], y.shape[1])
-        for keys, r, _ in self.cut(x, y):
-            S[..., keys] = (w[:, None] @ self.fill(r, x, y[:, keys]))[:, :, 0]
-        self.filled = y.shape[1] <= self.keys
-        return S
 
-    def gradient(
-        self, x: torch.Tensor, y: torch.Tensor, dS: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        """Σ dS (r − r²) over keys, the same over queries, and Σ dS r over both: (g, R, h), (g, m, h), (g, 1, h)."""
-        da, db = torch.zeros_like(x), torch.empty_like(y)
-        dw = x.new_zeros(len(x), 1, x.shape[-1])
-        for keys, r, q in self.cut(x, y):
-            if not self.filled:
-                self.fill(r, x, y[:, keys])
-            part = dS[:, :, None, keys]
-            torch.mul(part, r, out=q)
-            dw += q.sum(3).sum(1, keepdim=True)
-            # r − r² = 1/4 − (r − 1/2)²
-            torch.addcmul(q if self.product else part / 4, q, r, value=-1, out=q)
-            da += q.sum(3)
-            threads = math.gcd(x.shape[1], torch.get_num_threads())
-            split = q.view(len(q), threads, -1, *q.shape[2:])
-            db[:, keys] = split.sum(2).sum(1).mT
-        return da, db, dw
+@functools.cache
+def loops() -> Any:
+    """Scores, and sums over keys for their gradient, both compiled; or None where there is no compiler.
+
+    Their time goes into quotients, and two features can share one: u/d + v/e = (u·e + v·d)/(d·e).
+    """
+    # Left alone, the compiler would store what several sums need: (n, m, h).
+    stored = "reads", "opcount", "acc_reads"
+    never: dict[str, Any] = {f"realize_{what}_threshold": 10**6 for what in stored}
+
+    def halves(x: Any, y: Any) -> Any:
+        """1/r for one half of the features and the other, (g, R, h/2, keys)."""
+        h = x.shape[-1] // 2
+        d = 1 + x[..., :h, None] * y[:, None, :h]
+        return d, 1 + x[..., h:, None] * y[:, None, h:], h
+
+    def score(x: Any, y: Any, w: Any) -> Any:
+        d, e, h = halves(x, y)
+        u, v = w[..., :h, None], w[..., h:, None]
+        return ((u * e + v * d) / (d * e)).sum(2)
+
+    def pull(x: Any, y: Any, dS: Any) -> Any:
+        d, e, _ = halves(x, y)
+        one = 1 / (d * e)
+        r, s, dS = e * one, d * one, dS[:, :, None]
+        p, q = dS * r, dS * s
+        da = (p - p * r).sum(3), (q - q * s).sum(3)
+        return torch.cat(da, 2), torch.cat((p.sum(3), q.sum(3)), 2)
+
+    try:
+        x, y, dS = torch.ones(2, 3, 6), torch.ones(2, 6, 5), torch.ones(2, 3, 5)
+        made = [torch.compile(fn, dynamic=True, options=never) for fn in (score, pull)]
+        made[0](x, y, x[:, :1]), made[1](x, y, dS)
+    except Exception as error:  # what is missing: a compiler, headers, a place to write
+        reason = str(error).strip().splitlines()[0]
+        warnings.warn(f"additive_attention: no compiler works: {reason}", stacklevel=2)
+        return None
+    return made

@@ -31,11 +31,9 @@ def fused_attention(
         Q, scale = Q * scale, 1.0
     # The kernel's own flag is aligned upper left, and rules out a bias.
     causal = see.last == 0 and see.mask is see.window is bias is None
-    if bias is not None:
-        bias = torch.atleast_2d(bias)[..., :m].to(Q.dtype)
-    if not causal and not see.everything:
-        # Numbers, and made here: faster than what the kernel makes of a mask.
-        bias = see.masked(Q.new_zeros(()) if bias is None else bias)
+    if not causal and not (see.everything and bias is None):
+        # Faster than what the kernel makes of a mask.
+        bias = see.numbers(bias, Q.dtype)
     arrays = (X for X in (Q, K, V, bias) if X is not None)
     batch = broadcast(*(X.shape[:-2] for X in arrays))
     assert batch is not None  # the callers have checked
@@ -56,7 +54,6 @@ def fused_attention(
         V = pad(V, (0, d - d_v))
 
     if bias is not None:
-        bias = bias.expand(*bias.shape[:-1], m)
         # Axes of length 1 stay.
         if len(batch) > 2 and math.prod(bias.shape[:-3]) > 1:
             bias = bias.expand(*outer, *bias.shape[-3:])

@@ -1,0 +1,459 @@
+"""Chapter 2: scoring functions, their temperature, and their disguises."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+import attn_tutor.numpy as an
+from attn_tutor.check.chapters.ch01_pooling import add_distances, distance
+from attn_tutor.check.chapters.inputs import LN3, Array, column, numbers, weights_of
+from attn_tutor.check.exercise import Exercise
+
+draw = numbers(2)
+
+scaled_dot_score = Exercise(
+    2,
+    "scaled_dot_score(Q, K): QKᵀ/√d; (…, n, d), (…, m, d) → (…, n, m)",
+    an.scaled_dot_score,
+    [
+        (np.ones((1, 4)), np.array([[1.0, 2, 3, 4], [0, 0, 0, 2]])),
+        (draw(3, 7), draw(5, 7)),
+        (draw(3, 7).astype(np.float32), draw(5, 7).astype(np.float32)),
+        (draw(2, 3, 7), draw(2, 5, 7)),
+    ],
+)
+
+
+@scaled_dot_score.mistake("no √d")
+def _(Q: Array, K: Array) -> Array:
+    """Your scores are QKᵀ. Their spread grows as √d, and softmax saturates: divide by √d."""
+    return Q @ K.mT
+
+
+@scaled_dot_score.mistake("d in place of √d")
+def _(Q: Array, K: Array) -> Array:
+    """You divide by d. The variance of a dot product is d, so its spread is √d; divided by d the scores
+    shrink towards 0 as d grows, and all weights become equal."""
+    return Q @ K.mT / Q.shape[-1]
+
+
+@scaled_dot_score.mistake("√ of the number of keys")
+def _(Q: Array, K: Array) -> Array:
+    """You divide by √m. What makes dot products large is the width of the vectors: K.shape[-1], not their number,
+    K.shape[-2]."""
+    return Q @ K.mT / K.shape[-2] ** 0.5
+
+
+@scaled_dot_score.mistake("√ of the number of queries")
+def _(Q: Array, K: Array) -> Array:
+    """You divide by √n, n the number of queries. What makes dot products large is the width of the vectors:
+    Q.shape[-1], not their number, Q.shape[-2]."""
+    return Q @ K.mT / Q.shape[-2] ** 0.5
+
+
+@scaled_dot_score.mistake("cosines")
+def _(Q: Array, K: Array) -> Array:
+    """You divide each vector by its own length: these are cosines, between −1 and 1. Here lengths count, and the
+    divisor is the same for all, √d."""
+    lengths = (
+        np.linalg.norm(Q, axis=-1)[..., None],
+        np.linalg.norm(K, axis=-1)[..., None],
+    )
+    return (Q / lengths[0]) @ (K / lengths[1]).mT
+
+
+@scaled_dot_score.mistake("softmax included")
+def _(Q: Array, K: Array) -> Array:
+    """Your rows sum to 1: you return weights. The score is what goes into softmax; stop one step earlier."""
+    return weights_of(Q @ K.mT / Q.shape[-1] ** 0.5)
+
+
+@scaled_dot_score.mistake("times √d")
+def _(Q: Array, K: Array) -> Array:
+    """You multiply by √d, which makes large scores larger. Divide."""
+    return Q @ K.mT * Q.shape[-1] ** 0.5
+
+
+@scaled_dot_score.mistake("keys by queries")
+def _(Q: Array, K: Array) -> Array:
+    """Your rows are keys and your columns are queries. Rows are queries: Q Kᵀ, not K Qᵀ."""
+    return K @ Q.mT / Q.shape[-1] ** 0.5
+
+
+bilinear_score = Exercise(
+    2,
+    "bilinear_score(Q, K, M): QMKᵀ; (…, n, q), (…, m, k), (q, k) → (…, n, m)",
+    an.bilinear_score,
+    [
+        (np.array([[1.0, 2]]), np.array([[3.0, 4]]), np.array([[0.0, 1], [0, 0]])),
+        (draw(3, 7), draw(5, 7), draw(7, 7) / 7),
+        (draw(3, 7), draw(5, 11), draw(7, 11) / 7),
+        (draw(2, 3, 7), draw(2, 5, 11), draw(7, 11) / 7),
+    ],
+)
+
+
+@bilinear_score.mistake("Mᵀ in place of M")
+def _(Q: Array, K: Array, M: Array) -> Array:
+    """Your scores are QMᵀKᵀ. M leads from the space of queries, its rows, to that of keys, its columns: Q M Kᵀ.
+    With a square M only the numbers tell the two apart."""
+    return Q @ M.T @ K.mT
+
+
+@bilinear_score.mistake("M left out")
+def _(Q: Array, K: Array, M: Array) -> Array:
+    """Your scores are QKᵀ: the matrix is not used, and queries and keys of different width do not fit."""
+    return Q @ K.mT
+
+
+@bilinear_score.mistake("divided by √d")
+def _(Q: Array, K: Array, M: Array) -> Array:
+    """You divide by √d. The bilinear score has no such factor: M is learnt, and finds the scale by itself."""
+    return Q @ M @ K.mT / K.shape[-1] ** 0.5
+
+
+@bilinear_score.mistake("keys by queries")
+def _(Q: Array, K: Array, M: Array) -> Array:
+    """Your rows are keys and your columns are queries. Rows are queries: swap the last two axes, Q M Kᵀ."""
+    return (Q @ M @ K.mT).mT
+
+
+ONE = np.array([[1.0]])
+ADDITIVE = [
+    (ONE, column(-1, 1), ONE, ONE, np.array([2.0])),
+    (draw(3, 5), draw(7, 2), draw(5, 11) / 2, draw(2, 11), draw(11)),
+]
+additive_score = Exercise(
+    2,
+    "additive_score(Q, K, W_q, W_k, w_v): w_v · tanh(q W_q + k W_k); "
+    "(…, n, q), (…, m, k), (q, h), (k, h), (h,) → (…, n, m)",
+    an.additive_score,
+    [
+        *ADDITIVE,
+        (draw(2, 3, 5), draw(2, 7, 2), draw(5, 11) / 2, draw(2, 11), draw(11)),
+    ],
+)
+additive_by_query = Exercise(
+    2,
+    "additive_by_query(Q, K, W_q, W_k, w_v): additive scores, one query at a time; "
+    "(n, q), (m, k), (q, h), (k, h), (h,) → (n, m)",
+    an.additive_score,
+    ADDITIVE,
+)
+
+
+def pairs(Q: Array, K: Array, W_q: Array, W_k: Array) -> Array:
+    """What goes into tanh, (…, n, m, h)."""
+    return (Q @ W_q)[..., :, None, :] + (K @ W_k)[..., None, :, :]
+
+
+@additive_by_query.mistake("summed without w_v")
+@additive_score.mistake("summed without w_v")
+def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
+    """You add up the hidden numbers, each with weight 1. The learnt w_v weighs them: without it every feature
+    counts the same."""
+    return np.tanh(pairs(Q, K, W_q, W_k)).sum(-1)
+
+
+@additive_by_query.mistake("without tanh")
+@additive_score.mistake("without tanh")
+def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
+    """There is no tanh in your score. Then it is a term of the query plus a term of the key, softmax drops the first,
+    and every query gets the same weights."""
+    return pairs(Q, K, W_q, W_k) @ w_v
+
+
+def curved(curve: Callable[[Array], Array]) -> Callable[..., Array]:
+    def wrong(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
+        """You bend the hidden numbers with another function than tanh. It is tanh that is asked for, between −1 and
+        1."""
+        return curve(pairs(Q, K, W_q, W_k)) @ w_v
+
+    return wrong
+
+
+for curve in (lambda z: z.clip(0), lambda z: 1 / (1 + np.exp(-z)), np.sin):
+    for exercise in (additive_score, additive_by_query):
+        exercise.mistake("another function than tanh")(curved(curve))
+
+
+@additive_by_query.mistake("key subtracted from query")
+@additive_score.mistake("key subtracted from query")
+def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
+    """You subtract the projected key. The additive score adds them: q W_q + k W_k."""
+    return np.tanh(pairs(Q, -K, W_q, W_k)) @ w_v
+
+
+@additive_by_query.mistake("w_v inside tanh")
+@additive_score.mistake("w_v inside tanh")
+def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
+    """You multiply by w_v before tanh. It weighs what comes out of tanh: tanh(…) @ w_v."""
+    return np.tanh(pairs(Q, K, W_q, W_k) * w_v).sum(-1)
+
+
+@additive_by_query.mistake("averaged in place of summed")
+@additive_score.mistake("averaged in place of summed")
+def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
+    """You take the mean over the hidden features. w_v sums them."""
+    return np.tanh(pairs(Q, K, W_q, W_k)) @ w_v / len(w_v)
+
+
+@additive_by_query.mistake("tanh after w_v")
+@additive_score.mistake("tanh after w_v")
+def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
+    """You apply tanh to the finished score, so that it lies between −1 and 1. tanh belongs to the hidden layer, and
+    w_v sums what comes out of it."""
+    return np.tanh(pairs(Q, K, W_q, W_k) @ w_v)
+
+
+@additive_score.mistake("product in place of sum")
+def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
+    """You multiply the projected query by the projected key. The additive score adds them: q W_q + k W_k."""
+    hidden = (Q @ W_q)[..., :, None, :] * (K @ W_k)[..., None, :, :]
+    return np.tanh(hidden) @ w_v
+
+
+@additive_by_query.mistake("a column for each query")
+@additive_score.mistake("keys by queries")
+def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
+    """Your rows are keys and your columns are queries. Rows are queries: (n, m)."""
+    return (np.tanh(pairs(Q, K, W_q, W_k)) @ w_v).mT
+
+
+@additive_by_query.mistake("softmax included")
+def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
+    """Your rows sum to 1: you return weights. The score is what goes into softmax; stop one step earlier."""
+    return weights_of(np.tanh(pairs(Q, K, W_q, W_k)) @ w_v)
+
+
+gaussian_score = Exercise(
+    2,
+    "gaussian_score(Q, K, bandwidth): −‖q − k‖²/(2 bandwidth²); (…, n, d), (…, m, d) → (…, n, m)",
+    an.gaussian_score,
+    [
+        (column(0), column(1, 4), 2.0),
+        (np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]]), 1.0),
+        (draw(3, 7), draw(5, 7), 1.7),
+        (draw(3, 7).astype(np.float32), draw(5, 7).astype(np.float32), 1.7),
+        (draw(2, 3, 7), draw(2, 5, 7), 1.7),
+    ],
+)
+
+
+add_distances(gaussian_score, lambda r, h: -((r / h) ** 2) / 2)
+
+
+@gaussian_score.mistake("without the ½")
+def _(Q: Array, K: Array, bandwidth: float) -> Array:
+    """Your scores are twice what they should be: the exponent of the Gaussian is −u²/2."""
+    return -((distance(Q, K) / bandwidth) ** 2)
+
+
+@gaussian_score.mistake("bandwidth not squared")
+def _(Q: Array, K: Array, bandwidth: float) -> Array:
+    """You divide by 2σ. The distance is measured in bandwidths *before* it is squared: divide by 2σ²."""
+    return -(distance(Q, K) ** 2) / (2 * bandwidth)
+
+
+@gaussian_score.mistake("sign lost")
+def _(Q: Array, K: Array, bandwidth: float) -> Array:
+    """Your score grows with the distance, so that the farthest key would win. A score is higher for a better match:
+    put a minus in front."""
+    return distance(Q, K) ** 2 / (2 * bandwidth**2)
+
+
+@gaussian_score.mistake("distance not squared")
+def _(Q: Array, K: Array, bandwidth: float) -> Array:
+    """You use the distance, not its square: leave the square root out."""
+    return -distance(Q, K) / (2 * bandwidth**2)
+
+
+@gaussian_score.mistake("the kernel, not its exponent")
+def _(Q: Array, K: Array, bandwidth: float) -> Array:
+    """You return exp(−u²/2), the weight. The score is the exponent alone; softmax applies exp to it."""
+    return np.exp(-(distance(Q, K) ** 2) / (2 * bandwidth**2))
+
+
+def mean_entropy(scores: Array) -> float:
+    A = weights_of(scores)
+    return float(-(A * np.log(np.maximum(A, 1e-300))).sum(-1).mean())
+
+
+def temperature(scores: Array, entropy: float) -> float:
+    low, high = np.log(1e-4), np.log(1e7)
+    for _ in range(80):
+        middle = (low + high) / 2
+        too_low = mean_entropy(scores / np.exp(middle)) < entropy
+        low, high = (middle, high) if too_low else (low, middle)
+    return float(np.exp(low))
+
+
+find_temperature = Exercise(
+    2,
+    "find_temperature(scores, entropy): the T at which softmax(scores / T) has this mean entropy over the rows; "
+    "(n, m) → a number",
+    temperature,
+    [
+        (np.array([[2 * LN3, 0.0]]), 2 * np.log(2) - 0.75 * LN3),  # weights ¾, ¼
+        (4 * draw(3, 5), 0.7),
+        (9 * draw(7, 11), 1.3),
+    ],
+    tolerance=1e-3,
+)
+
+
+@find_temperature.mistake("1/T")
+def _(scores: Array, entropy: float) -> float:
+    """You return 1/T: the scores are divided by T, not multiplied."""
+    return 1 / temperature(scores, entropy)
+
+
+@find_temperature.mistake("log T")
+def _(scores: Array, entropy: float) -> float:
+    """You return log T. Bisect on log T, but return exp of it."""
+    return float(np.log(temperature(scores, entropy)))
+
+
+@find_temperature.mistake("entropy in bits")
+def _(scores: Array, entropy: float) -> float:
+    """You measure entropy with log2, in bits. Here it is in nats: use the natural logarithm."""
+    return temperature(scores, entropy * np.log(2))
+
+
+@find_temperature.mistake("the sum of the entropies")
+def _(scores: Array, entropy: float) -> float:
+    """You add up the entropies of the rows. It is their *mean* that has the given value."""
+    return temperature(scores, entropy / len(scores))
+
+
+@find_temperature.mistake("the first row alone")
+def _(scores: Array, entropy: float) -> float:
+    """You look at the first row only. It is the *mean* entropy over all rows that has the given value."""
+    return temperature(scores[:1], entropy)
+
+
+def dot_products(wide: tuple[Array, Array]) -> Array:
+    """the dot products of the wide queries and keys"""
+    return wide[0] @ wide[1].mT
+
+
+def widened(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
+    Q, K = Q / bandwidth, K / bandwidth
+    q2, k2 = ((X**2).sum(-1, keepdims=True) / -2 for X in (Q, K))
+    wide_Q = np.concatenate([Q, np.ones_like(q2), q2], -1)
+    return wide_Q, np.concatenate([K, k2, np.ones_like(k2)], -1)
+
+
+widen = Exercise(
+    2,
+    "widen(Q, K, bandwidth): wider queries and keys whose dot products are the Gaussian scores; "
+    "(n, d), (m, d) → (n, D), (m, D)",
+    widened,
+    [
+        (column(1), column(0, 2), 1.0),
+        (column(2), column(0, 4), 2.0),
+        (draw(3, 7), draw(5, 7), 0.5),
+    ],
+    reads=dot_products,
+)
+
+
+@widen.mistake("‖q‖² missing")
+def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
+    """The products lack −‖q‖²/2σ². Softmax would drop it, as it is the same for every key, but here the scores must
+    be exact: one more entry, −‖q‖²/2σ² in the query and 1 in the key."""
+    wide_Q, wide_K = widened(Q, K, bandwidth)
+    return wide_Q[..., :-1], wide_K[..., :-1]
+
+
+@widen.mistake("‖k‖² missing")
+def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
+    """The products lack −‖k‖²/2σ², which differs from key to key and changes the weights: one more entry, 1 in the
+    query and −‖k‖²/2σ² in the key."""
+    wide_Q, wide_K = widened(Q, K, bandwidth)
+    d = Q.shape[-1]
+    return np.delete(wide_Q, d, -1), np.delete(wide_K, d, -1)
+
+
+@widen.mistake("the ones on one side")
+def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
+    """Your norms meet each other, and your ones meet each other: the products hold ‖q‖²‖k‖² and 1 · 1. Each norm needs
+    a 1 as its partner: (‖q‖², 1) in the query, (1, ‖k‖²) in the key."""
+    wide_Q, wide_K = widened(Q, K, bandwidth)
+    d = Q.shape[-1]
+    return wide_Q, wide_K[..., [*range(d), d + 1, d]]
+
+
+@widen.mistake("divided by √bandwidth")
+def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
+    """Your products are divided by the bandwidth once. The square of the distance is divided by its square: divide
+    queries and keys each by the bandwidth itself, not by its root."""
+    return widened(Q, K, bandwidth**0.5)
+
+
+@widen.mistake("without the ½")
+def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
+    """Your norms enter as −‖q‖² and −‖k‖². The square is ‖q‖² − 2q·k + ‖k‖²: halved, the product is q·k and the
+    norms are −½‖q‖² and −½‖k‖²."""
+    wide_Q, wide_K = widened(Q, K, bandwidth)
+    wide_Q[..., -1] *= 2
+    wide_K[..., -2] *= 2
+    return wide_Q, wide_K
+
+
+@widen.mistake("the bandwidth divides one of the two")
+def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
+    """You divide one of the two by the bandwidth and not the other. The difference q − k is divided, so both are."""
+    wide_Q, wide_K = widened(Q / bandwidth, K, 1.0)
+    return wide_Q, wide_K
+
+
+@widen.mistake("bandwidth ignored")
+def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
+    """Your products are those of bandwidth 1. Divide queries and keys by the bandwidth before all else."""
+    return widened(Q, K, 1.0)
+
+
+def any_order(products: Array) -> Array:
+    """the entries of each row, sorted (the order of the products is free)"""
+    return np.sort(products, -1)
+
+
+def with_all(K: Array) -> Array:
+    a, b = np.triu_indices(K.shape[-1])
+    return np.concatenate([K, K[..., a] * K[..., b]], -1)
+
+
+with_products = Exercise(
+    2,
+    "with_products(K): keys with all products of two of their entries a ≤ b appended; (…, m, d) → (…, m, d + d(d+1)/2)",
+    with_all,
+    [(np.array([[2.0, 3.0]]),), (draw(5, 3),), (draw(2, 5, 6),)],
+    reads=any_order,
+)
+
+
+@with_products.mistake("no squares")
+def _(K: Array) -> Array:
+    """The products of an entry with itself are missing: a ≤ b includes a = b. Without squares there is no ‖z‖²."""
+    a, b = np.triu_indices(K.shape[-1], 1)
+    return np.concatenate([K, K[..., a] * K[..., b]], -1)
+
+
+@with_products.mistake("each product twice")
+def _(K: Array) -> Array:
+    """You append d² products, those with a < b twice. One of each is enough: a ≤ b."""
+    products = (K[..., :, None] * K[..., None, :]).reshape(*K.shape[:-1], -1)
+    return np.concatenate([K, products], -1)
+
+
+@with_products.mistake("squares alone")
+def _(K: Array) -> Array:
+    """You append squares only. ‖z‖² of a linear z = kA needs the mixed products too."""
+    return np.concatenate([K, K**2], -1)
+
+
+@with_products.mistake("the entries themselves left out")
+def _(K: Array) -> Array:
+    """You return the products alone. They are to be *appended*: the old entries stay in front."""
+    return with_all(K)[..., K.shape[-1] :]

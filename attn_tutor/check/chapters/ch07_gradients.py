@@ -1,0 +1,396 @@
+"""Chapter 7: gradients by differences, and by hand."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from attn_tutor.check.chapters.inputs import LN3, Array, numbers, weights_of
+from attn_tutor.check.exercise import Exercise
+
+draw = numbers(7)
+Gradients = tuple[Array, ...]
+Scalar = Callable[[Array], float]
+
+
+def differences(f: Scalar, x: Array, step: float, far: float, over: float) -> Array:
+    """For each entry, (f at x + step − f at x + far) / over."""
+
+    def difference(i: tuple[int, ...]) -> float:
+        up, down = x.copy(), x.copy()
+        up[i] += step
+        down[i] += far
+        return (f(up) - f(down)) / over
+
+    return np.array([difference(i) for i in np.ndindex(x.shape)]).reshape(x.shape)
+
+
+def central(f: Scalar, x: Array) -> Array:
+    return differences(f, x, 1e-5, -1e-5, 2e-5)
+
+
+def cube_of_the_sum(x: Array) -> float:
+    return float(x.sum() ** 3)
+
+
+def sum_of_cubes(x: Array) -> float:
+    return float((x**3).sum())
+
+
+def largest_share(x: Array) -> float:
+    return float(weights_of(3 * x.ravel())[0])
+
+
+numerical_gradient = Exercise(
+    7,
+    "numerical_gradient(f, x): ∂f/∂x by central differences, an entry at a time; f takes an array like x to a number; "
+    "(…) → (…)",
+    central,
+    [
+        (sum_of_cubes, np.array([1.0, 2.0])),
+        (cube_of_the_sum, np.array([1.0, 2.0])),
+        (largest_share, draw(3)),
+        (cube_of_the_sum, draw(2, 3) + 1),
+        (sum_of_cubes, draw(2, 3, 5)),
+    ],
+    tolerance=1e-6,
+)
+
+
+def one_sided(step: float) -> Callable[[Scalar, Array], Array]:
+    def wrong(f: Scalar, x: Array) -> Array:
+        """You compare f(x + h) with f(x). That is off by about h/2 times the second derivative. Take as much on the
+        other side, (f(x + h) − f(x − h)) / 2h: the second derivative cancels."""
+        return differences(f, x, step, 0, step)
+
+    return wrong
+
+
+for step in (1e-3, 1e-4, 1e-5, -1e-3, -1e-4, -1e-5):
+    numerical_gradient.mistake("one-sided differences")(one_sided(step))
+
+
+def large(step: float) -> Callable[[Scalar, Array], Array]:
+    def wrong(f: Scalar, x: Array) -> Array:
+        """Your step is too large: the error of central differences grows with its square. About 10⁻⁵ is best in
+        float64."""
+        return differences(f, x, step, -step, 2 * step)
+
+    return wrong
+
+
+for step in (0.5, 0.1, 0.05, 0.01):
+    numerical_gradient.mistake("a step that is too large")(large(step))
+
+
+@numerical_gradient.mistake("divided by h in place of 2h")
+def _(f: Scalar, x: Array) -> Array:
+    """Your gradient is twice too large. From x − h to x + h it is a way of 2h."""
+    return 2 * central(f, x)
+
+
+@numerical_gradient.mistake("not divided by 2h")
+def _(f: Scalar, x: Array) -> Array:
+    """You return the difference and do not divide it by the way, 2h."""
+    return 2e-5 * central(f, x)
+
+
+@numerical_gradient.mistake("all entries moved at once")
+def _(f: Scalar, x: Array) -> Array:
+    """You move all entries together: every entry gets the sum of the gradient. Move one, and leave the others."""
+    return np.full(x.shape, central(f, x).sum())
+
+
+@numerical_gradient.mistake("an entry not moved back")
+def _(f: Scalar, x: Array) -> Array:
+    """You move an entry to x − h and go on from there: later entries are taken at another point. Put the old value
+    back before you move the next."""
+    x, found = x.copy(), np.empty(x.shape)
+    for i in np.ndindex(x.shape):
+        x[i] += 1e-5
+        up = f(x)
+        x[i] -= 2e-5
+        found[i] = (up - f(x)) / 2e-5
+    return found
+
+
+@numerical_gradient.mistake("a step that is too small")
+def _(f: Scalar, x: Array) -> Array:
+    """Your step is lost when it is added: in float64 1 + 10⁻¹⁷ is 1, so that the difference is 0. Take a step near the
+    cube root of the precision, about 10⁻⁵."""
+    return differences(f, x, 1e-17, -1e-17, 2e-17)
+
+
+log_softmax_vjp = Exercise(
+    7,
+    "log_softmax_vjp(scores, g): the gradient by the scores, where g is that by log softmax(scores); "
+    "(…, n, m), (…, n, m) → (…, n, m)",
+    lambda scores, g: g - weights_of(scores) * g.sum(-1, keepdims=True),
+    [
+        (np.array([[LN3, 0.0]]), np.array([[1.0, 0.0]])),
+        (np.array([[1000.0, 999.0]]), np.array([[-2.0, 1.0]])),
+        (draw(3, 5), draw(3, 5)),
+        (draw(3, 5).astype(np.float32), draw(3, 5).astype(np.float32)),
+        (draw(2, 3, 5), draw(2, 3, 5)),
+        (np.array([[-1000.0, -999.0]]), np.array([[-2.0, 1.0]])),
+    ],
+)
+
+
+@log_softmax_vjp.mistake("the gradient of softmax")
+def _(scores: Array, g: Array) -> Array:
+    """You return p(g − g·p), the gradient of softmax. The logarithm divides by p: ∂ log p_i / ∂s_j = δ_ij − p_j, so
+    that it is g_j − p_j Σ_i g_i."""
+    p = weights_of(scores)
+    return p * (g - (p * g).sum(-1, keepdims=True))
+
+
+@log_softmax_vjp.mistake("g not summed")
+def _(scores: Array, g: Array) -> Array:
+    """You return g(1 − p), entry by entry. Every log p_i falls when s_j rises: p_j times the sum of the whole row of g
+    goes off."""
+    return g * (1 - weights_of(scores))
+
+
+@log_softmax_vjp.mistake("the weighted mean subtracted")
+def _(scores: Array, g: Array) -> Array:
+    """You subtract g·p, the same number for every key. What goes off is the sum of g, times the key's own weight."""
+    return g - (weights_of(scores) * g).sum(-1, keepdims=True)
+
+
+@log_softmax_vjp.mistake("added in place of subtracted")
+def _(scores: Array, g: Array) -> Array:
+    """You add p Σ g. It is subtracted: every log p_i falls when another score rises."""
+    return g + weights_of(scores) * g.sum(-1, keepdims=True)
+
+
+@log_softmax_vjp.mistake("the mean of g in place of its sum")
+def _(scores: Array, g: Array) -> Array:
+    """You take the mean of g over the keys. What goes off is p times the *sum* of g."""
+    return g - weights_of(scores) * g.mean(-1, keepdims=True)
+
+
+@log_softmax_vjp.mistake("one sum for all rows")
+def _(scores: Array, g: Array) -> Array:
+    """You sum g over the whole array. Each row has a softmax of its own: .sum(-1, keepdims=True)."""
+    return g - weights_of(scores) * g.sum()
+
+
+@log_softmax_vjp.mistake("normalised over queries")
+def _(scores: Array, g: Array) -> Array:
+    """You took softmax, and the sum of g, over queries (axis −2). It is the row that sums to 1: axis −1."""
+    return g - weights_of(scores, -2) * g.sum(-2, keepdims=True)
+
+
+@log_softmax_vjp.mistake("wrong sign")
+def _(scores: Array, g: Array) -> Array:
+    """Every sign is the other way round: g − p Σ g, not p Σ g − g."""
+    return weights_of(scores) * g.sum(-1, keepdims=True) - g
+
+
+@log_softmax_vjp.mistake("no maximum subtracted")
+def _(scores: Array, g: Array) -> Array:
+    """exp(1000) is infinity, and ∞/∞ is NaN. The weights need the maximum of their row subtracted in the backward pass
+    as in the forward pass."""
+    e = np.exp(scores)
+    return g - e / e.sum(-1, keepdims=True) * g.sum(-1, keepdims=True)
+
+
+def bilinear(Q: Array, K: Array, M: Array, g: Array) -> Gradients:
+    return g @ K @ M.T, g.T @ Q @ M, Q.T @ g @ K
+
+
+bilinear_score_vjp = Exercise(
+    7,
+    "bilinear_score_vjp(Q, K, M, g): dQ, dK, dM for the scores Q M Kᵀ, whose gradient is g; "
+    "(n, q), (m, k), (q, k), (n, m) → (n, q), (m, k), (q, k)",
+    bilinear,
+    [
+        (draw(1, 2), draw(1, 2), draw(2, 2), np.ones((1, 1))),
+        (draw(3, 2), draw(3, 2), draw(2, 2), draw(3, 3)),
+        (draw(3, 2), draw(5, 7), draw(2, 7), draw(3, 5)),
+    ],
+)
+
+
+@bilinear_score_vjp.mistake("M not transposed in dQ")
+def _(Q: Array, K: Array, M: Array, g: Array) -> Gradients:
+    """In dQ you multiply by M. The query went forth through M, so its gradient comes back through Mᵀ: dQ = g K Mᵀ. With
+    q = k the shapes do not tell."""
+    return g @ K @ M, *bilinear(Q, K, M, g)[1:]
+
+
+@bilinear_score_vjp.mistake("M transposed in dK")
+def _(Q: Array, K: Array, M: Array, g: Array) -> Gradients:
+    """In dK you multiply by Mᵀ. The keys stand behind the M as Kᵀ, and S = Q M Kᵀ gives dK = gᵀ (Q M). With q = k the
+    shapes do not tell."""
+    dQ, _, dM = bilinear(Q, K, M, g)
+    return dQ, g.T @ Q @ M.T, dM
+
+
+@bilinear_score_vjp.mistake("g not transposed in dK")
+def _(Q: Array, K: Array, M: Array, g: Array) -> Gradients:
+    """In dK you sum over keys. Key j collects from all queries, over the column j of g: dK = gᵀ Q M. With n = m the
+    shapes do not tell."""
+    dQ, _, dM = bilinear(Q, K, M, g)
+    return dQ, g @ Q @ M, dM
+
+
+@bilinear_score_vjp.mistake("dM transposed")
+def _(Q: Array, K: Array, M: Array, g: Array) -> Gradients:
+    """You return the transpose of dM. A gradient has the shape of what it belongs to, (q, k): dM = Qᵀ g K."""
+    dQ, dK, dM = bilinear(Q, K, M, g)
+    return dQ, dK, dM.T
+
+
+@bilinear_score_vjp.mistake("M left out")
+def _(Q: Array, K: Array, M: Array, g: Array) -> Gradients:
+    """You return g K and gᵀ Q, the gradients of the plain dot product. M stands between query and key in the backward
+    pass too."""
+    return g @ K, g.T @ Q, Q.T @ g @ K
+
+
+@bilinear_score_vjp.mistake("g left out")
+def _(Q: Array, K: Array, M: Array, g: Array) -> Gradients:
+    """Your gradients do not depend on g: you differentiated the sum of the scores. Each score counts as much as g
+    says."""
+    return bilinear(Q, K, M, np.ones_like(g))
+
+
+def through_softmax(A: Array, dA: Array) -> Array:
+    return A * (dA - (dA * A).sum(-1, keepdims=True))
+
+
+def layer(
+    X: Array,
+    W_q: Array,
+    W_k: Array,
+    W_v: Array,
+    g: Array,
+    *,
+    forth: float = 0.5,
+    back: float = 0.5,
+    jacobian: Callable[[Array, Array], Array] = through_softmax,
+    paths: tuple[int, int, int] = (1, 1, 1),
+    share: float = 1,
+    turned: Callable[[Array], Array] = np.transpose,
+    crossed: Callable[[Array], Array] = np.transpose,
+    values: Callable[[Array], Array] = np.transpose,
+) -> Gradients:
+    """Backwards through self-attention, with what people get wrong in it as options."""
+    Q, K, V = X @ W_q, X @ W_k, X @ W_v
+    A = weights_of(Q @ K.T / Q.shape[-1] ** forth)
+    dS = jacobian(A, g @ V.T) / Q.shape[-1] ** back
+    dQ, dK, dV = dS @ K, crossed(dS) @ Q, values(A) @ g
+    parts = zip(paths, (dQ, dK, dV), (W_q, W_k, W_v), strict=True)
+    dX = share * sum(taken * (dY @ turned(W)) for taken, dY, W in parts)
+    return dX, X.T @ dQ, X.T @ dK, X.T @ dV
+
+
+self_attention_vjp = Exercise(
+    7,
+    "self_attention_vjp(X, W_q, W_k, W_v, g): dX, dW_q, dW_k, dW_v for self_attention without a mask; "
+    "(n, d_in), (d_in, d_k), (d_in, d_k), (d_in, d_v), (n, d_v) → the shapes of the first four",
+    layer,
+    [
+        (draw(2, 1), *draw(3, 1, 1), draw(2, 1)),
+        (draw(5, 3), *draw(3, 3, 3), draw(5, 3)),
+        (draw(7, 5), *draw(2, 5, 3), draw(5, 2), draw(7, 2)),
+    ],
+)
+
+
+ADD = "X is used three times, and what comes back adds up: dQ W_qᵀ + dK W_kᵀ + dV W_vᵀ."
+for name, words, changes in (
+    (
+        "the queries' path alone",
+        f"Your dX has only what comes through the queries. {ADD}",
+        dict(paths=(1, 0, 0)),
+    ),
+    (
+        "the keys' path alone",
+        f"Your dX has only what comes through the keys. {ADD}",
+        dict(paths=(0, 1, 0)),
+    ),
+    (
+        "the values' path alone",
+        f"Your dX has only what comes through the values, as if the weights were fixed. {ADD}",
+        dict(paths=(0, 0, 1)),
+    ),
+    (
+        "the queries' path missing",
+        f"Your dX lacks what comes through the queries, dQ W_qᵀ. {ADD}",
+        dict(paths=(0, 1, 1)),
+    ),
+    (
+        "the keys' path missing",
+        f"Your dX lacks what comes through the keys, dK W_kᵀ. {ADD}",
+        dict(paths=(1, 0, 1)),
+    ),
+    (
+        "the values' path missing",
+        "Your dX lacks what comes through the values, dV W_vᵀ. X decides not only who reads whom, but what is read.",
+        dict(paths=(1, 1, 0)),
+    ),
+    (
+        "the mean of the paths",
+        "Your dX is a third of what it should be. Gradients of several uses are added, not averaged.",
+        dict(share=1 / 3),
+    ),
+    (
+        "projections not transposed",
+        "In dX you multiply by W. What went forth through W comes back through Wᵀ. With d_in = d_k the shapes do not "
+        "tell.",
+        dict(turned=np.asarray),
+    ),
+    (
+        "dS not transposed in dK",
+        "In dK you sum over keys. Key j collects from all queries, over the column j of dS: dK = dSᵀ Q.",
+        dict(crossed=np.asarray),
+    ),
+    (
+        "weights not transposed in dV",
+        "In dV you multiply by A. Value j went to all queries by the column j of A, and comes back by it: dV = Aᵀ g.",
+        dict(values=np.asarray),
+    ),
+    (
+        "√d forgotten",
+        "Your scores, and your gradients, lack the factor 1/√d. It counts twice: inside the softmax, and in dQ and dK.",
+        dict(forth=0, back=0),
+    ),
+    (
+        "√d not in the backward pass",
+        "Your weights are right, but dQ and dK lack the factor 1/√d: the scores are divided by √d, and so is what "
+        "comes back through them.",
+        dict(back=0),
+    ),
+    (
+        "√d only in the backward pass",
+        "You divide what comes back by √d, but not the scores: the weights themselves are too sharp.",
+        dict(forth=0),
+    ),
+    (
+        "the softmax left out",
+        "You go back through the weights as if they were the scores. Between them stands softmax, with its own "
+        "Jacobian: dS = A (dA − Σ dA A), row by row.",
+        dict(jacobian=lambda A, dA: dA),
+    ),
+    (
+        "the diagonal of softmax alone",
+        "You go back through softmax as if each weight followed its own score alone. All weights of a row share one "
+        "sum: dS = A (dA − Σ dA A).",
+        dict(jacobian=lambda A, dA: A * (1 - A) * dA),
+    ),
+    (
+        "the common part of softmax missing",
+        "dS = A dA lacks what all weights of a row share: dS = A (dA − Σ dA A), the sum over the row.",
+        dict(jacobian=lambda A, dA: A * dA),
+    ),
+):
+    self_attention_vjp.variant(layer, name, words, **changes)
+
+
+@self_attention_vjp.mistake("the gradients of queries and keys exchanged")
+def _(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array) -> Gradients:
+    """What you return for W_q belongs to W_k, and the other way round: dQ = s dS K, dK = s dSᵀ Q."""
+    dX, dW_q, dW_k, dW_v = layer(X, W_q, W_k, W_v, g)
+    return dX, dW_k, dW_q, dW_v

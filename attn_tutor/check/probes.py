@@ -1,0 +1,113 @@
+"""Ask a wrong function more: does its answer follow an argument at all, and does a row follow what it should not?"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from attn_tutor.check.calls import Case, call, take
+from attn_tutor.check.symptoms.answer import Array, Finding
+
+Function = Callable[..., Any]
+
+
+Answers = Callable[[Case], tuple[Any, Any] | None]
+
+
+def asked(
+    fn: Function,
+    right: Function,
+    names: Sequence[str],
+    case: Case,
+    tensors: bool,
+    seconds: float,
+    question: Callable[[Answers, Sequence[str], Case], Finding | None],
+) -> Finding | None:
+    """Title and words of what the answers to changed arguments show, or None."""
+
+    def answers(changed: Case) -> tuple[Any, Any] | None:
+        """The right answer and the function's, if both come."""
+        outcome = call(fn, changed, tensors, seconds)
+        if outcome.error or outcome.late:
+            return None
+        try:
+            return right(*changed), take(outcome.value)
+        except (ValueError, IndexError):
+            return None
+
+    with np.errstate(all="ignore"):
+        return question(answers, names, case)
+
+
+def ignored(answers: Answers, names: Sequence[str], case: Case) -> Finding | None:
+    """An argument that the answer does not depend on, though the right one does."""
+    before = answers(case)
+    if before is None or not all(np.isfinite(y).all() for y in _parts(before[1])):
+        return None  # NaN stays NaN whatever is asked
+    for i, x in enumerate(case):
+        after = (
+            answers((*case[:i], _changed(x), *case[i + 1 :]))
+            if _changeable(x)
+            else None
+        )
+        if after and _differ(before[0], after[0]) and not _differ(before[1], after[1]):
+            return f"{names[i]} not used", (
+                f"Your answer does not depend on `{names[i]}`: with another one it is the same."
+            )
+    return None
+
+
+def _changeable(x: Any) -> bool:
+    kind = x.dtype.kind if isinstance(x, np.ndarray) else ""
+    return isinstance(x, float) or kind in ("f", "b")
+
+
+def _changed(x: Any) -> Any:
+    if isinstance(x, float):
+        return 1.7 * x
+    return ~x if x.dtype == bool else (1.3 * np.flip(x) + 0.1).astype(x.dtype)
+
+
+def rows(answers: Answers, names: Sequence[str], case: Case) -> Finding | None:
+    """A row that depends on one it should not depend on, or does not on one it should."""
+    X, before = case[0], answers(case)
+    if before is None:
+        return None
+    kinds = [isinstance(y, np.ndarray) and y.ndim >= 2 for y in (X, *before)]
+    if not all(kinds) or X.dtype.kind != "f" or X.shape[-2] < 2:
+        return None
+    if any(y.shape[:-1] != before[0].shape[:-1] for y in before):
+        return None
+    last, first = (X.copy() for _ in range(2))
+    last[..., -1, :] = _changed(X[..., -1, :])
+    first[..., 0, :] = _changed(X[..., 0, :])
+    after, other = answers((last, *case[1:])), answers((first, *case[1:]))
+    if after is None or other is None or before[0].shape[-2] != X.shape[-2]:
+        return None
+    follows, ours = (
+        _differ(x[..., 0, :], y[..., 0, :]) for x, y in zip(before, after, strict=True)
+    )
+    back = _differ(before[1][..., -1, :], other[1][..., -1, :])
+    if ours and not follows:
+        return "rows that depend on each other", (
+            f"Your first row changes when the last row of `{names[0]}` changes. Here each row is computed by itself: "
+            "is it the wrong axis, or one number for the whole array? The sum, the mean or the maximum runs along each "
+            "row, axis −1 with keepdims=True."
+        )
+    if follows and not ours and back:
+        return "a causal mask", (
+            f"Your first row does not change when the last row of `{names[0]}` does, though it should: you hide later "
+            "tokens, as under a causal mask. None is asked for here."
+        )
+    return None
+
+
+def _parts(x: Any) -> list[Array]:
+    return [np.asarray(y) for y in (x if isinstance(x, tuple) else (x,))]
+
+
+def _differ(one: Any, other: Any) -> bool:
+    return any(
+        x.shape != y.shape or not np.allclose(x, y, 1e-7, 1e-9, equal_nan=True)
+        for x, y in zip(_parts(one), _parts(other), strict=True)
+    )

@@ -1,0 +1,52 @@
+"""What a wrong answer looks like beside the right one: said when it is none of the known wrong answers.
+
+A symptom is a fact about the answer, with what it usually comes from. The one that explains most of what is wrong is
+told.
+"""
+
+from itertools import chain
+
+import numpy as np
+
+from attn_tutor.check.symptoms import masks, numbers, shape, weights
+from attn_tutor.check.symptoms.answer import Answer, Finding, Sight
+
+# The strongest first: of two that explain as much, the first is told.
+KINDS = (
+    shape.SYMPTOMS,
+    masks.SYMPTOMS,
+    weights.SYMPTOMS,
+    numbers.CORNERS,
+    numbers.SYMPTOMS,
+)
+SYMPTOMS = list(chain(*KINDS))
+
+
+def strongest(answers: list[Answer]) -> Finding | None:
+    """Title and words of the symptom that explains most, and what is no number in the rest."""
+    for symptoms in (SYMPTOMS, [*weights.VAGUE, *numbers.VAGUE]):
+        found = _most_common(symptoms, answers)
+        if found and 2 * _weight(found[2]) >= _weight(answers):
+            title, words, shown = found
+            rest = _most_common(numbers.CORNERS, [x for x in answers if x not in shown])
+            return title, f"{words} Besides: {rest[1]}" if rest else words
+    return None
+
+
+def _most_common(
+    symptoms: list[tuple[str, Sight]], answers: list[Answer]
+) -> tuple[str, str, list[Answer]] | None:
+    """What is seen in most of the answers, in the words for the largest of them, and these."""
+    seen: dict[str, tuple[str, list[Answer]]] = {}
+    with np.errstate(all="ignore"):
+        for title, sight in symptoms:
+            for x in answers:
+                if words := sight(x):
+                    seen[title] = words, [*seen.get(title, ("", []))[1], x]
+    found = [(title, *each) for title, each in seen.items()]
+    return max(found, key=lambda each: _weight(each[2]), default=None)
+
+
+def _weight(answers: list[Answer]) -> int:
+    """How much they tell: a large array more than a small one."""
+    return sum(min(x.right.size, 30) for x in answers)

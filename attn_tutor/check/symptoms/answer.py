@@ -1,0 +1,63 @@
+"""A wrong answer, and how a symptom is written: a function that returns words for an answer that shows it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+Finding = tuple[str, str]  # a title and words
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """One array of a wrong answer, with the right one and the arguments by their names."""
+
+    right: Array
+    got: Array
+    given: dict[str, Any]
+    tolerance: tuple[float, float]
+
+    def same(self, one: Array, other: Array) -> bool:
+        return one.shape == other.shape and bool(
+            np.allclose(one, other, *self.tolerance, equal_nan=True)
+        )
+
+    def is_now(self, changed: Array) -> bool:
+        """Whether the answer is this, made of the right one."""
+        return self.same(changed, self.got)
+
+    @property
+    def floats(self) -> list[Array]:
+        arrays = (x for x in self.given.values() if isinstance(x, np.ndarray))
+        return [x for x in arrays if x.dtype.kind == "f"]
+
+
+Sight = Callable[[Answer], str | None]
+Kind = Callable[[Answer], bool]
+
+
+def of_one_shape(x: Answer) -> bool:
+    return x.got.shape == x.right.shape and x.right.size > 1
+
+
+def of_numbers(x: Answer) -> bool:
+    return of_one_shape(x) and x.right.dtype.kind == "f"
+
+
+def symptom(
+    into: list[tuple[str, Sight]], title: str, kind: Kind
+) -> Callable[[Sight], Sight]:
+    """Add to a list what can be seen in answers of a kind."""
+
+    def add(sight: Sight) -> Sight:
+        @wraps(sight)
+        def guarded(x: Answer) -> str | None:
+            return sight(x) if kind(x) else None
+
+        into.append((title, guarded))
+        return sight
+
+    return add

@@ -1,0 +1,77 @@
+"""True and False in the wrong places."""
+
+import numpy as np
+
+from attn_tutor.check.symptoms.answer import Answer, Sight, of_one_shape, symptom
+
+SYMPTOMS: list[tuple[str, Sight]] = []
+
+
+def _of_booleans(x: Answer) -> bool:
+    return of_one_shape(x) and x.right.dtype == bool
+
+
+def _of_a_table(x: Answer) -> bool:
+    return _of_booleans(x) and x.right.ndim == 2
+
+
+@symptom(SYMPTOMS, "a mask to be added", _of_booleans)
+def _(x: Answer) -> str | None:
+    if np.isin(x.got, [0, -np.inf]).all() and (x.got < 0).any():
+        return (
+            "This is a mask to be added to scores, 0 and −∞. Here masks are boolean: True where a query may see a key, "
+            "False where it may not."
+        )
+    return None
+
+
+@symptom(SYMPTOMS, "numbers for True and False", _of_booleans)
+def _(x: Answer) -> str | None:
+    if np.array_equal(x.got.astype(bool), x.right):
+        return "You return numbers, 0 where it should be False. Compare them with 0, to make a boolean array: x > 0."
+    return None
+
+
+@symptom(SYMPTOMS, "inverted mask", _of_booleans)
+def _(x: Answer) -> str | None:
+    if x.is_now(~x.right):
+        return 'True and False are exchanged. Here True means "may attend": turn it round with ~.'
+    return None
+
+
+@symptom(SYMPTOMS, "sees the future", _of_a_table)
+def _(x: Answer) -> str | None:
+    n, m = x.right.shape
+    later = ~np.tri(n, m, m - n, dtype=bool)
+    if (x.got.astype(bool) & later).any() and not (x.right & later).any():
+        return (
+            "Some query sees a key that comes after it: the future, in training the answer. Query i stands at position "
+            "i + m − n and sees keys j ≤ i + m − n, so that the masks align at the last query and the last key."
+        )
+    return None
+
+
+@symptom(SYMPTOMS, "a token does not see itself", _of_a_table)
+def _(x: Answer) -> str | None:
+    n, m = x.right.shape
+    own = np.eye(n, m, m - n, dtype=bool)
+    if (x.right & own).any() and not x.got[own].any():
+        return (
+            "Your queries do not see themselves: the diagonal, where query i meets the key of its own position, is "
+            "False."
+        )
+    return None
+
+
+@symptom(SYMPTOMS, "too few permitted", _of_booleans)
+def _(x: Answer) -> str | None:
+    if not (x.got.astype(bool) & ~x.right).any():
+        return "What you permit is permitted, but some that should be is not. Is it < where it should be ≤?"
+    return None
+
+
+@symptom(SYMPTOMS, "too many permitted", _of_booleans)
+def _(x: Answer) -> str | None:
+    if not (x.right & ~x.got.astype(bool)).any():
+        return "All that should be permitted is, and more besides. Is it ≤ where it should be <?"
+    return None

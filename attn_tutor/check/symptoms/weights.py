@@ -1,0 +1,129 @@
+"""Weights: each row of the right answer is ≥ 0 and sums to 1, or is empty."""
+
+import numpy as np
+
+from attn_tutor.check.symptoms.answer import Answer, Array, Sight, of_numbers, symptom
+
+SYMPTOMS: list[tuple[str, Sight]] = []
+VAGUE: list[tuple[str, Sight]] = []
+
+
+def _of_weights(x: Answer) -> bool:
+    if not of_numbers(x) or x.right.ndim < 2:
+        return False
+    total = x.right.sum(-1)
+    full = np.isclose(total, 1, atol=1e-2)
+    return bool((x.right >= 0).all() and full.any() and (full | (total == 0)).all())
+
+
+def _full(x: Answer) -> Array:
+    """The rows that are not empty."""
+    return np.asarray((x.right > 0).any(-1))
+
+
+def _sums_to_one(weights: Array, axis: int | None = -1) -> bool:
+    total = np.nansum(weights, axis)
+    return bool(
+        (np.isclose(total, 1, atol=1e-2) | (total == 0)).all() and np.any(total)
+    )
+
+
+@symptom(SYMPTOMS, "columns sum to 1", _of_weights)
+def _(x: Answer) -> str | None:
+    if (x.got < 0).any() or _sums_to_one(x.got[_full(x)]):
+        return None
+    if x.got.shape[-2] > 1 and _sums_to_one(x.got, -2):
+        return (
+            "Your columns sum to 1, not your rows: the sum runs over the queries (axis −2), as it does with dim=1 on a "
+            "batch. Each query shares out its own weight: sum over the keys, axis −1."
+        )
+    if x.got.ndim > 2 and len(x.got) > 1 and _sums_to_one(x.got, 0):
+        return (
+            "What sums to 1 are your entries along the first axis, over sequences or heads. Keys are the last axis, "
+            "whatever stands in front of it: axis −1."
+        )
+    if _full(x).sum() > 1 and _sums_to_one(x.got, None):
+        return "All your weights together sum to 1. Each row must: .sum(-1, keepdims=True)."
+    return None
+
+
+@symptom(SYMPTOMS, "inverted mask", _of_weights)
+def _(x: Answer) -> str | None:
+    hidden = x.right == 0
+    if (x.got[~hidden] == 0).all() and (not hidden.any() or (x.got[hidden] > 0).any()):
+        return (
+            "Your weights lie on the forbidden keys, and on those alone: the mask is inverted. True means “may attend” "
+            "here: hide where it is False, ~mask."
+        )
+    return None
+
+
+@symptom(SYMPTOMS, "weight on what is hidden", _of_weights)
+def _(x: Answer) -> str | None:
+    rows = _full(x)
+    if (x.got[rows][x.right[rows] == 0] > 0).any():
+        return (
+            "Forbidden keys get weight. Their score must be −∞ before the softmax: a 0 does not do, as exp(0) is 1, "
+            "nor does a mask of ones and zeros that is added."
+        )
+    if (x.got[~rows] > 0).any():
+        return "A row in which no key is permitted gets weights. It is empty: all its weights must be 0."
+    return None
+
+
+@symptom(SYMPTOMS, "rows not divided by their sum", _of_weights)
+def _(x: Answer) -> str | None:
+    total = x.got.sum(-1, keepdims=True)
+    if (total >= 0).all() and x.same(x.right, x.got / np.where(total == 0, 1, total)):
+        return (
+            "Your weights have the right proportions, but your rows do not sum to 1: divide each row by its own sum, "
+            ".sum(-1, keepdims=True), and by nothing else."
+        )
+    return None
+
+
+@symptom(SYMPTOMS, "the other way round", _of_weights)
+def _(x: Answer) -> str | None:
+    order, ours = (y.argsort(-1, kind="stable") for y in (x.right, -x.got))
+    if np.ptp(x.right) > 0.01 and np.array_equal(order, ours):
+        return (
+            "Where a weight should be large yours is small. Is there a minus too many?"
+        )
+    return None
+
+
+@symptom(SYMPTOMS, "rows do not sum to 1", _of_weights)
+def _(x: Answer) -> str | None:
+    if np.isfinite(x.got).all() and not _sums_to_one(x.got[_full(x)]):
+        return (
+            "Your rows do not sum to 1. Divide each row by its own sum, at the very end; a sum over the last axis "
+            "needs keepdims=True, or it is laid along the columns."
+        )
+    return None
+
+
+@symptom(SYMPTOMS, "too sharp or too flat", _of_weights)
+def _(x: Answer) -> str | None:
+    some = (x.right > 1e-12) & (x.got > 1e-12)
+    if not some.all() or np.ptp(x.right) < 0.01:
+        return None
+    one, other = (
+        np.log(y) - np.log(y).mean(-1, keepdims=True) for y in (x.right, x.got)
+    )
+    ratio = float((one * other).sum() / (one**2).sum())
+    if x.same(ratio * one, other):
+        return (
+            f"Your weights are too {'sharp' if ratio > 1 else 'flat'}: they are those of scores {ratio:.3g} times as "
+            "large. (0.693 is 2 ** x in place of exp; a root of a width is a scale that is missing, or one too many.)"
+        )
+    return None
+
+
+@symptom(VAGUE, "other proportions", _of_weights)
+def _(x: Answer) -> str | None:
+    if (x.got >= 0).all() and _sums_to_one(x.got) and not x.got[x.right == 0].any():
+        return (
+            "Your rows sum to 1, but they are shared out in other proportions. Weights are exp of the scores, divided "
+            "by their sum: look at the scores that you make, and at what you do to them in place of exp."
+        )
+    return None

@@ -1,0 +1,194 @@
+"""Attention with one head as ``torch.nn`` modules: they hold what is learnt, and the core of the functions computes."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from attn_tutor.torch.attention import bilinear_attention, pool, weigh
+from attn_tutor.torch.fast.additive import additive_pool
+from attn_tutor.torch.layers.checks import require_sizes, require_tokens
+from attn_tutor.torch.layers.linear import Device, Dtype, draw, linear
+from attn_tutor.torch.softmax import masked_softmax
+from attn_tutor.torch.visibility import Visibility, finish, hide
+
+__all__ = ["AdditiveAttention", "BilinearAttention", "SelfAttention"]
+
+
+class BilinearAttention(nn.Module):
+    """:func:`bilinear_attention` with a learnt matrix ``M``.
+
+    Args:
+        d_q: width of the queries.
+        d_k: width of the keys.
+        device: of the parameters; None is torch's default.
+        dtype: of the parameters; None is torch's default.
+
+    Example:
+        >>> pool = BilinearAttention(2, 3)
+        >>> pool(torch.ones(4, 2), torch.ones(5, 3), torch.ones(5, 1)).shape
+        torch.Size([4, 1])
+    """
+
+    def __init__(
+        self, d_q: int, d_k: int, *, device: Device = None, dtype: Dtype = None
+    ) -> None:
+        super().__init__()
+        require_sizes("BilinearAttention", d_q=d_q, d_k=d_k)
+        self.M = nn.Parameter(torch.empty(d_q, d_k, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw ``M`` so that variance is kept in both directions (Glorot & Bengio, 2010)."""
+        nn.init.xavier_uniform_(self.M)
+
+    def forward(
+        self,
+        Q: torch.Tensor,
+        K: torch.Tensor,
+        V: torch.Tensor,
+        mask: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """(…, n, d_q), (…, m, d_k), (…, m, d_v) -> (…, n, d_v)."""
+        return bilinear_attention(Q, K, V, self.M, mask)
+
+    def extra_repr(self) -> str:
+        return f"d_q={self.M.shape[0]}, d_k={self.M.shape[1]}"
+
+
+class AdditiveAttention(nn.Module):
+    """:func:`additive_attention` with learnt projections ``q_proj`` and ``k_proj`` and a learnt ``w_v``.
+
+    Without a bias the score is odd, S(−q, −k) = −S(q, k); append a constant 1 to each query for one.
+
+    Args:
+        d_q: width of the queries.
+        d_k: width of the keys.
+        d_hidden: width of the hidden layer.
+        device: of the parameters; None is torch's default.
+        dtype: of the parameters; None is torch's default.
+
+    Example:
+        >>> pool = AdditiveAttention(2, 3, 8)
+        >>> pool(torch.ones(4, 2), torch.ones(5, 3), torch.ones(5, 1)).shape
+        torch.Size([4, 1])
+    """
+
+    def __init__(
+        self,
+        d_q: int,
+        d_k: int,
+        d_hidden: int,
+        *,
+        device: Device = None,
+        dtype: Dtype = None,
+    ) -> None:
+        super().__init__()
+        require_sizes("AdditiveAttention", d_q=d_q, d_k=d_k, d_hidden=d_hidden)
+        made: Any = {"device": device, "dtype": dtype}
+        self.q_proj = linear(d_q, d_hidden, bias=False, **made)
+        self.k_proj = linear(d_k, d_hidden, bias=False, **made)
+        self.w_v = nn.Parameter(torch.empty(d_hidden, **made))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw so that variance is kept in both directions (Glorot & Bengio, 2010)."""
+        draw(self.q_proj, self.k_proj)
+        nn.init.xavier_uniform_(self.w_v[:, None])
+
+    def forward(
+        self,
+        Q: torch.Tensor,
+        K: torch.Tensor,
+        V: torch.Tensor,
+        mask: torch.Tensor | None = None,
+        *,
+        need_weights: bool = False,
+    ) -> Any:
+        """(…, n, d_q), (…, m, d_k), (…, m, d_v) -> (…, n, d_v), and with ``need_weights`` the weights, (…, n, m)."""
+        where = "AdditiveAttention"
+        widths = self.q_proj.in_features, self.k_proj.in_features, V.shape[-1]
+        Q, K, V = require_tokens(where, dict(zip("QKV", widths, strict=True)), Q, K, V)
+        see = Visibility.of(where, Q, K, V, mask=mask)
+        Q, K, V, spoiled = hide(see, Q, K, V)
+        queries, keys = self.q_proj(Q), self.k_proj(K)
+        if not need_weights:
+            return finish(self._pool(queries, keys, V, see), see, spoiled)
+        hidden = torch.tanh(queries[..., :, None, :] + keys[..., None, :, :])
+        weights = masked_softmax(hidden @ self.w_v, see.dense())  # (…, n, m)
+        return finish(weights @ V, see, spoiled), finish(weights, see, spoiled)
+
+    def _pool(
+        self,
+        queries: torch.Tensor,
+        keys: torch.Tensor,
+        V: torch.Tensor,
+        see: Visibility,
+    ) -> torch.Tensor:
+        """In float32 at least, which the exponentials of the core need."""
+        wide = torch.promote_types(V.dtype, torch.float32)
+        a, b, w, values = (X.to(wide) for X in (queries, keys, self.w_v, V))
+        with torch.autocast(V.device.type, enabled=False):
+            return additive_pool(a, b, w, values, see).to(V.dtype)
+
+
+class SelfAttention(nn.Module):
+    """:func:`self_attention` with learnt projections ``q_proj``, ``k_proj`` and ``v_proj``.
+
+    Args:
+        d_in: width of the tokens.
+        d_k: width of queries and keys.
+        d_v: width of the values; None is ``d_k``.
+        causal: forbid each token the tokens after it.
+        device: of the parameters; None is torch's default.
+        dtype: of the parameters; None is torch's default.
+
+    Example:
+        >>> layer = SelfAttention(4, 3, causal=True)
+        >>> layer(torch.ones(5, 4)).shape
+        torch.Size([5, 3])
+    """
+
+    def __init__(
+        self,
+        d_in: int,
+        d_k: int,
+        d_v: int | None = None,
+        *,
+        causal: bool = False,
+        device: Device = None,
+        dtype: Dtype = None,
+    ) -> None:
+        super().__init__()
+        d_v = d_k if d_v is None else d_v
+        require_sizes("SelfAttention", d_in=d_in, d_k=d_k, d_v=d_v)
+        made: Any = {"bias": False, "device": device, "dtype": dtype}
+        self.q_proj = linear(d_in, d_k, **made)
+        self.k_proj = linear(d_in, d_k, **made)
+        self.v_proj = linear(d_in, d_v, **made)
+        self.causal = causal
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw so that variance is kept in both directions (Glorot & Bengio, 2010)."""
+        draw(self.q_proj, self.k_proj, self.v_proj)
+
+    def forward(
+        self,
+        X: torch.Tensor,
+        mask: torch.Tensor | None = None,
+        *,
+        need_weights: bool = False,
+    ) -> Any:
+        """(…, n, d_in) -> (…, n, d_v), and with ``need_weights`` the weights, (…, n, n)."""
+        (X,) = require_tokens("SelfAttention", {"X": self.q_proj.in_features}, X)
+        see = Visibility.of("SelfAttention", X, X, mask=mask, causal=self.causal)
+        X, Y, spoiled = hide(see, X, X)
+        Q, K, V = self.q_proj(X), self.k_proj(Y), self.v_proj(Y)
+        output = finish(pool(Q, K, V, see), see, spoiled)
+        if not need_weights:
+            return output
+        return output, finish(weigh(Q, K, see, None, None), see, spoiled)
+
+    def extra_repr(self) -> str:
+        return f"causal={self.causal}"

@@ -1,0 +1,183 @@
+"""The block of a transformer: attention between the tokens, then a small network in each of them."""
+
+import copy
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+import torch
+from torch import nn
+from torch.nn.functional import gelu
+
+from attn_tutor._checks import require_divisible, require_size
+from attn_tutor.torch.cache import KVCache
+from attn_tutor.torch.layers.linear import Device, Dtype
+from attn_tutor.torch.layers.multi_head import MultiHeadAttention
+from attn_tutor.torch.positional import alibi_bias, rotary
+from attn_tutor.torch.visibility import Visibility
+
+__all__ = ["Block"]
+
+Activation = Callable[[torch.Tensor], torch.Tensor]
+
+
+class Block(nn.Module):
+    r"""One layer of a transformer: attention between the tokens, then a small network in each; both add to their input.
+
+    .. math:: Y = X + \operatorname{attention}(\operatorname{norm}(X)), \qquad
+        Z = Y + \phi(\operatorname{norm}(Y)\, W_1 + b_1)\, W_2 + b_2
+
+    What is added is computed from normalised tokens, the tokens themselves are never normalised ("pre-norm").
+    Source: Vaswani et al. (2017), section 3.1, with the norm moved as in Xiong et al. (2020).
+
+    Args:
+        d_model: width of the tokens.
+        n_heads: number of heads; divides ``d_model``.
+        d_hidden: width of the hidden layer; None is 4·d_model.
+        causal: forbid each token the tokens after it.
+        window: most tokens that each one sees, itself and those just before it; needs ``causal``. None sets no limit.
+        positions: "rotary" turns queries and keys; "alibi" penalises distance, with ``causal`` only; None tells
+            attention no positions.
+        dropout: chance to drop each weight, each hidden unit and each entry of what is added, while training.
+        activation: φ.
+        n_kv_heads: number of heads of keys and values; None is ``n_heads``.
+        device: of the parameters; None is torch's default.
+        dtype: of the parameters; None is torch's default.
+
+    Raises:
+        ValueError: the sizes or the positions do not fit.
+
+    Example:
+        >>> block = Block(8, n_heads=2, causal=True, positions="rotary")
+        >>> block(torch.ones(3, 5, 8)).shape
+        torch.Size([3, 5, 8])
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        d_hidden: int | None = None,
+        causal: bool = False,
+        window: int | None = None,
+        positions: Literal["rotary", "alibi"] | None = None,
+        dropout: float = 0.0,
+        activation: Activation = gelu,
+        n_kv_heads: int | None = None,
+        device: Device = None,
+        dtype: Dtype = None,
+    ) -> None:
+        super().__init__()
+        d_hidden = 4 * d_model if d_hidden is None else d_hidden
+        require_size("Block", "d_hidden", d_hidden, least=1)
+        if positions not in ("rotary", "alibi", None):
+            raise ValueError(
+                f"Block: positions must be 'rotary', 'alibi' or None, got {positions!r}"
+            )
+        if positions == "alibi" and not causal:
+            raise ValueError(
+                "Block: 'alibi' needs causal=True; without it the two sides of a token look alike"
+            )
+        made: Any = {"device": device, "dtype": dtype}
+        self.attention = MultiHeadAttention(
+            d_model,
+            n_heads,
+            dropout=dropout,
+            causal=causal,
+            window=window,
+            n_kv_heads=n_kv_heads,
+            **made,
+        )
+        if positions == "rotary":
+            require_divisible("Block", "d_model", d_model, "2·n_heads", 2 * n_heads)
+        self.positions, self.activation = positions, activation
+        self.norm_1 = nn.LayerNorm(d_model, **made)
+        self.norm_2 = nn.LayerNorm(d_model, **made)
+        self.widen = nn.Linear(d_model, d_hidden, **made)
+        self.narrow = nn.Linear(d_hidden, d_model, **made)
+        self.drop = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        X: torch.Tensor,
+        mask: torch.Tensor | None = None,
+        cache: KVCache | None = None,
+    ) -> torch.Tensor:
+        """(…, n, d_model) -> (…, n, d_model); with a cache, X holds the tokens that come after those in it.
+
+        ``mask`` is that of :func:`multi_head_attention`.
+        """
+        Y = X + self.drop(self.attend(self.norm_1(X), mask, cache))
+        return Y + self.drop(self.feed_forward(self.norm_2(Y)))
+
+    def attend(
+        self,
+        X: torch.Tensor,
+        mask: torch.Tensor | None = None,
+        cache: KVCache | None = None,
+        *,
+        need_weights: bool = False,
+    ) -> Any:
+        """What the tokens draw from one another, (…, n, d_model), and with ``need_weights`` the weights too."""
+        layer, h = self.attention, self.attention.n_heads
+        Q, K, V = layer.q_proj(X), layer.k_proj(X), layer.v_proj(X)
+        if self.positions == "rotary":
+            start = 0 if cache is None else len(cache)
+            Q, K = self._turned(Q, start), self._turned(K, start)
+        if cache is not None:
+            K, V = cache.append(K, V)
+        bias = None
+        if self.positions == "alibi":
+            n, m = Q.shape[-2], K.shape[-2]
+            bias = alibi_bias(h, n, m, device=Q.device, dtype=Q.dtype)
+        options: Any = {"causal": layer.causal, "window": layer.window, "n_heads": h}
+        see = Visibility.of("Block", Q, K, V, mask=mask, **options)
+        return layer.pool(Q, K, V, see, bias=bias, need_weights=need_weights)
+
+    def feed_forward(self, X: torch.Tensor) -> torch.Tensor:
+        """A small network with one hidden layer, in each token by itself."""
+        return self.narrow(self.drop(self.activation(self.widen(X))))
+
+    def weights(
+        self, X: torch.Tensor, mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """The attention weights of each head, (…, n, d_model) -> (…, h, n, n)."""
+        return self.attend(self.norm_1(X), mask, need_weights=True)[1]
+
+    def _turned(self, X: torch.Tensor, start: int) -> torch.Tensor:
+        """Queries or keys, (…, n, width), each head turned by the position of its token; the first is at ``start``."""
+        p = torch.arange(start, start + X.shape[-2], device=X.device)[:, None]
+        heads = X.unflatten(-1, (-1, self.attention.d_h))  # (…, n, heads, d_h)
+        return rotary(heads, p).flatten(-2)
+
+    @classmethod
+    def from_torch(
+        cls, layer: nn.TransformerEncoderLayer, *, causal: bool = False
+    ) -> Self:
+        """A block with a copy of the weights of ``torch.nn.TransformerEncoderLayer``, on its device and in its dtype.
+
+        Here the batch axis always comes first, and masks are True where a query may attend.
+
+        Raises:
+            TypeError: the layer is something else.
+            ValueError: it was made with ``norm_first=False``.
+        """
+        if not isinstance(layer, nn.TransformerEncoderLayer):
+            raise TypeError(
+                f"from_torch: needs a torch.nn.TransformerEncoderLayer, got {type(layer).__name__}"
+            )
+        if not layer.norm_first:
+            raise ValueError(
+                "from_torch: the layer normalises after adding, and a Block before; make it with norm_first=True"
+            )
+        mine = cls(
+            layer.linear2.out_features,
+            layer.self_attn.num_heads,
+            d_hidden=layer.linear1.out_features,
+            dropout=layer.dropout.p,
+            activation=layer.activation,
+        )
+        mine.attention = MultiHeadAttention.from_torch(layer.self_attn, causal=causal)
+        mine.norm_1, mine.norm_2 = map(copy.deepcopy, (layer.norm1, layer.norm2))
+        mine.widen, mine.narrow = map(copy.deepcopy, (layer.linear1, layer.linear2))
+        return mine.train(layer.training)

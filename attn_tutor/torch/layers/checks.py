@@ -1,0 +1,42 @@
+"""What a layer is made with and what it gets, checked once."""
+
+from typing import Any
+
+import torch
+
+from attn_tutor._checks import broadcast, require_size
+from attn_tutor.torch._arrays import prepare, require_array
+
+
+def require_tokens(
+    where: str, widths: dict[str, int], *arrays: Any
+) -> list[torch.Tensor]:
+    """The arrays, each (…, tokens, its width), with whole numbers made real; keys and values are as many.
+
+    Args:
+        where: the layer, for the message.
+        widths: the name and the width of each array: one of tokens, or queries, keys and values.
+        arrays: what was given.
+    """
+    for (name, width), X in zip(widths.items(), arrays, strict=True):
+        require_array(where, name, X)
+        if X.ndim < 2 or X.shape[-1] != width:
+            raise ValueError(
+                f"{where}: {name} has shape {tuple(X.shape)} but needs (…, n, {width})"
+            )
+    _, *keyed = arrays
+    if keyed and keyed[0].shape[-2] != keyed[-1].shape[-2]:
+        raise ValueError(
+            f"{where}: K holds {keyed[0].shape[-2]} keys but V {keyed[-1].shape[-2]} values"
+        )
+    if broadcast(*(X.shape[:-2] for X in arrays)) is None:
+        shapes = ", ".join(str(tuple(X.shape)) for X in arrays)
+        raise ValueError(f"{where}: batch axes do not broadcast: {shapes}")
+    named = dict(zip(widths, arrays, strict=True))
+    return list(prepare(where, named).values())
+
+
+def require_sizes(where: str, **sizes: int) -> None:
+    """Raise unless each is a whole number above 0."""
+    for name, size in sizes.items():
+        require_size(where, name, size, least=1)

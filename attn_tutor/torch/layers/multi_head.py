@@ -1,0 +1,226 @@
+"""Multi-head attention as a ``torch.nn`` module, to and from torch's own."""
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import torch
+from torch import nn
+
+from attn_tutor._checks import require_chance, require_divisible, require_window
+from attn_tutor.torch.attention import weigh
+from attn_tutor.torch.layers.checks import require_sizes, require_tokens
+from attn_tutor.torch.layers.linear import Device, Dtype, draw, linear
+from attn_tutor.torch.multi_head import merge_heads, pool_heads
+from attn_tutor.torch.visibility import Visibility, finish, hide
+
+__all__ = ["MultiHeadAttention"]
+
+
+class MultiHeadAttention(nn.Module):
+    """:func:`multi_head_attention` with learnt projections ``q_proj``, ``k_proj``, ``v_proj`` and ``out_proj``.
+
+    Two differences from ``torch.nn.MultiheadAttention`` bite: masks are True where a query **may** attend, and the
+    batch axis always comes first.
+
+    Args:
+        d_model: width of queries and output, and of all heads together.
+        n_heads: number of heads; divides ``d_model``.
+        kdim: width of where keys come from; None is ``d_model``.
+        vdim: width of where values come from; None is ``d_model``.
+        bias: learn biases too.
+        dropout: chance to drop each weight while training.
+        causal: forbid each query the keys after it.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        n_kv_heads: number of heads of keys and values; None is ``n_heads``.
+        device: of the parameters; None is torch's default.
+        dtype: of the parameters; None is torch's default.
+
+    Raises:
+        ValueError: the heads do not divide ``d_model`` or one another.
+
+    Example:
+        >>> layer = MultiHeadAttention(8, n_heads=2, causal=True)
+        >>> layer(torch.ones(3, 5, 8)).shape
+        torch.Size([3, 5, 8])
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+        causal: bool = False,
+        window: int | None = None,
+        n_kv_heads: int | None = None,
+        device: Device = None,
+        dtype: Dtype = None,
+    ) -> None:
+        super().__init__()
+        where = "MultiHeadAttention"
+        kdim = d_model if kdim is None else kdim
+        vdim = d_model if vdim is None else vdim
+        n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        heads = {"n_heads": n_heads, "n_kv_heads": n_kv_heads}
+        require_sizes(where, d_model=d_model, kdim=kdim, vdim=vdim, **heads)
+        require_divisible(where, "d_model", d_model, "n_heads", n_heads)
+        require_divisible(where, "n_heads", n_heads, "n_kv_heads", n_kv_heads)
+        require_chance(where, "dropout", dropout)
+        require_window(where, window, causal)
+        self.d_model, self.kdim, self.vdim = d_model, kdim, vdim
+        self.d_h = d_model // n_heads
+        self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
+        self.dropout, self.causal, self.window = dropout, causal, window
+        made: Any = {"bias": bias, "device": device, "dtype": dtype}
+        self.q_proj = linear(d_model, d_model, **made)
+        self.k_proj = linear(kdim, n_kv_heads * self.d_h, **made)
+        self.v_proj = linear(vdim, n_kv_heads * self.d_h, **made)
+        self.out_proj = linear(d_model, d_model, **made)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw so that variance is kept in both directions (Glorot & Bengio, 2010); biases are 0."""
+        draw(self.q_proj, self.k_proj, self.v_proj, self.out_proj)
+
+    def forward(
+        self,
+        Q: torch.Tensor,
+        K: torch.Tensor | None = None,
+        V: torch.Tensor | None = None,
+        mask: torch.Tensor | None = None,
+        *,
+        need_weights: bool = False,
+    ) -> Any:
+        """(…, n, d_model), (…, m, kdim), (…, m, vdim) -> (…, n, d_model); K is Q where None, and V is K.
+
+        ``mask`` is that of :func:`multi_head_attention`. With ``need_weights`` the weights come too, (…, h, n, m),
+        as they are before dropout.
+        """
+        K = Q if K is None else K
+        V = K if V is None else V
+        where, h = "MultiHeadAttention", self.n_heads
+        widths = {"Q": self.d_model, "K": self.kdim, "V": self.vdim}
+        Q, K, V = require_tokens(where, widths, Q, K, V)
+        options: Any = {"causal": self.causal, "window": self.window, "n_heads": h}
+        see = Visibility.of(where, Q, K, V, mask=mask, **options)
+        if not need_weights:
+            see, K, V = see.trim(K, V)
+        Q, K, V, spoiled = hide(see.over_heads(), Q, K, V)
+        projected = self.q_proj(Q), self.k_proj(K), self.v_proj(V)
+        return self.pool(*projected, see, spoiled, need_weights=need_weights)
+
+    def pool(
+        self,
+        queries: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        see: Visibility,
+        spoiled: torch.Tensor | None = None,
+        *,
+        bias: torch.Tensor | None = None,
+        need_weights: bool = False,
+    ) -> Any:
+        """What comes after the projections: split into heads, attend in each, put them side by side, project back.
+
+        :class:`Block` enters here, with queries and keys that know their positions.
+        """
+        # As many heads as were projected: where a layer is spread over devices, each has some of them.
+        queries, keys, values = (
+            X.unflatten(-1, (-1, self.d_h)).swapaxes(-3, -2)  # (…, heads, rows, d_h)
+            for X in (queries, keys, values)
+        )
+        dropout_p = self.dropout if self.training else 0.0
+        heads = pool_heads(queries, keys, values, see, bias=bias, dropout_p=dropout_p)
+        output = self.out_proj(finish(merge_heads(heads), None, spoiled))
+        if not need_weights:
+            return output
+        keys = keys.repeat_interleave(self.n_heads // self.n_kv_heads, -3)
+        weights = weigh(queries, keys, see, None, bias)  # (…, h, n, m)
+        if spoiled is not None:
+            spoiled = spoiled[..., None, :, :]
+        return output, finish(weights, see, spoiled)
+
+    def extra_repr(self) -> str:
+        return (
+            f"d_model={self.d_model}, n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}, "
+            f"dropout={self.dropout}, causal={self.causal}, window={self.window}"
+        )
+
+    @classmethod
+    def from_torch(cls, layer: nn.MultiheadAttention, *, causal: bool = False) -> Self:
+        """A layer with a copy of the weights of ``torch.nn.MultiheadAttention``, on its device and in its dtype.
+
+        Raises:
+            TypeError: the layer is something else.
+            ValueError: it was made with ``add_bias_kv`` or ``add_zero_attn``, which this one has no place for.
+        """
+        if not isinstance(layer, nn.MultiheadAttention):
+            raise TypeError(
+                f"from_torch: needs a torch.nn.MultiheadAttention, got {type(layer).__name__}"
+            )
+        if layer.bias_k is not None or layer.add_zero_attn:
+            raise ValueError(
+                "from_torch: a layer with add_bias_kv or add_zero_attn attends to a key that no token gave"
+            )
+        mine = cls(
+            layer.embed_dim,
+            layer.num_heads,
+            kdim=layer.kdim,
+            vdim=layer.vdim,
+            bias=layer.in_proj_bias is not None,
+            dropout=layer.dropout,
+            causal=causal,
+            device=layer.out_proj.weight.device,
+            dtype=layer.out_proj.weight.dtype,
+        )
+        with torch.no_grad():
+            for parameter, theirs in _pairs(mine, layer):
+                parameter.copy_(theirs)
+        return mine.train(layer.training)
+
+    def to_torch(self) -> nn.MultiheadAttention:
+        """A ``torch.nn.MultiheadAttention`` (``batch_first=True``) with a copy of these weights.
+
+        Causality and the window do not travel: there they are arguments of ``forward``.
+
+        Raises:
+            ValueError: heads share keys and values; torch's layer cannot.
+        """
+        if self.n_kv_heads != self.n_heads:
+            raise ValueError(
+                f"to_torch: torch needs n_kv_heads = n_heads = {self.n_heads}, got {self.n_kv_heads}"
+            )
+        layer = nn.MultiheadAttention(
+            self.d_model,
+            self.n_heads,
+            self.dropout,
+            bias=self.q_proj.bias is not None,
+            kdim=self.kdim,
+            vdim=self.vdim,
+            batch_first=True,
+            device=self.out_proj.weight.device,
+            dtype=self.out_proj.weight.dtype,
+        )
+        with torch.no_grad():
+            for parameter, theirs in _pairs(self, layer):
+                theirs.copy_(parameter)
+        return layer.train(self.training)
+
+
+def _pairs(
+    ours: MultiHeadAttention, theirs: nn.MultiheadAttention
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Our parameters beside torch's, which packs the three projections in one matrix unless their widths differ."""
+    if theirs.in_proj_weight is not None:
+        weights = theirs.in_proj_weight.chunk(3)
+    else:
+        weights = theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight
+    projections = ours.q_proj, ours.k_proj, ours.v_proj, ours.out_proj
+    weights = (*weights, theirs.out_proj.weight)
+    yield from zip((x.weight for x in projections), weights, strict=True)
+    if theirs.in_proj_bias is not None:
+        biases = (*theirs.in_proj_bias.chunk(3), theirs.out_proj.bias)
+        yield from zip((x.bias for x in projections), biases, strict=True)

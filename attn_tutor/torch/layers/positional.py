@@ -1,0 +1,44 @@
+"""Where a token stands, added to it."""
+
+import torch
+from torch import nn
+
+from attn_tutor._checks import require_chance, require_size
+from attn_tutor.torch.layers.checks import require_tokens
+from attn_tutor.torch.positional import _exact, _rates
+
+__all__ = ["PositionalEncoding"]
+
+
+class PositionalEncoding(nn.Module):
+    """Add :func:`sinusoidal_encoding` to tokens.
+
+    Args:
+        d: width of the tokens.
+        dropout: chance to drop each entry of the sum while training.
+
+    Example:
+        >>> PositionalEncoding(2)(torch.zeros(1, 2)).tolist()
+        [[0.0, 1.0]]
+    """
+
+    def __init__(self, d: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        require_size("PositionalEncoding", "d", d)
+        require_chance("PositionalEncoding", "dropout", dropout)
+        self.d, self.dropout = d, nn.Dropout(dropout)
+
+    def forward(self, X: torch.Tensor, start: int = 0) -> torch.Tensor:
+        """(…, n, d) -> (…, n, d); row 0 stands at position ``start``, as in decoding."""
+        (X,) = require_tokens("PositionalEncoding", {"X": self.d}, X)
+        require_size("PositionalEncoding", "start", start)
+        # No table is kept: one that grows with the longest sequence so far would be
+        # compiled anew for each length.
+        exact = _exact(X.device)
+        p = torch.arange(start, start + X.shape[-2], device=exact)
+        angles = p[:, None] * _rates("PositionalEncoding", self.d, 10000.0, exact)
+        pairs = torch.stack([angles.sin(), angles.cos()], -1)  # (n, ⌈d/2⌉, 2)
+        return self.dropout(X + pairs.flatten(-2)[:, : self.d].to(X))
+
+    def extra_repr(self) -> str:
+        return f"d={self.d}"

@@ -1,0 +1,145 @@
+"""The notebooks to download: plain Jupyter shows in them what the page shows; students get stubs for solutions."""
+
+import ast
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from attn_tutor.check import EXERCISES
+
+PAGES = sorted((Path(__file__).parents[2] / "book").glob("*.ipynb"))
+CHAPTERS = [path for path in PAGES if path.name[0].isdigit()]
+each = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+each_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+
+
+@pytest.fixture
+def solved(book, path):
+    return nbformat.read(book / "notebooks" / path.name, 4).cells
+
+
+@pytest.fixture
+def students(book, path):
+    return nbformat.read(book / "notebooks" / "student" / path.name, 4).cells
+
+
+def code(cells):
+    return [cell.source for cell in cells if cell.cell_type == "code"]
+
+
+def stubs(cells):
+    return [cell.source for cell in cells if cell.id.startswith("stub-")]
+
+
+def solution_cells(cells):
+    """The cells between the gates, found from the text of the whole notebook."""
+    marked = (
+        f"⟦{i}⟧" if x.cell_type == "code" else x.source for i, x in enumerate(cells)
+    )
+    gates = re.compile(r":::\{solution-start\}(.*?):::\{solution-end\}", re.DOTALL)
+    inside = gates.findall("\n".join(marked))
+    numbers = [int(i) for part in inside for i in re.findall(r"⟦(\d+)⟧", part)]
+    return [cells[i] for i in numbers], inside
+
+
+def markdown(cells):
+    return "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+
+
+@each_page
+def test_nothing_is_left_that_only_the_book_understands(path, solved, students):
+    for cells in (solved, students):
+        text = re.sub(
+            r"```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$",
+            "",
+            markdown(cells),
+            flags=re.DOTALL,
+        )
+        for token in (
+            r"^\s*>? ?:{3,}",
+            r"\{[\w:]+\}",
+            r"</?attn-",
+            r"\]\((?!https?:|attachment:)",
+        ):
+            assert re.findall(rf".*{token}.*", text, re.MULTILINE) == []
+        for cell in cells:
+            named = re.findall(r"\(attachment:([^)]+)\)", cell.source)
+            assert set(named) == set(cell.get("attachments", {}))
+
+
+@each_page
+def test_references_have_the_numbers_of_the_page(path, book, solved):
+    page = (book / "book" / f"{path.stem}.html").read_text(encoding="utf-8")
+    text = markdown(solved)
+    numbers = re.findall(r'class="eqno">(\([\w.]+\))', page)
+    assert re.findall(r"\\qquad (\(\d+\.\d+\))", text) == numbers
+    for kind in ("Theorem", "Exercise", "Fig."):
+        found = re.findall(rf'caption-number">({kind} [\d.]+) ?<', page)
+        assert [number for number in found if number not in text] == []
+
+
+@each_page
+def test_the_code_is_that_of_the_page(path, solved):
+    mine = code(solved)
+    assert mine[1:] == code(nbformat.read(path, 4).cells)
+    assert "attn_tutor" in mine[0] and "cpu" in mine[0]  # installs what is missing
+
+
+@each
+def test_no_solution_is_left_and_nothing_else_is_gone(path, solved, students):
+    page = nbformat.read(path, 4).cells
+    solutions, inside = solution_cells(page)
+    assert len(inside) >= 5
+    mine = set(code(students))
+    assert set(code(page)) - mine == {cell.source for cell in solutions}
+    assert all(cell.source not in mine for cell in solutions)
+    text = markdown(students)
+    assert markdown(solved).count("**Solution of Exercise") == len(inside)
+    assert "Solution of" not in text
+    assert len(re.findall(r"> \*\*Exercise [\d.]+", text)) == len(inside)
+
+
+@each
+def test_each_function_that_is_asked_for_has_a_stub_that_says_what_is_missing(
+    path, students, capsys
+):
+    asked = re.findall(r"[Ww]rite `(\w+)\(", markdown(students))
+    found = stubs(students)
+    assert len(asked) == len(found) > 0
+    for name, source in zip(asked, found, strict=True):
+        exercise = EXERCISES[name.removeprefix("my_")]
+        names = {}
+        exec(source, names)
+        out = capsys.readouterr().out
+        assert re.match(rf"✗ {exercise.name} \(NumPy\): returns None\n", out)
+        asks = " ".join(names[name].__doc__.split())
+        assert exercise.statement.endswith(f"): {asks}")
+        assert max(map(len, source.splitlines())) <= 88
+
+
+@each
+def test_no_cell_needs_what_a_solution_made(path, students):
+    def names(sources, kind):
+        trees = [ast.walk(ast.parse(source)) for source in sources]
+        nodes = [node for tree in trees for node in tree]
+        found = {
+            x.id for x in nodes if isinstance(x, ast.Name) and isinstance(x.ctx, kind)
+        }
+        if kind is ast.Store:
+            found |= {
+                x.name for x in nodes if isinstance(x, ast.FunctionDef | ast.ClassDef)
+            }
+        return found
+
+    solutions, _ = solution_cells(nbformat.read(path, 4).cells)
+    mine = code(students)[1:]
+    made = names(code(solutions), ast.Store) - names(mine, ast.Store)
+    assert made and not made & names(mine, ast.Load)
+
+
+@each_page
+def test_the_files_are_sound(path, book):
+    for place in ("notebooks", "notebooks/student"):
+        nbformat.validate(nbformat.read(book / place / path.name, 4))

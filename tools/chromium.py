@@ -1,0 +1,33 @@
+"""Start Chromium, for what only a browser can do: print the book, photograph its figures, test its pages."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip  # a list of words reads as lines
+PATIENCE = 180_000  # milliseconds for one step; the machine may be slow or busy
+HELP = (
+    "There is no Chromium here. Install it: apt-get install chromium (Debian), "
+    "or .venv/bin/playwright install chromium"
+)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    with sync_playwright() as playwright:
+        own = playwright.chromium.executable_path
+        found = next(filter(None, map(shutil.which, names)), own)
+        if not Path(found).exists():
+            raise FileNotFoundError(HELP)
+        browser = playwright.chromium.launch(
+            executable_path=found, args=FLAGS, timeout=PATIENCE
+        )
+        yield browser
+        browser.close()
