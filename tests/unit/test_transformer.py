@@ -522,3 +522,15 @@ def test_what_the_model_refuses(model, ids):
 def test_a_model_is_a_short_file(model):
     module = inspect.getmodule(model)
     assert module is not None and len(inspect.getsource(module).splitlines()) < 200
+
+
+@pytest.mark.parametrize("positions", [None, "rotary"])
+def test_what_stands_in_the_padding_does_not_matter(positions):
+    block, X = at.Block(8, 2, positions=positions).eval(), torch.randn(2, 5, 8)
+    mask = at.padding_mask(torch.tensor([3, 5]), 5)
+    clean = block(X, mask)
+    X[0, 3:] = torch.nan
+    dirty = block(X, mask)
+    torch.testing.assert_close(dirty[0, :3], clean[0, :3])
+    torch.testing.assert_close(dirty[1], clean[1])
+    assert dirty[0, 3:].isnan().all()  # a token sees itself in what it adds to

@@ -13,7 +13,7 @@ from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.linear import Device, Dtype
 from attn_tutor.torch.layers.multi_head import MultiHeadAttention
 from attn_tutor.torch.positional import alibi_bias, rotary
-from attn_tutor.torch.visibility import Visibility
+from attn_tutor.torch.visibility import Visibility, hide
 
 __all__ = ["Block"]
 
@@ -132,7 +132,8 @@ class Block(nn.Module):
             bias = alibi_bias(h, n, m, device=Q.device, dtype=Q.dtype)
         options: Any = {"causal": layer.causal, "window": layer.window, "n_heads": h}
         see = Visibility.of("Block", Q, K, V, mask=mask, **options)
-        return layer.pool(Q, K, V, see, bias=bias, need_weights=need_weights)
+        Q, K, V, spoiled = hide(see.over_heads(), Q, K, V)
+        return layer.pool(Q, K, V, see, spoiled, bias=bias, need_weights=need_weights)
 
     def feed_forward(self, X: torch.Tensor) -> torch.Tensor:
         """A small network with one hidden layer, in each token by itself."""
