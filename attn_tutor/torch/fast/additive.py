@@ -47,21 +47,18 @@ def additive_pool(
     if not causal and not (see.everything and bias is None):
         arrays.append(see.numbers(bias, a.dtype))
     outer = torch.broadcast_shapes(*(X.shape[:-2] for X in arrays))
-    flat = [
-        X.expand(*outer, *X.shape[-2:]).reshape(math.prod(outer), *X.shape[-2:])
-        for X in arrays
-    ]
+    B = math.prod(outer)
+    flat = [X.expand(*outer, *X.shape[-2:]).reshape(B, *X.shape[-2:]) for X in arrays]
     bias = flat[4].expand(-1, n, -1) if len(flat) > 4 else None
     grown = None
     if dropout_p:
-        grown = torch.dropout(a.new_ones(len(flat[0]), n, m), dropout_p, True)
+        grown = torch.dropout(a.new_ones(B, n, m), dropout_p, True)
     args = *flat[:4], bias, grown
     output = formula(*args) if mapped else pool(*args, causal, see.window, compiled)[0]
     return output.reshape(*outer, n, d_v)
 
 
 # One operation to autograd and to torch.compile, neither of which follows a loop over tiles.
-
 TAKES = (
     "Tensor a, Tensor b, Tensor w, Tensor V, Tensor? bias, Tensor? grown,"
     " bool causal, SymInt? window, bool compiled"
