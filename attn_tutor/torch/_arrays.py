@@ -56,8 +56,15 @@ def require_bias(
     _require_device(where, "bias", bias, device)
 
 
+def require_fit(
+    where: str, name: str, shape: _checks.Shape, scores: _checks.Shape
+) -> None:
+    if not torch.compiler.is_compiling():  # to compare sizes ties the graph to them
+        _checks.require_fit(where, name, shape, scores)
+
+
 def require_size(where: str, name: str, value: Any, least: int = 0) -> None:
-    if not torch.compiler.is_compiling():  # a look would tie the graph to this size
+    if not torch.compiler.is_compiling():
         _checks.require_size(where, name, value, least)
 
 

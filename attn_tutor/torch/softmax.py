@@ -2,8 +2,7 @@
 
 import torch
 
-from attn_tutor._checks import require_fit
-from attn_tutor.torch._arrays import require_boolean, shapes
+from attn_tutor.torch._arrays import require_boolean, require_fit, shapes
 from attn_tutor.torch.visibility import masked, sees_nothing
 
 __all__ = ["masked_softmax", "normalize", "softmax"]

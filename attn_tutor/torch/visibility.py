@@ -6,8 +6,14 @@ from typing import Any
 import torch
 from torch.nn.functional import pad
 
-from attn_tutor._checks import broadcast, lacks_heads, require_fit, require_window
-from attn_tutor.torch._arrays import any_along, look, require_bias, require_boolean
+from attn_tutor._checks import broadcast, lacks_heads, require_window
+from attn_tutor.torch._arrays import (
+    any_along,
+    look,
+    require_bias,
+    require_boolean,
+    require_fit,
+)
 
 BLOCK = 64  # keys: kernels are a tenth slower where the last block is not full
 

@@ -124,7 +124,7 @@ def test_no_keys_hide_a_nan(draw):
         assert not pool(Q, nothing, nothing).any()
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script`")  # which torch itself uses
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")  # which torch itself uses
 @pytest.mark.parametrize("pool", [at.attention, at.gaussian_attention])
 @pytest.mark.parametrize("causal", [False, True])
 def test_derivatives_along_a_direction(pool, causal, draw, close):

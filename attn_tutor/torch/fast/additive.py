@@ -47,18 +47,18 @@ def additive_pool(
     if not causal and not (see.everything and bias is None):
         arrays.append(see.numbers(bias, a.dtype))
     outer = torch.broadcast_shapes(*(X.shape[:-2] for X in arrays))
-    flat = [X.expand(*outer, *X.shape[-2:]).reshape(-1, *X.shape[-2:]) for X in arrays]
+    B = math.prod(outer)
+    flat = [X.expand(*outer, *X.shape[-2:]).reshape(B, *X.shape[-2:]) for X in arrays]
     bias = flat[4].expand(-1, n, -1) if len(flat) > 4 else None
     grown = None
     if dropout_p:
-        grown = torch.dropout(a.new_ones(len(flat[0]), n, m), dropout_p, True)
+        grown = torch.dropout(a.new_ones(B, n, m), dropout_p, True)
     args = *flat[:4], bias, grown
     output = formula(*args) if mapped else pool(*args, causal, see.window, compiled)[0]
     return output.reshape(*outer, n, d_v)
 
 
 # One operation to autograd and to torch.compile, neither of which follows a loop over tiles.
-
 TAKES = (
     "Tensor a, Tensor b, Tensor w, Tensor V, Tensor? bias, Tensor? grown,"
     " bool causal, SymInt? window, bool compiled"
@@ -182,8 +182,7 @@ def factors(
 def window(X: torch.Tensor, radius: float) -> tuple[torch.Tensor, torch.Tensor]:
     """What to take from each feature so that it lies within ±radius, 0 where it does already, and where that works."""
     low, high = X.amin((0, 1)), X.amax((0, 1))
-    shift = torch.zeros_like(low).clamp(high - radius, low + radius)
-    return shift, high - low <= 2 * radius
+    return (0 * low).clamp(high - radius, low + radius), high - low <= 2 * radius
 
 
 class Tiles:
@@ -216,9 +215,8 @@ class Tiles:
         n, last = self.see.n, self.see.last
         together = max(1, self.height // max(1, n))
         most = max(self.height, SCORES // max(1, self.see.m))
-        first = 0 if last is None else max(0, -last)  # those before see nothing
         for i in range(0, self.B, together):
-            for r in range(first, n, most):
+            for r in range(max(0, -(last or 0)), n, most):  # those before see nothing
                 yield slice(i, i + together), slice(r, min(r + most, n))
 
     def cut(self, block: slice) -> Iterator[tuple[slice, slice]]:
@@ -257,11 +255,8 @@ class Tiles:
             return da, db, dw.sum(1, keepdim=True)
         r, dS = self.r, dS[:, :, None]
         dw = (dS @ r.mT).sum(1)  # (g, 1, h)
-        if self.product:
-            torch.addcmul(r, r, r, value=-1, out=r)
-        else:
-            r.square_().neg_().add_(0.25)
-        r.mul_(dS)
+        rest = r if self.product else r.new_tensor(0.25)
+        torch.addcmul(rest, r, r, value=-1, out=r).mul_(dS)
         return r.sum(-1), r.sum(1).mT, dw
 
 
