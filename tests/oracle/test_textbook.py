@@ -303,3 +303,11 @@ def test_tiles_join_without_a_seam(half, close, draw, mask_of, n, m):
         expected = unscaled @ V / np.where(total == 0, 1, total)
         options = dict(causal=causal, window=window, bias=added)
         close(half.attention(Q, K, V, allowed, **options), expected)
+
+
+def test_weights_take_the_window_and_the_bias_of_attention(half, close, inputs, draw):
+    """What attention does with them, each on its own, is held above by the words."""
+    Q, K, V = inputs("attention", batch=(2,), n=7, m=11).values()
+    for options in ({"causal": True, "window": 3}, {"bias": draw(2, 7, 11)}):
+        weights = half.attention_weights(Q, K, **options)
+        close(weights @ V, half.attention(Q, K, V, **options))
