@@ -78,4 +78,4 @@ def test_on_the_page(config, tmp_path):
     line = page.partition('<p class="notebook-link">')[2].partition("</p>")[0]
     assert "Download this chapter" in line
     assert (COLAB in line, BINDER in line) == (bool(config), bool(config))
-    assert line.count("<a ") == (4 if config else 2)
+    assert line.count("<a ") == (5 if config else 3)  # with and without solutions
