@@ -130,8 +130,11 @@ def _match(
 
 def broadcast(*shapes: Shape) -> Shape | None:
     """The common shape by NumPy's rule (equal, or 1 in one of them, counted from the right), or None."""
-    if all(shape == shapes[0] for shape in shapes):  # the usual case, and quick
-        return shapes[0]
+    first = shapes[0]
+    # The usual case, and quick. Of tuples of other lengths Python compares the first entries too, which for the
+    # compiler would be a rule about sizes that have nothing to do with each other.
+    if all(len(shape) == len(first) and shape == first for shape in shapes):
+        return first
     common = []
     for sizes in zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1):
         long = [size for size in sizes if size != 1]

@@ -145,7 +145,8 @@ class Exercise:
             if known := self.known(tried) or self._several_at_once(tried):
                 title, text = known.name, known.words
             elif found := self._symptoms(fn, tried, wrong, tensors, seconds):
-                title, text = found
+                (title, text), shown = found
+                wrong = [x for x in wrong if x[0] is shown]
             elif part := self._part_of_it(tried):
                 text = part
             if text is not fault[1]:
@@ -182,8 +183,8 @@ class Exercise:
 
     def _symptoms(
         self, fn: Function, tried: Tried, wrong: Tried, tensors: bool, seconds: float
-    ) -> Finding | None:
-        """What wrong answers that no known mistake gives have in common."""
+    ) -> tuple[Finding, Case] | None:
+        """What wrong answers that no known mistake gives have in common, and a case that shows it."""
         cases = [case for case, _ in wrong]
         others = [case for case, outcome in tried if not self._is_wrong(case, outcome)]
         answers = [
@@ -192,18 +193,18 @@ class Exercise:
         ask = partial(
             asked, fn, self.right, self.arguments, tried[-1][0], tensors, seconds
         )
-        found = ask(ignored) or strongest(answers) or ask(rows)
-        found = found or self._weights(fn, tensors, seconds)
+        found, shown = ask(ignored), cases[0]
+        if not found and (seen := strongest(answers)):
+            found, shown = seen
+        found = found or ask(rows) or self._weights(fn, tensors, seconds)
         place = where_wrong(cases, others) if others else None
         if found and place:
-            return (
-                found[0],
-                f"{found[1]} (Only {place[0]}: in the other {len(others)} cases you are right.)",
-            )
+            more = f"(Only {place[0]}: in the other {len(others)} cases you are right.)"
+            return (found[0], f"{found[1]} {more}"), shown
         if place:
             share = f"You are right in {len(others)} of {len(tried)} cases, and wrong only {place[0]}."
-            return f"wrong {place[0]}", f"{share} {place[1]}"
-        return found
+            return (f"wrong {place[0]}", f"{share} {place[1]}"), shown
+        return found and (found, shown)
 
     def _weights(self, fn: Function, tensors: bool, seconds: float) -> Finding | None:
         """What is wrong with the weights, where the answer can be made to show them."""
@@ -212,11 +213,11 @@ class Exercise:
         outcome = call(fn, self.weights, tensors, seconds)
         if outcome.late or outcome.error or not self._is_wrong(self.weights, outcome):
             return None
-        found = strongest(self._answers(self.weights, outcome))
-        return found and (
-            f"weights: {found[0]}",
-            f"With an identity matrix for the values your output is your weights, and shows: {found[1]}",
-        )
+        if not (seen := strongest(self._answers(self.weights, outcome))):
+            return None
+        (title, words), _ = seen
+        how = "With an identity matrix for the values your output is your weights, and shows:"
+        return f"weights: {title}", f"{how} {words}"
 
     def _answers(self, case: Case, outcome: Outcome) -> list[Answer]:
         """The arrays that differ, each beside the right one."""
@@ -226,7 +227,7 @@ class Exercise:
         )
         arrays = [(np.asarray(x), np.asarray(y)) for x, y in pairs]
         return [
-            Answer(x, y if x.dtype == bool else y.astype(float), given, limits)
+            Answer(x, y if x.dtype == bool else y.astype(float), case, given, limits)
             for x, y in arrays
             if not close(x, y, limits := self._tolerance(case, x, y))
         ]

@@ -117,7 +117,9 @@ def attention(
     .. math:: O = \operatorname{softmax}_{\text{mask}}\!\left(\frac{Q K^\top}{\sqrt{d}}\right) V
 
     The number is that of ``attend(scaled_dot_score(Q, K, scale), V, mask)``, but no (n, m) matrix of scores or
-    weights is built. Source: Vaswani et al. (2017), Eq. 1.
+    weights is built. In the torch half, second derivatives need
+    ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`` around the call, as other kernels have none; derivatives along a
+    direction take it themselves. Source: Vaswani et al. (2017), Eq. 1.
 
     Args:
         Q: queries, (…, n, d).
@@ -226,8 +228,9 @@ def gaussian_attention(
 
     The last term is the same for every key, so softmax drops it, and queries and keys one entry wider give the
     rest to :func:`attention`. Both are centred on a key first: a shift changes no distance, and without it
-    large terms would cancel far from the origin. In single precision, keys at r bandwidths from that key leave an
-    error of about 10⁻⁷ r² in a score; the NumPy half computes these products in double.
+    large terms would cancel far from the origin. Where keys are far apart these products are taken in double; only
+    what the torch half cannot look at, on a GPU or compiled, stays single, and at r bandwidths from the first key a
+    score is then off by about 10⁻⁷ r².
     Source: Nadaraya (1964) and Watson (1964) with a Gaussian kernel.
 
     Args:
@@ -296,9 +299,8 @@ def additive_attention(
     largest error of the output in float32 is 9·10⁻⁸, and 8·10⁻⁸ in the textbook. Exponentials that would overflow are
     shifted or cut where tanh is flat. Only if a feature is spread by more than 66 in float32 (660 in float64) among
     the queries and among the keys too, tanh itself is computed, tile by tile. In the torch half, a caller under
-    ``torch.compile`` gets compiled loops where a C++ compiler is at hand, float32 and narrower types on a GPU get
-    Triton's kernels where Triton is installed, and derivatives are of first order; on a CPU, up to 2²² weights are kept
-    for them, and more are computed again.
+    ``torch.compile`` gets compiled loops where a C++ compiler is at hand; under torch.func the formula is computed as
+    it stands, all features of all pairs, and elsewhere derivatives are of first order.
 
     Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our :math:`W_q, W_k, w_v` are
     :math:`W_a, U_a, v_a`.

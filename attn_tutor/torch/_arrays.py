@@ -56,6 +56,11 @@ def require_bias(
     _require_device(where, "bias", bias, device)
 
 
+def require_size(where: str, name: str, value: Any, least: int = 0) -> None:
+    if not torch.compiler.is_compiling():  # a look would tie the graph to this size
+        _checks.require_size(where, name, value, least)
+
+
 def require_scale(where: str, scale: Any) -> None:
     if not isinstance(scale, torch.Tensor):  # a learnt one nobody should wait for
         _checks.require_scale(where, scale)

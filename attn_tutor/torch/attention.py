@@ -10,9 +10,12 @@ from attn_tutor.torch._arrays import look, require_scale, shapes
 from attn_tutor.torch.fast.additive import additive_pool
 from attn_tutor.torch.fast.attention import fused_attention
 from attn_tutor.torch.kernels import gaussian_kernel
-from attn_tutor.torch.scoring import OTHER_WIDTHS, scaled_dot_score
+from attn_tutor.torch.scoring import OTHER_WIDTHS, default_scale
 from attn_tutor.torch.softmax import masked_softmax, normalize
 from attn_tutor.torch.visibility import Visibility, finish, hide
+
+# Scores of at most this size are as good in single precision as those of differences.
+FAR = 256
 
 __all__ = [
     "additive_attention",
@@ -79,10 +82,8 @@ def attention_weights(
         K: keys, (…, m, d).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: how many keys each query sees at most, its own and those just before it; needs ``causal``. None sets no
-            limit.
-        bias: added to the scores before softmax, broadcasts to (…, n, m), as :func:`alibi_bias` makes it; None adds
-            nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
         scale: factor on the dot product; None is 1/√d.
 
     Returns:
@@ -122,7 +123,9 @@ def attention(
     .. math:: O = \operatorname{softmax}_{\text{mask}}\!\left(\frac{Q K^\top}{\sqrt{d}}\right) V
 
     The number is that of ``attend(scaled_dot_score(Q, K, scale), V, mask)``, but no (n, m) matrix of scores or
-    weights is built. Source: Vaswani et al. (2017), Eq. 1.
+    weights is built. In the torch half, second derivatives need
+    ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`` around the call, as other kernels have none; derivatives along a
+    direction take it themselves. Source: Vaswani et al. (2017), Eq. 1.
 
     Args:
         Q: queries, (…, n, d).
@@ -130,10 +133,8 @@ def attention(
         V: values, (…, m, d_v).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: how many keys each query sees at most, its own and those just before it; needs ``causal``. None sets no
-            limit.
-        bias: added to the scores before softmax, broadcasts to (…, n, m), as :func:`alibi_bias` makes it; None adds
-            nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
         scale: factor on the dot product; None is 1/√d.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
@@ -186,10 +187,8 @@ def bilinear_attention(
         M: learnt matrix, (q, k).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: how many keys each query sees at most, its own and those just before it; needs ``causal``. None sets no
-            limit.
-        bias: added to the scores before softmax, broadcasts to (…, n, m), as :func:`alibi_bias` makes it; None adds
-            nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
@@ -217,8 +216,7 @@ def bilinear_attention(
     )
     see, K, V = see.trim(K, V)
     Q, K, V, spoiled = hide(see, Q, K, V)
-    output = fused_attention(Q @ M, K, V, see, 1.0, bias, dropout_p)
-    return finish(output, see, spoiled)
+    return finish(pool(Q @ M, K, V, see, 1.0, bias, dropout_p), see, spoiled)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
@@ -243,8 +241,9 @@ def gaussian_attention(
 
     The last term is the same for every key, so softmax drops it, and queries and keys one entry wider give the
     rest to :func:`attention`. Both are centred on a key first: a shift changes no distance, and without it
-    large terms would cancel far from the origin. In single precision, keys at r bandwidths from that key leave an
-    error of about 10⁻⁷ r² in a score; the NumPy half computes these products in double.
+    large terms would cancel far from the origin. Where keys are far apart these products are taken in double; only
+    what the torch half cannot look at, on a GPU or compiled, stays single, and at r bandwidths from the first key a
+    score is then off by about 10⁻⁷ r².
     Source: Nadaraya (1964) and Watson (1964) with a Gaussian kernel.
 
     Args:
@@ -253,10 +252,8 @@ def gaussian_attention(
         V: values, (…, m, d_v).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: how many keys each query sees at most, its own and those just before it; needs ``causal``. None sets no
-            limit.
-        bias: added to the scores before softmax, broadcasts to (…, n, m), as :func:`alibi_bias` makes it; None adds
-            nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
         bandwidth: σ, in the units of Q and K; above 0.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
@@ -322,9 +319,8 @@ def additive_attention(
     largest error of the output in float32 is 9·10⁻⁸, and 8·10⁻⁸ in the textbook. Exponentials that would overflow are
     shifted or cut where tanh is flat. Only if a feature is spread by more than 66 in float32 (660 in float64) among
     the queries and among the keys too, tanh itself is computed, tile by tile. In the torch half, a caller under
-    ``torch.compile`` gets compiled loops where a C++ compiler is at hand, float32 and narrower types on a GPU get
-    Triton's kernels where Triton is installed, and derivatives are of first order; on a CPU, up to 2²² weights are kept
-    for them, and more are computed again.
+    ``torch.compile`` gets compiled loops where a C++ compiler is at hand; under torch.func the formula is computed as
+    it stands, all features of all pairs, and elsewhere derivatives are of first order.
 
     Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our :math:`W_q, W_k, w_v` are
     :math:`W_a, U_a, v_a`.
@@ -338,10 +334,8 @@ def additive_attention(
         w_v: learnt output weights, (h,).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: how many keys each query sees at most, its own and those just before it; needs ``causal``. None sets no
-            limit.
-        bias: added to the scores before softmax, broadcasts to (…, n, m), as :func:`alibi_bias` makes it; None adds
-            nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
@@ -427,7 +421,7 @@ def weigh(
     bias: torch.Tensor | None,
 ) -> torch.Tensor:
     """The weights as the formula says, (…, n, m)."""
-    scores = scaled_dot_score(Q, K, scale)
+    scores = Q * (default_scale(Q.shape[-1]) if scale is None else scale) @ K.mT
     if bias is not None:
         scores = scores + bias[..., : see.m].to(scores.dtype)
     return masked_softmax(scores, see.dense())
@@ -442,11 +436,11 @@ def pool(
     bias: torch.Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
-    """Scaled dot-product attention: hidden, pooled, finished."""
+    """Scaled dot-product attention of arguments that are checked: hidden, pooled, finished."""
     Q, K, V, spoiled = hide(see, Q, K, V)
     output = fused_attention(Q, K, V, see, scale, bias, dropout_p)
     if spoiled is not None and look(_all_finite, output) is False:
-        # Scores of huge numbers are infinite; weigh hides scores, too.
+        # A score of huge numbers is infinite, and stays so behind −∞; the textbook hides it.
         weights = weigh(Q, K, see, scale, bias)
         output = torch.dropout(weights, dropout_p, dropout_p > 0) @ V
     return finish(output, see, spoiled)
@@ -464,24 +458,45 @@ def as_dot_product(
     bias: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """Queries, keys and maybe a bias: dot products plus bias are Gaussian scores up to a term a query."""
-    # Half precision would round −‖k‖²/2 too coarsely.
-    wide = torch.promote_types(K.dtype, torch.float32)
-    Q, K = Q.to(wide), K.to(wide)
-    seen = see.anyone()
-    if seen is not None:
-        seen = seen.expand(*seen.shape[:-1], see.m)[..., None]  # (…, m, 1)
-    # The first key that is seen: causally, whoever sees any key sees this one,
-    # so that no later key can cost it accuracy.
-    # The result does not depend on the centre, so neither does its gradient.
-    first = K[..., :1, :] if seen is None else K * (seen & (seen.cumsum(-2) == 1))
-    centre = first.sum(-2, keepdim=True).detach()
-    Q, K = (Q - centre).div_(bandwidth), (K - centre).div_(bandwidth)
-    if seen is not None:
-        K = K * seen
-    norms = (K**2).sum(-1, keepdim=True) / -2
+    # Half precision would round −‖k‖²/2 too coarsely, and single precision if it is large.
+    dtype = torch.promote_types(K.dtype, torch.float32)
+    q, k, norms = _centred(Q.to(dtype), K.to(dtype), bandwidth, see)
+    top_q, top_k = (look(_longest, X.detach()) or 0.0 for X in (q, k))
+    if dtype == torch.float32 and not top_k * (top_q + top_k / 2) <= FAR:  # or NaN
+        q, k, norms = _centred(Q.double(), K.double(), bandwidth, see, far=True)
     by_query = see.last is not None or (see.mask is not None and see.mask.shape[-2] > 1)
     if by_query or norms.requires_grad or look(torch.sum, norms) is None:
         # A bias for each query would be large, the gradient of one leaves the fast path, and so does any on a GPU.
         # Under torch.vmap nobody can tell whether a gradient is wanted.
-        return pad(Q, (0, 1), value=1.0), torch.cat([K, norms], -1), bias
-    return Q, K, norms.mT if bias is None else norms.mT + bias[..., : see.m]
+        return pad(q, (0, 1), value=1.0), torch.cat([k, norms], -1), bias
+    return q, k, norms.mT if bias is None else norms.mT + bias[..., : see.m]
+
+
+def _centred(
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    bandwidth: float,
+    see: Visibility,
+    far: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Queries and keys from a common centre, in bandwidths, and −‖k‖²/2 of each key, (…, m, 1)."""
+    seen = see.anyone()
+    if seen is not None:
+        seen = seen.expand(*seen.shape[:-1], see.m)[..., None]  # (…, m, 1)
+    if far and see.m:
+        centre = (K if seen is None else torch.where(seen, K, torch.nan)).detach()
+        centre = centre.nanmedian(-2, keepdim=True).values.nan_to_num()
+    else:
+        # The first key that is seen: causally, whoever sees any key sees this one,
+        # so that no later key can cost it accuracy.
+        first = K[..., :1, :] if seen is None else K * (seen & (seen.cumsum(-2) == 1))
+        centre = first.sum(-2, keepdim=True).detach()
+    # The result does not depend on the centre, so neither does its gradient.
+    Q, K = (Q - centre).div_(bandwidth), (K - centre).div_(bandwidth)
+    if seen is not None:
+        K = K * seen
+    return Q, K, (K**2).sum(-1, keepdim=True) / -2
+
+
+def _longest(X: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.vector_norm(X, dim=-1).max()

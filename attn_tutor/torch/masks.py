@@ -2,8 +2,7 @@
 
 import torch
 
-from attn_tutor._checks import require_size
-from attn_tutor.torch._arrays import look, require_array
+from attn_tutor.torch._arrays import look, require_array, require_size
 
 Device = torch.device | str | int | None
 

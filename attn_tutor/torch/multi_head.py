@@ -3,8 +3,8 @@
 import torch
 from torch.nn.functional import linear
 
-from attn_tutor._checks import require_chance, require_divisible, require_size
-from attn_tutor.torch._arrays import prepare, require_array, shapes
+from attn_tutor._checks import require_chance, require_divisible
+from attn_tutor.torch._arrays import prepare, require_array, require_size, shapes
 from attn_tutor.torch.attention import pool, weigh
 from attn_tutor.torch.visibility import Visibility, finish, hide, in_groups
 
@@ -109,10 +109,8 @@ def multi_head_attention(
         mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
             attend. None permits every key. Axes of length 1 broadcast.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: how many keys each query sees at most, its own and those just before it; needs ``causal``. None sets no
-            limit.
-        bias: added to the scores before softmax, broadcasts to (…, h, n, m), as :func:`alibi_bias` makes it; None adds
-            nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        bias: added to the scores, broadcasts to (…, h, n, m), as that of :func:`alibi_bias` does; None adds nothing.
         biases: (b_q, b_k, b_v, b_o), added after the four projections; None adds nothing.
         n_kv_heads: number of heads of keys and values, each shared by h / n_kv_heads heads; None is ``n_heads``.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
@@ -187,10 +185,8 @@ def multi_head_weights(
         mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
             attend. None permits every key. Axes of length 1 broadcast.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: how many keys each query sees at most, its own and those just before it; needs ``causal``. None sets no
-            limit.
-        bias: added to the scores before softmax, broadcasts to (…, h, n, m), as :func:`alibi_bias` makes it; None adds
-            nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        bias: added to the scores, broadcasts to (…, h, n, m), as that of :func:`alibi_bias` does; None adds nothing.
         biases: (b_q, b_k), added after the two projections; None adds nothing.
         n_kv_heads: number of heads of keys, each shared by h / n_kv_heads heads; None is ``n_heads``.
 

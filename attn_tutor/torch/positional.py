@@ -4,8 +4,8 @@ import math
 
 import torch
 
-from attn_tutor._checks import broadcast, require_positive, require_size
-from attn_tutor.torch._arrays import require_array, shapes
+from attn_tutor._checks import broadcast, require_positive
+from attn_tutor.torch._arrays import require_array, require_size, shapes
 from attn_tutor.torch.masks import Device
 
 __all__ = ["alibi_bias", "rotary", "sinusoidal_encoding"]
@@ -159,6 +159,9 @@ def _pairs(n: int, rates: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     # A shift is a rotation: row r + k is row r, turned by k steps. So 2√n rows of
     # sines are enough. A pair is the complex number sin a + i cos a, and to turn it
     # by the angle b is to multiply it by cos b − i sin b.
+    if torch.compiler.is_compiling():  # a root would tie the graph to this length
+        angles = torch.arange(n, device=rates.device)[:, None] * rates
+        return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
     step, device = math.isqrt(n) + 1, rates.device
     a = torch.arange(0, n, step, device=device)[:, None] * rates
     b = torch.arange(step, device=device)[:, None] * rates
@@ -179,7 +182,8 @@ def _rates(where: str, d: int, base: float, device: Device) -> torch.Tensor:
 
 def _exact(device: Device) -> torch.device:
     """Where positions are computed in double precision: Apple's GPUs have none."""
-    device = torch.get_default_device() if device is None else torch.device(device)
+    # The default device has a name of its own, but no compiler follows that.
+    device = torch.empty(0).device if device is None else torch.device(device)
     return torch.device("cpu") if device.type == "mps" else device
 
 

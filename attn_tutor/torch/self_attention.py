@@ -38,10 +38,8 @@ def self_attention(
         W_v: learnt projection to values, (d_in, d_v).
         mask: boolean, broadcasts to (…, n, n); True = may attend. None permits every key.
         causal: also forbid each token the tokens after it.
-        window: how many keys each query sees at most, its own and those just before it; needs ``causal``. None sets no
-            limit.
-        bias: added to the scores before softmax, broadcasts to (…, n, n), as :func:`alibi_bias` makes it; None adds
-            nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, n), as that of :func:`alibi_bias` does; None adds nothing.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
@@ -94,8 +92,7 @@ def cross_attention(
         W_k: learnt projection to keys, (d_y, d_k).
         W_v: learnt projection to values, (d_y, d_v).
         mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
-        bias: added to the scores before softmax, broadcasts to (…, n, m), as :func:`alibi_bias` makes it; None adds
-            nothing.
+        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:

@@ -38,7 +38,9 @@ class Visibility:
         self.n, self.m, self.device = n, m, device
         self.mask, self.window = mask, window
         # The last key that query 0 sees. A lone query is the newest and sees all.
-        self.last = m - n if causal and (n > 1 or window is not None) else None
+        self.last: Any = None
+        if causal and (n > 1 or window is not None):
+            self.last = m - n
         self._dense: torch.Tensor | None = None
         self._empty: Any = ...  # nobody has asked yet
 
@@ -134,7 +136,7 @@ class Visibility:
                 return False
         return seen
 
-    def dense(self) -> torch.Tensor | None:
+    def dense(self) -> Any:
         """The whole mask, (…, n or 1, m or 1); None hides nothing."""
         if self._dense is None and not self.everything:
             self._dense = self.mask
@@ -145,7 +147,6 @@ class Visibility:
 
     def _band(self, rows: slice, keys: slice) -> torch.Tensor:
         """What causality and the window leave."""
-        assert self.last is not None
         shape = rows.stop - rows.start, keys.stop - keys.start
         offset = self.last + rows.start - keys.start
         seen = torch.ones(shape, dtype=torch.bool, device=self.device).tril(offset)
@@ -174,7 +175,7 @@ class Visibility:
             if self.last is None or self.last >= 0:
                 return None
             return torch.arange(self.n, device=self.device)[:, None] < -self.last
-        return sees_nothing(self.dense())
+        return sees_nothing(self.mask if self.last is None else self.dense())
 
     def anyone(self) -> torch.Tensor | None:
         """The keys that some query sees, (…, m or 1); None where that is all of them."""

@@ -57,7 +57,8 @@ def visit(browser: Browser) -> Visit:
         ready(page)
         yield page
         context.close()
-        assert [x for x in faults if not x.startswith(("file:", "data:", "blob:"))] == []  # fmt: skip
+        met = [x for x in faults if not x.startswith(("file:", "data:", "blob:"))]
+        assert met == [], path.name
 
     return open_page
 

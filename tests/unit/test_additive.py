@@ -218,7 +218,7 @@ def test_without_a_compiler_it_says_so_and_computes(monkeypatch, inputs, close):
 
     monkeypatch.setattr(torch, "compile", broken)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    args = inputs("additive_attention")
+    args = inputs("additive_attention", h=8)
     torch_engine.loops.cache_clear()
     try:
         with pytest.warns(UserWarning, match=r"no compiler works: no C\+\+ compiler$"):

@@ -11,11 +11,9 @@ import attention_cost
 import numpy as np
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode, bmm_flop
 
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
-from attn_tutor.torch.tiled import KEYS, tiled_attention
 
 HEADS, WIDTH = 2, 16
 HALVES = pytest.mark.parametrize("half", [an, at], ids=["numpy", "torch"])
@@ -66,28 +64,12 @@ def test_memory_grows_with_n_and_not_with_its_square(half, name):
     needs_linear_memory(lambda *Q: CALLS[name](half, *Q), half)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_memory_of_the_tiled_attention_to_read(causal):
-    needs_linear_memory(lambda *Q: tiled_attention(*Q, causal=causal), at)
-
-
 def needs_linear_memory(call, half):
     small, large = (peak(partial(call, *tokens(half, n))) for n in (512, 2048))
     # Of four times the tokens, whose scores would take 32 MiB.
     output, scores = HEADS * 2048 * WIDTH * 4, HEADS * 2048**2 * 4
     assert output <= large < scores / 2  # counted at all, and no matrix of scores
     assert large < 6 * max(small, output)
-
-
-def test_weights_are_kept_for_a_gradient_alone():
-    """Additive attention keeps up to 2²² of them."""
-    Q, weights = tokens(at, 512), HEADS * 512**2 * 4
-    cost = []
-    for grad in (False, True):
-        with torch.set_grad_enabled(grad):
-            taken = attention_cost.allocations(lambda: CALLS["additive"](at, *Q))
-        cost.append(max(itertools.accumulate(taken)))
-    assert weights < cost[1] - cost[0] < 1.5 * weights
 
 
 @HALVES
@@ -164,26 +146,3 @@ def test_one_exponential_a_query_and_one_a_key_in_numpy(exponentials):
     assert n * n <= taken <= 1.1 * n * n + 2 * n * WIDTH
     taken = exponentials(lambda: an.additive_attention(Q, K, V, *W, causal=True))
     assert taken < 0.6 * n * n + 2 * n * WIDTH
-
-
-# What torch's counter forgets.
-IN_PLACE = {torch.ops.aten.baddbmm_: lambda into, A, B, **_: bmm_flop(A, B)}
-
-
-@pytest.mark.parametrize("backward", [False, True], ids=["forward", "both"])
-def test_products_of_the_tiled_attention_to_read(backward):
-    """Two products forward and five backward, of half the keys if causal."""
-    n = 1024
-    Q, K, V = tokens(at, n)
-
-    def operations(causal):
-        with FlopCounterMode(display=False, custom_mapping=IN_PLACE) as counter:
-            output = tiled_attention(Q, K, V, causal=causal)
-            if backward:
-                output.sum().backward()
-        return counter.get_total_flops()
-
-    products = 7 if backward else 2
-    everything = products * 2 * HEADS * n * n * WIDTH
-    assert operations(False) == everything
-    assert operations(True) <= everything * (n + KEYS) / (2 * n)

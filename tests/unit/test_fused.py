@@ -85,6 +85,63 @@ def test_a_hidden_key_does_not_overflow_once_centred(learnt):
     assert output.item() == 3
 
 
+@pytest.mark.parametrize("axes", [(7, 1), (2, 1, 1), (), (11,)])
+def test_a_mask_that_broadcasts_equals_its_expansion(axes, draw, mask_of, close):
+    Q, K, V = (torch.from_numpy(draw(2, n, 5)) for n in (7, 11, 11))
+    mask = torch.from_numpy(mask_of(*axes))
+    expected = at.gaussian_attention(Q, K, V, mask.expand(2, 7, 11))
+    close(at.gaussian_attention(Q, K, V, mask), expected)
+
+
+@pytest.mark.parametrize("m", [1009, 5003])
+@pytest.mark.parametrize("first", [0.0, 1e20])
+@pytest.mark.parametrize("causal", [False, True])
+def test_gaussian_keys_far_apart(m, first, causal, draw):
+    """In single precision alone, a score would be off by 10⁻⁷ times the squared distance."""
+    K, V = torch.arange(m)[:, None].float(), torch.from_numpy(draw(m, 3))
+    Q, K[0] = K + 0.3, first
+    mask = at.causal_mask(m) if causal else None
+    exact = at.attend(at.gaussian_score(Q.double(), K.double()), V, mask)
+    found = at.gaussian_attention(Q, K, V.float(), causal=causal)
+    assert (found - exact).abs().max() < 2e-6
+
+
+@pytest.mark.parametrize("bilinear", [False, True])
+def test_a_large_key_is_hidden_from_those_who_may_not_see_it(bilinear, draw, close):
+    """Its score is infinite, and −∞ does not take that away."""
+    Q, K, V = (torch.from_numpy(draw(n, 5)).float() for n in (3, 7, 7))
+    mask = torch.ones(3, 7, dtype=torch.bool)
+    mask[1:, 2] = False
+    pool = partial(at.bilinear_attention, M=torch.eye(5)) if bilinear else at.attention
+    expected = pool(Q, K, V, mask=mask)[1:]
+    K[2] = 1e38
+    close(pool(Q, K, V, mask=mask)[1:], expected)
+
+
+def test_no_keys_hide_a_nan(draw):
+    Q, nothing = torch.full((3, 5), torch.nan), torch.empty(0, 5)
+    for pool in (at.attention, at.gaussian_attention):
+        assert not pool(Q, nothing, nothing).any()
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script`")  # which torch itself uses
+@pytest.mark.parametrize("pool", [at.attention, at.gaussian_attention])
+@pytest.mark.parametrize("causal", [False, True])
+def test_derivatives_along_a_direction(pool, causal, draw, close):
+    Q, K, V = (torch.from_numpy(draw(*axes)) for axes in ((3, 5), (7, 5), (7, 2)))
+
+    def total(Q):
+        return pool(Q, K, V, causal=causal).square().sum()
+
+    direction = torch.from_numpy(draw(3, 5))
+    gradient = torch.func.grad(total)(Q)
+    close(torch.func.jvp(total, (Q,), (direction,))[1], (gradient * direction).sum())
+    hessian = torch.func.hessian(total)(Q)
+    eps = 1e-5 * direction
+    change = torch.func.grad(total)(Q + eps) - torch.func.grad(total)(Q - eps)
+    close(2e-5 * torch.tensordot(hessian, direction, 2), change, "float32")
+
+
 def test_the_kernel_has_something_to_attend_to(draw, given):
     """Not every kernel copes with a row of −∞."""
     X, mask = torch.from_numpy(draw(7, 5)), torch.arange(7) > 2

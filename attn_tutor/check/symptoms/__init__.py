@@ -8,6 +8,7 @@ from itertools import chain
 
 import numpy as np
 
+from attn_tutor.check.calls import Case
 from attn_tutor.check.symptoms import masks, numbers, shape, weights
 from attn_tutor.check.symptoms.answer import Answer, Finding, Sight
 
@@ -22,14 +23,15 @@ KINDS = (
 SYMPTOMS = list(chain(*KINDS))
 
 
-def strongest(answers: list[Answer]) -> Finding | None:
-    """Title and words of the symptom that explains most, and what is no number in the rest."""
+def strongest(answers: list[Answer]) -> tuple[Finding, Case] | None:
+    """The symptom that explains most, with what is no number in the rest, and the smallest case that shows it."""
     for symptoms in (SYMPTOMS, [*weights.VAGUE, *numbers.VAGUE]):
         found = _most_common(symptoms, answers)
         if found and 2 * _weight(found[2]) >= _weight(answers):
             title, words, shown = found
             rest = _most_common(numbers.CORNERS, [x for x in answers if x not in shown])
-            return title, f"{words} Besides: {rest[1]}" if rest else words
+            words += f" Besides: {rest[1]}" if rest else ""
+            return (title, words), shown[0].case
     return None
 
 

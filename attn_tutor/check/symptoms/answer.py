@@ -7,16 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from attn_tutor.check.calls import Case
+
 Array = np.ndarray
 Finding = tuple[str, str]  # a title and words
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """One array of a wrong answer, with the right one and the arguments by their names."""
+    """One array of a wrong answer, with the right one, the case, and its arguments by their names."""
 
     right: Array
     got: Array
+    case: Case
     given: dict[str, Any]
     tolerance: tuple[float, float]
 

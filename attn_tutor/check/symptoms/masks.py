@@ -32,13 +32,6 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(SYMPTOMS, "inverted mask", _of_booleans)
-def _(x: Answer) -> str | None:
-    if x.is_now(~x.right):
-        return 'True and False are exchanged. Here True means "may attend": turn it round with ~.'
-    return None
-
-
 @symptom(SYMPTOMS, "sees the future", _of_a_table)
 def _(x: Answer) -> str | None:
     n, m = x.right.shape

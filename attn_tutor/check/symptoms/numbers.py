@@ -109,7 +109,7 @@ def _(x: Answer) -> str | None:
 @symptom(SYMPTOMS, "a constant factor", lambda x: of_numbers(x) or _is_number(x))
 def _(x: Answer) -> str | None:
     ratio = ratio_of(x.right, x.got)
-    if ratio is None or np.isclose(ratio, [0, 1], atol=1e-6).any():
+    if ratio is None or np.isclose(ratio, [0, 1], atol=1e-2).any():
         return None
     name = _named(ratio, x.given)
     if not of_one_shape(x) and name[0] in "-0123456789" and name not in CONSTANTS:
@@ -185,9 +185,12 @@ def _(x: Answer) -> str | None:
 @symptom(SYMPTOMS, "a factor for each head or row", of_numbers)
 def _(x: Answer) -> str | None:
     for axis in (0, -1):
-        parts = zip(*(np.moveaxis(y, axis, 0) for y in (x.right, x.got)), strict=True)
-        ratios = [ratio_of(*pair) for pair in parts]
-        if len(ratios) < 2 or None in ratios or x.right.size < 3 * len(ratios):
+        parts = [np.moveaxis(y, axis, 0) for y in (x.right, x.got)]
+        found = (ratio_of(*pair) for pair in zip(*parts, strict=True))
+        ratios = [ratio for ratio in found if ratio is not None]
+        if not 2 <= len(parts[0]) == len(ratios) or x.right.size < 3 * len(ratios):
+            continue
+        if np.ptp(ratios) < 0.01:
             continue
         what = "column" if axis else "head or sequence" if x.right.ndim > 2 else "row"
         shown = ", ".join(f"{ratio:.3g}" for ratio in ratios[:4])

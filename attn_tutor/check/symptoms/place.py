@@ -54,11 +54,4 @@ PLACES: list[tuple[str, str, Callable[[Case, int], bool]]] = [
         "What is exact in float64 may overflow there, or be rounded.",
         lambda case, _: any(x.dtype != np.float64 for x in _arrays(case)),
     ),
-    (
-        "where sizes differ",
-        "With square matrices the shapes do not tell: which axis, or which width, do you take?",
-        lambda case, _: any(
-            x.ndim == 2 and x.shape[0] != x.shape[1] for x in _arrays(case)[1:]
-        ),
-    ),
 ]

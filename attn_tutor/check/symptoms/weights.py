@@ -104,12 +104,10 @@ def _(x: Answer) -> str | None:
 
 @symptom(SYMPTOMS, "too sharp or too flat", _of_weights)
 def _(x: Answer) -> str | None:
-    some = (x.right > 1e-12) & (x.got > 1e-12)
-    if not some.all() or np.ptp(x.right) < 0.01:
+    some = x.right > 0
+    if not np.array_equal(some, x.got > 0) or np.ptp(x.right[some]) < 0.01:
         return None
-    one, other = (
-        np.log(y) - np.log(y).mean(-1, keepdims=True) for y in (x.right, x.got)
-    )
+    one, other = (_less_mean(np.log(y), some) for y in (x.right, x.got))
     ratio = float((one * other).sum() / (one**2).sum())
     if x.same(ratio * one, other):
         return (
@@ -117,6 +115,12 @@ def _(x: Answer) -> str | None:
             "large. (0.693 is 2 ** x in place of exp; a root of a width is a scale that is missing, or one too many.)"
         )
     return None
+
+
+def _less_mean(x: Array, some: Array) -> Array:
+    """Each row less the mean of some of its entries, and 0 elsewhere."""
+    total = np.where(some, x, 0).sum(-1, keepdims=True)
+    return np.where(some, x - total / some.sum(-1, keepdims=True), 0)
 
 
 @symptom(VAGUE, "other proportions", _of_weights)

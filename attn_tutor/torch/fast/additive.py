@@ -20,7 +20,7 @@ from attn_tutor.torch.visibility import Visibility
 # Numbers in a tile of queries × features × keys, and queries in it where keys are many; a GPU needs larger ones.
 ROOM, QUERIES = {"cpu": 2**20}, 32
 # Scores whose softmax is taken at once, and in a compiled tile, which stores no features.
-SCORES = 2**20
+SCORES = 2**18
 # exp(2 · REACH) is finite and exp(−2 · REACH) not yet subnormal; tanh beyond ±FLAT is ±1 in this precision.
 REACH = {torch.float32: 43.0, torch.float64: 350.0}
 FLAT = {torch.float32: 10.0, torch.float64: 20.0}

@@ -1,11 +1,14 @@
 """The engine behind attention: torch's fused kernel, with the conventions of this package."""
 
 import math
+from collections.abc import Callable
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from attn_tutor._checks import broadcast
+from attn_tutor.torch._arrays import forward_mode
 from attn_tutor.torch.scoring import default_scale
 from attn_tutor.torch.visibility import Visibility
 
@@ -30,7 +33,9 @@ def fused_attention(
         # Some kernels hide a score as scale · (−inf), so that their own must be above 0.
         Q, scale = Q * scale, 1.0
     # The kernel's own flag is aligned upper left, and rules out a bias.
-    causal = see.last == 0 and see.mask is see.window is bias is None
+    causal = False
+    if see.last == 0 and see.mask is None and see.window is None and bias is None:
+        causal = True
     if not causal and not (see.everything and bias is None):
         # Faster than what the kernel makes of a mask.
         bias = see.numbers(bias, Q.dtype)
@@ -59,7 +64,10 @@ def fused_attention(
             bias = bias.expand(*outer, *bias.shape[-3:])
         *_, heads, rows, _ = (1, *bias.shape)
         bias = bias.reshape(math.prod(bias.shape[:-3]), heads, rows, m)
-    output = scaled_dot_product_attention(
+    pool: Callable[..., torch.Tensor] = scaled_dot_product_attention
+    if forward_mode():  # of torch's kernels, the textbook's alone has that
+        pool = sdpa_kernel(SDPBackend.MATH)(pool)
+    output = pool(
         four_axes(Q),
         four_axes(K),
         four_axes(V),

@@ -1,0 +1,96 @@
+"""Under torch.compile and torch.export: one graph for the first length, one for all others, and no break."""
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.utils import counters
+from torch.export import Dim, export
+
+import attn_tutor.torch as at
+
+LENGTHS = 3, 5, 8, 9, 13, 17, 21, 30, 31, 64, 65, 100
+generator = torch.Generator().manual_seed(0)
+W = [torch.randn(12, 12, generator=generator) / 3 for _ in range(4)]
+w_v = torch.randn(12, generator=generator)
+
+CALLS = {
+    "attention": lambda X: at.attention(X, X, X, causal=True),
+    "window": lambda X: at.attention(X, X, X, causal=True, window=4),
+    "bias": lambda X: at.attention(X, X, X, bias=at.alibi_bias(1, X.shape[1])),
+    "Gaussian": lambda X: at.gaussian_attention(X, X, X, causal=True),
+    "additive": lambda X: at.additive_attention(X, X, X, *W[:2], w_v, causal=True),
+    "self": lambda X: at.self_attention(X, *W[:3], causal=True),
+    "heads": lambda X: at.multi_head_attention(X, X, X, *W, 3, causal=True),
+    "grouped heads": lambda X: at.multi_head_attention(
+        X, X, X, W[0], W[1][:, :4], W[2][:, :4], W[3], 3, causal=True, n_kv_heads=1
+    ),
+    "weights": lambda X: at.multi_head_weights(X, X, *W[:2], 3, causal=True),
+    "padding": lambda X: at.attention(
+        X, X, X, at.padding_mask(torch.full((len(X),), 2), X.shape[1])
+    ),
+    "rotary": lambda X: at.rotary(X),
+    "sinusoidal": lambda X: X + at.sinusoidal_encoding(X.shape[1], 12),
+}
+
+
+def graphs_and_breaks(fn):
+    """Of twelve lengths."""
+    torch.compiler.reset()
+    counters.clear()
+    graphs = []
+
+    def count(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    compiled = torch.compile(fn, backend=count)
+    for n in LENGTHS:
+        X = torch.randn(2, n, 12, generator=generator)
+        torch.testing.assert_close(compiled(X), fn(X), rtol=1e-4, atol=1e-5)
+    return len(graphs), sum(counters["graph_break"].values())
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_two_graphs_serve_all_lengths(name):
+    assert graphs_and_breaks(CALLS[name]) == (2, 0)
+
+
+def test_torch_itself_needs_two():
+    layer = nn.TransformerEncoderLayer(12, 3, batch_first=True, dropout=0.0)
+    assert graphs_and_breaks(layer) == (2, 0)
+
+
+@pytest.mark.parametrize("name", set(CALLS) - {"padding"})
+def test_exports_with_any_batch_and_length(name):
+    class Module(nn.Module):
+        def forward(self, X):
+            return CALLS[name](X)
+
+    X = torch.randn(2, 9, 12, generator=generator)
+    axes = {0: Dim("b", min=1), 1: Dim("n", min=2)}
+    exported = export(Module(), (X,), dynamic_shapes=(axes,)).module()
+    for b, n in ((1, 2), (3, 7), (9, 9)):
+        X = torch.randn(b, n, 12, generator=generator)
+        torch.testing.assert_close(exported(X), CALLS[name](X), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.uint32])
+def test_lengths_of_any_dtype_make_a_mask_without_a_look(dtype, close):
+    lengths = torch.tensor([3, 0, 7]).to(dtype)
+    expected = torch.arange(300) < torch.tensor([[[3]], [[0]], [[7]]])
+    assert torch.equal(at.padding_mask(lengths, 300), expected)
+    compiled = torch.compile(at.padding_mask, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(lengths, 300), expected)
+    rows = torch.vmap(lambda x: at.padding_mask(x[None], 300))(lengths)
+    assert torch.equal(rows, expected[:, None])
+    assert at.padding_mask(lengths.to("meta"), 300).shape == (3, 1, 300)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_additive_attention_with_nothing_to_see(compiled):
+    fn = at.additive_attention
+    if compiled:
+        fn = torch.compile(fn, backend="aot_eager", fullgraph=True)
+    X = torch.randn(2, 7, 12, generator=generator)
+    mask = torch.zeros(2, 1, 7, dtype=torch.bool)
+    assert not fn(X, X, X, *W[:2], w_v, mask).any()
