@@ -1,5 +1,5 @@
-# Three commands matter: `make book`, `make check` after every change, `make test` before it is handed on. All work from a
-# bare clone.
+# Three commands matter: `make book`, `make check` after every change, `make test` before it is handed on.
+# All work from a bare clone.
 
 PYTHON ?= python3
 PY := .venv/bin/python
