@@ -263,7 +263,7 @@ def test_chapters_show_the_package_itself() -> None:
 def test_chapters_show_both_halves_in_tabs_that_follow_each_other(page: str) -> None:
     tabs = soup(BUILT / page).select(".sd-tab-set > label")
     notebook = (ROOT / page).with_suffix(".ipynb").read_text(encoding="utf-8")
-    shown = set(re.findall(r"\{source\} (\w+)\.", notebook))
+    shown = set(re.findall(r"\{source\} (\w+)[./]", notebook))
     files = {half: ROOT / "attn_tutor" / half for half in ("numpy", "torch")}
     halves = {
         half
