@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -536,3 +537,30 @@ def test_tokens_that_a_layer_refuses():
         ):
             layer(*given)
     assert layer(X.int(), K.int(), V.int()).dtype == torch.float32
+
+
+def test_second_derivatives_work_or_are_refused_in_words(draw):
+    """A penalty on the gradient: through the kernel of torch's textbook, and with a sentence through the fused one."""
+    Q, K, V = (torch.from_numpy(draw(2, n, 5)) for n in (7, 11, 11))
+    mask = torch.from_numpy(draw(7, 11)) < 0.5
+    mask[3] = False
+
+    def steepness(Q):
+        (slope,) = torch.autograd.grad(
+            at.attention(Q, K, V, mask).sin().sum(), Q, create_graph=True
+        )
+        return slope.square().sum()
+
+    def textbook(Q):
+        output = at.attend(at.scaled_dot_score(Q, K), V, mask)
+        (slope,) = torch.autograd.grad(output.sin().sum(), Q, create_graph=True)
+        return slope.square().sum()
+
+    with pytest.raises(NotImplementedError, match="no second derivatives. Wrap the"):
+        steepness(Q.clone().requires_grad_())
+    q = Q.clone().requires_grad_()
+    with sdpa_kernel(SDPBackend.MATH):
+        (found,) = torch.autograd.grad(steepness(q), q)
+    (expected,) = torch.autograd.grad(textbook(q), q)
+    torch.testing.assert_close(found, expected)
+    assert found.abs().sum() > 0.1

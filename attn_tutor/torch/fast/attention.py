@@ -76,6 +76,18 @@ def fused_attention(
         is_causal=causal,
         scale=scale,
     )
+    kernel = None if torch.compiler.is_compiling() else output.grad_fn
+    if kernel is not None and kernel.name().startswith("ScaledDotProduct"):
+        kernel.register_prehook(_first_derivatives_alone)
     if d_v < d:
         output = output[..., :d_v]
     return output.reshape(*batch, n, d_v)
+
+
+def _first_derivatives_alone(gradients: tuple[torch.Tensor, ...]) -> None:
+    """Say in words what the kernel would say in its own, later."""
+    if torch.is_grad_enabled():  # as it is in a backward pass with create_graph=True
+        raise NotImplementedError(
+            "attention: torch's fused kernel has no second derivatives. Wrap the call of attention in "
+            "`with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):`, whose kernel has them"
+        )
