@@ -22,6 +22,7 @@ from attn_tutor.check.heads import (
     split,
     split_heads,
 )
+from attn_tutor.check.log_weights import log_softmax
 from attn_tutor.check.pooling import (
     boxcar_kernel,
     epanechnikov_kernel,
@@ -107,6 +108,7 @@ __all__ = [
     "greedy",
     "layer_norm",
     "left_padding_mask",
+    "log_softmax",
     "log_softmax_vjp",
     "masked_softmax",
     "merge",
