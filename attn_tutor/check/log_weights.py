@@ -45,8 +45,8 @@ def _(scores: Array) -> Array:
 
 @log_softmax.mistake("the maximum not put back")
 def _(scores: Array) -> Array:
-    """Your log-sum-exp is that of the shifted scores, but you subtract it from the scores as they were. Subtract it from
-    the shifted ones, or add the maximum to it."""
+    """Your log-sum-exp is that of the shifted scores, but you subtract it from the scores as they were. Subtract it
+    from the shifted ones, or add the maximum to it."""
     e = np.exp(scores - scores.max(-1, keepdims=True))
     return scores - np.log(e.sum(-1, keepdims=True))
 
