@@ -469,7 +469,9 @@ def as_dot_product(
         # A bias for each query would be large, the gradient of one leaves the fast path, and so does any on a GPU.
         # Under torch.vmap nobody can tell whether a gradient is wanted.
         return pad(q, (0, 1), value=1.0), torch.cat([k, norms], -1), bias
-    return q, k, norms.mT if bias is None else norms.mT + bias[..., : see.m]
+    if bias is not None:
+        return q, k, norms.mT + torch.atleast_2d(bias)[..., : see.m]
+    return q, k, norms.mT
 
 
 def _centred(

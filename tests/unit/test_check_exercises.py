@@ -88,6 +88,10 @@ def torch_softmax_vjp(p, g):
     return p * (g - (p * g).sum(-1, keepdim=True))
 
 
+def torch_log_softmax(scores):
+    return scores.log_softmax(-1)
+
+
 def torch_softmax_plus_one(scores):
     zero = torch.zeros_like(scores[..., :1])
     return torch.cat([scores, zero], -1).softmax(-1)[..., :-1]

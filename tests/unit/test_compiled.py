@@ -62,7 +62,7 @@ def test_torch_itself_needs_two():
     assert graphs_and_breaks(layer) == (2, 0)
 
 
-@pytest.mark.parametrize("name", set(CALLS) - {"padding"})
+@pytest.mark.parametrize("name", sorted(set(CALLS) - {"padding"}))
 def test_exports_with_any_batch_and_length(name):
     class Module(nn.Module):
         def forward(self, X):

@@ -16,8 +16,9 @@ from attn_tutor.numpy.softmax import masked_softmax
 from attn_tutor.numpy.visibility import Visibility
 
 # Numbers in a tile of features × queries × keys, 4 MiB in float32: less would make the
-# interpreter most of the work, and more would leave the processor's cache.
-SPACE = 2**20
+# interpreter most of the work, and more would leave the processor's cache. With few
+# queries, little of it lies beyond the diagonal of a causal mask.
+SPACE, QUERIES = 2**20, 64
 # Up to so many entries of the (n, m, h) tensor, building it is quicker than what tiles need.
 FEW = 2**18
 # exp(2 · REACH) is finite and exp(−2 · REACH) not yet subnormal; tanh beyond ±FLAT is ±1 in this precision.
@@ -83,8 +84,8 @@ def tiled_additive(
     keys = np.ones((size, m, 1), V.dtype)
     problem = Problem(score, V, see, (reach, keys), bias, out)
     # What shares a tile: elements of the batch if they are small, or else queries.
-    height = max(1, SPACE // (h * min(KEYS, m)))
-    together = max(1, height // n)
+    most = max(1, SPACE // (h * min(KEYS, m)))
+    together, height = max(1, most // n), min(most, QUERIES)
     groups: list[Any] = [slice(i, i + together) for i in range(0, size, together)]
     pool(problem, groups, together, height)
     return out.reshape(*batch, n, d_v)

@@ -8,7 +8,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from attn_tutor._checks import broadcast
-from attn_tutor.torch._arrays import forward_mode
+from attn_tutor.torch._arrays import forward_mode, transformed
 from attn_tutor.torch.scoring import default_scale
 from attn_tutor.torch.visibility import Visibility
 
@@ -76,9 +76,10 @@ def fused_attention(
         is_causal=causal,
         scale=scale,
     )
-    kernel = None if torch.compiler.is_compiling() else output.grad_fn
-    if kernel is not None and kernel.name().startswith("ScaledDotProduct"):
-        kernel.register_prehook(_first_derivatives_alone)
+    if not (torch.compiler.is_compiling() or transformed()):
+        kernel = output.grad_fn
+        if kernel is not None and kernel.name().startswith("ScaledDotProduct"):
+            kernel.register_prehook(_first_derivatives_alone)
     if d_v < d:
         output = output[..., :d_v]
     return output.reshape(*batch, n, d_v)

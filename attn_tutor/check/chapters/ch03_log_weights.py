@@ -1,0 +1,77 @@
+"""Chapter 3, second part: the logarithm of softmax."""
+
+import numpy as np
+
+import attn_tutor.numpy as an
+from attn_tutor.check.chapters.inputs import LN3, Array, numbers
+from attn_tutor.check.exercise import Exercise
+
+draw = numbers(33)
+
+
+def _log_softmax(scores: Array) -> Array:
+    shifted = scores - scores.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+log_softmax = Exercise(
+    3,
+    "log_softmax(scores): log softmax along the last axis, exact where a weight underflows; (…, n, m) → (…, n, m)",
+    _log_softmax,
+    [
+        (np.array([[LN3, 0.0]]),),
+        (np.array([[LN3, 0.0], [2.0, 5.0]]),),
+        (np.array([[1000.0, 999.0], [-1000.0, -1000.0]]),),
+        (np.array([[0.0, -800.0, -1.0]]),),
+        (draw(3, 5),),
+        (draw(2, 3, 5),),
+    ],
+)
+
+
+@log_softmax.mistake("the logarithm of the weights")
+def _(scores: Array) -> Array:
+    """You take the logarithm of softmax. A weight below 1e-308 has underflowed to 0 by then, and log 0 is −∞. Subtract
+    instead: scores minus their log-sum-exp."""
+    return np.log(an.softmax(scores))
+
+
+@log_softmax.mistake("no maximum subtracted")
+def _(scores: Array) -> Array:
+    """exp(1000) is infinity, and so is its logarithm. Subtract the largest score of each row first; the difference
+    does not feel it."""
+    return scores - np.log(np.exp(scores).sum(-1, keepdims=True))
+
+
+@log_softmax.mistake("the maximum not put back")
+def _(scores: Array) -> Array:
+    """Your log-sum-exp is that of the shifted scores, but you subtract it from the scores as they were. Subtract it
+    from the shifted ones, or add the maximum to it."""
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return scores - np.log(e.sum(-1, keepdims=True))
+
+
+@log_softmax.mistake("softmax without its logarithm")
+def _(scores: Array) -> Array:
+    """You return the weights. Their logarithms were asked for: none is above 0."""
+    return an.softmax(scores)
+
+
+@log_softmax.mistake("only the maximum subtracted")
+def _(scores: Array) -> Array:
+    """You subtract the largest score alone. What turns scores into log-weights is their log-sum-exp, the largest and a
+    little more: np.exp of a row of your answer must sum to 1."""
+    return scores - scores.max(-1, keepdims=True)
+
+
+@log_softmax.mistake("summed over queries")
+def _(scores: Array) -> Array:
+    """You sum over queries (axis −2), not keys (axis −1): exp of your columns sums to 1, not of your rows."""
+    return _log_softmax(scores.mT).mT
+
+
+@log_softmax.mistake("summed over the whole array")
+def _(scores: Array) -> Array:
+    """You sum over the whole array. Each row has a softmax of its own: .sum(-1, keepdims=True)."""
+    shifted = scores - scores.max()
+    return shifted - np.log(np.exp(shifted).sum())
