@@ -32,8 +32,8 @@ each = pytest.mark.parametrize("name", ENTRIES)
 
 
 def test_there_are_as_many_as_the_page_says() -> None:
-    assert len(ENTRIES) == 20
-    assert "\nTwenty mistakes" in CELLS[0].source
+    assert len(ENTRIES) == 29
+    assert "\nTwenty-nine mistakes" in CELLS[0].source
 
 
 @each
@@ -63,7 +63,7 @@ def test_its_test_fails_on_the_bug_and_passes_on_the_cure(name: str) -> None:
 
 @each
 def test_it_can_be_found_by_its_symptom(name: str) -> None:
-    slug = name.lower().replace(" ", "-")
+    slug = re.sub(r"[^\w\- ]", "", name.lower()).replace(" ", "-")
     assert f"(#{slug})" in CELLS[0].source
 
 
@@ -73,4 +73,4 @@ def test_most_were_reported_in_public() -> None:
         for name, cells in ENTRIES.items()
         if any("](https://github.com/" in x.source for x in cells)
     ]
-    assert len(reported) >= 15
+    assert len(reported) >= 25
