@@ -40,6 +40,7 @@ from attn_tutor.check.positions import (
     squeezed,
     to_halves,
 )
+from attn_tutor.check.regression import local_line_weights
 from attn_tutor.check.scores import (
     additive_by_query,
     additive_score,
@@ -107,6 +108,7 @@ __all__ = [
     "greedy",
     "layer_norm",
     "left_padding_mask",
+    "local_line_weights",
     "log_softmax_vjp",
     "masked_softmax",
     "merge",

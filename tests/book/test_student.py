@@ -125,4 +125,4 @@ def test_the_files_are_sound_and_the_same_every_time(written, capsys):
     for path in written.glob("*.ipynb"):
         nbformat.validate(nbformat.read(path, 4))
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "new/01_queries_keys_values.ipynb: functions to write: 1"
+    assert lines[0] == "new/01_queries_keys_values.ipynb: functions to write: 2"
