@@ -24,7 +24,11 @@ def collect(app: Sphinx, doctree: nodes.document) -> None:
     for link in doctree.findall(addnodes.pending_xref):
         if link["reftype"] == "term":
             section = link.parent
-            while not isinstance(section, nodes.section):
+            # The boxes of theorems and exercises hold sections too, which have no title.
+            while not (
+                isinstance(section, nodes.section)
+                and isinstance(section[0], nodes.title)
+            ):
                 section = section.parent
             found.setdefault(link["reftarget"].casefold(), section["ids"][0])
 

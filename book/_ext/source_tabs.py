@@ -71,7 +71,7 @@ def markdown(half: str, parts: dict[str, list[int]]) -> list[str]:
         links = [
             f"{{py:obj}}`~attn_tutor.{half}.{path}`"
             for path in paths
-            if not is_private(path) and "/" not in module  # engines are not documented
+            if not is_private(path) and not module.startswith("fast/")
         ]
         text += [
             f"```{{literalinclude}} /{source_file(half, module)}",

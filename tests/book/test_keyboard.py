@@ -38,6 +38,7 @@ STOP = """parts => {
 }"""
 # The page tells what scrolls, and so is a stop, a moment after it has drawn that.
 SETTLED = """() => [...document.querySelectorAll("pre, .pst-scrollable-table-container, mjx-container[display]")]
+    .filter(part => part.checkVisibility({ visibilityProperty: true }))  // not what a closed fold holds
     .every(part => (part.tabIndex === 0) === (part.scrollWidth > part.clientWidth))"""
 # What can be reached, in the order of the page; of a group of radio buttons the chosen one.
 REACHABLE = """() => {

@@ -66,9 +66,9 @@ def test_what_is_found_opens(page: Page, find: Find) -> None:
 def test_titles_come_first_and_then_the_glossary_by_its_words(find: Find) -> None:
     titles = [title for title, _ in find("softmax")]
     assert titles[0] == "3. Masked softmax"
-    assert titles[1:4] == [
-        "Glossary: softmax", "Glossary: online softmax", "Glossary: masked softmax"
-    ]  # fmt: skip
+    assert titles[1] == "Glossary: softmax"
+    longer = {"Glossary: online softmax", "Glossary: masked softmax"}
+    assert longer <= set(titles[2:6])
     assert "Glossary" not in titles[:10]
 
 

@@ -60,6 +60,12 @@ def torch_neighbour_weights(q, K, k):
     return weights
 
 
+def torch_local_line_weights(q, K, bandwidth):
+    w = (-((K - q) / bandwidth).square().sum(-1) / 2).exp()
+    X = torch.cat([torch.ones(len(K), 1, dtype=K.dtype), K - q], -1)
+    return torch.linalg.solve(X.T * w @ X, X.T * w)[:1]
+
+
 def torch_find_temperature(scores, entropy):
     low, high = -9.0, 16.0
     for _ in range(60):
