@@ -95,7 +95,7 @@ clean:  ## remove what builds and tests leave (.venv stays)
 # The steps behind the targets.
 
 small-tests: .venv/ready
-	@$(TESTS) $(SMALL)
+	@$(TESTS) -m "not slow and not full" $(SMALL)
 
 tests-without-pages: .venv/ready
 	@$(TESTS) $(SMALL) --nbval --nbval-current-env $(NOTEBOOKS)

@@ -174,6 +174,7 @@ def test_products_are_used_unless_both_sides_are_wide(draw):
 # Compiled, transformed
 
 
+@pytest.mark.slow
 def test_compiles_as_one_graph(monkeypatch, inputs, close):
     monkeypatch.setattr(torch_engine, "loops", lambda: None)
     args = leaves(inputs("additive_attention"))
@@ -188,6 +189,7 @@ def test_compiles_as_one_graph(monkeypatch, inputs, close):
             close(ours, plain)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("far", [1, 100])

@@ -141,6 +141,7 @@ def written(tmp_path_factory):
     return done, result, (folder / "plot.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_run_says_all_that_is_needed_to_repeat_it(written):
     done, result, _ = written
     assert done.stderr == ""  # a progress bar is for terminals
@@ -151,6 +152,7 @@ def test_a_run_says_all_that_is_needed_to_repeat_it(written):
     assert result["settings"]["dtype"] == "float32"
 
 
+@pytest.mark.slow
 def test_a_run_measures_every_contestant(written):
     done, result, plot = written
     contests = result["results"]

@@ -8,8 +8,11 @@ from torch.export import Dim, export
 
 import attn_tutor.torch as at
 
-# torch itself uses what it deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script")
+pytestmark = [
+    pytest.mark.slow,
+    # torch itself uses what it deprecates.
+    pytest.mark.filterwarnings("ignore:.torch.jit.script"),
+]
 LENGTHS = 3, 5, 8, 9, 13, 17, 21, 30, 31, 64, 65, 100
 generator = torch.Generator().manual_seed(0)
 W = [torch.randn(12, 12, generator=generator) / 3 for _ in range(4)]
