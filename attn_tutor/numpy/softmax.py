@@ -119,7 +119,7 @@ def share(
     part: np.ndarray, total: np.ndarray, out: np.ndarray | None = None
 ) -> np.ndarray:
     """part / total, where 0/0 is 0: a query that sees no key draws nothing from any."""
-    return np.divide(part, np.where(total == 0, 1, total), out=out, casting="same_kind")
+    return np.divide(part, total + (total == 0), out=out, casting="same_kind")
 
 
 def _single(x: np.ndarray) -> np.ndarray:

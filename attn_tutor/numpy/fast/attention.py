@@ -75,12 +75,13 @@ def at_once(
     bias: np.ndarray | None,
 ) -> np.ndarray:
     """The textbook in its fewest passes."""
-    with np.errstate(over="ignore", invalid="ignore"):  # as hidden scores may
+    if seen is None:
         scores = Q @ K.mT
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):  # as hidden scores may
+            scores = np.where(seen, Q @ K.mT, -np.inf)
     if bias is not None:
         scores = scores + bias.astype(scores.dtype, copy=False)
-    if seen is not None:
-        scores = np.where(seen, scores, -np.inf)
     # ufuncs themselves, because decoding asks for little else: max() and sum() take a microsecond more.
     top = np.maximum.reduce(scores, -1, keepdims=True, initial=-np.inf)
     if seen is not None:
@@ -88,7 +89,8 @@ def at_once(
     scores -= top
     weights = np.exp(scores, out=scores)
     total = np.add.reduce(weights, -1, keepdims=True)
-    return share(weights @ V, total)
+    output = weights @ V
+    return share(output, total, output)
 
 
 def lengths(X: np.ndarray) -> np.ndarray:
