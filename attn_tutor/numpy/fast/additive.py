@@ -6,6 +6,7 @@ and feature.
 """
 
 import math
+import threading
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,10 @@ from attn_tutor.numpy.fast.tiles import KEYS, Problem, pool
 from attn_tutor.numpy.softmax import masked_softmax
 from attn_tutor.numpy.visibility import Visibility
 
-# Numbers in a tile of features × queries × keys, 4 MiB in float32: less would make the
+# Numbers in a tile of features × queries × keys, 8 MiB in float32: less would make the
 # interpreter most of the work, and more would leave the processor's cache. With few
 # queries, little of it lies beyond the diagonal of a causal mask.
-SPACE, QUERIES = 2**20, 64
+SPACE, QUERIES = 2**21, 128
 # Up to so many entries of the (n, m, h) tensor, building it is quicker than what tiles need.
 FEW = 2**18
 # exp(2 · REACH) is finite and exp(−2 · REACH) not yet subnormal; tanh beyond ±FLAT is ±1 in this precision.
@@ -70,22 +71,29 @@ def tiled_additive(
     # (B, h, n, 2), (B, h, 2, m)
     x, y = np.stack([x, np.ones_like(x)], -1), np.stack(column, -2)
 
+    # What shares a tile: elements of the batch if they are small, or else queries.
+    most = max(1, SPACE // (h * min(KEYS, m)))
+    together, height = max(1, most // n), min(most, QUERIES)
+    own = (
+        threading.local()
+    )  # a tile for each thread: the system is slow to hand out new pages
+
     def score(group: slice, rows: slice, keys: slice, scores: np.ndarray) -> None:
-        tile = x[group][..., rows, :] @ y[group][..., keys]  # (g, h, rows, keys)
+        if not hasattr(own, "space"):
+            own.space = np.empty(together * h * height * min(KEYS, m), V.dtype)
+        g, r, k = scores.shape
+        tile = own.space[: g * h * r * k].reshape(g, h, r, k)
+        np.matmul(x[group][..., rows, :], y[group][..., keys], out=tile)
         if product:
             np.divide(1, tile, out=tile)
         else:
             np.tanh(tile, out=tile)
             tile *= -0.5
-        g, r, k = scores.shape
         scores[...] = (weights[group] @ tile.reshape(g, h, r * k)).reshape(g, r, k)
 
     out = np.empty((size, n, d_v), V.dtype)
     keys = np.ones((size, m, 1), V.dtype)
     problem = Problem(score, V, see, (reach, keys), bias, out)
-    # What shares a tile: elements of the batch if they are small, or else queries.
-    most = max(1, SPACE // (h * min(KEYS, m)))
-    together, height = max(1, most // n), min(most, QUERIES)
     groups: list[Any] = [slice(i, i + together) for i in range(0, size, together)]
     pool(problem, groups, together, height)
     return out.reshape(*batch, n, d_v)
