@@ -16,10 +16,10 @@ from attn_tutor.numpy.fast.tiles import KEYS, Problem, pool
 from attn_tutor.numpy.softmax import masked_softmax
 from attn_tutor.numpy.visibility import Visibility
 
-# Numbers in a tile of features × queries × keys, 8 MiB in float32: less would make the
+# Numbers in a tile of features × queries × keys, 4 MiB in float32: less would make the
 # interpreter most of the work, and more would leave the processor's cache. With few
 # queries, little of it lies beyond the diagonal of a causal mask.
-SPACE, QUERIES = 2**21, 128
+SPACE, QUERIES = 2**20, 64
 # Up to so many entries of the (n, m, h) tensor, building it is quicker than what tiles need.
 FEW = 2**18
 # exp(2 · REACH) is finite and exp(−2 · REACH) not yet subnormal; tanh beyond ±FLAT is ±1 in this precision.
