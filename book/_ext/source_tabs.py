@@ -5,6 +5,7 @@ API page, to which a line below the code links. Several names, separated by spac
 """
 
 import ast
+from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def markdown(half: str, parts: dict[str, list[int]]) -> list[str]:
         links = [
             f"{{py:obj}}`~attn_tutor.{half}.{path}`"
             for path in paths
-            if not is_private(path) and not module.startswith("fast/")
+            if path.partition(".")[0] in public(half) and not is_private(path)
         ]
         text += [
             f"```{{literalinclude}} /{source_file(half, module)}",
@@ -116,6 +117,12 @@ def docstring_lines(definition: Definition) -> set[int]:
 def lines_of(node: ast.stmt, first: int) -> set[int]:
     assert node.end_lineno is not None  # ast.parse always sets it
     return set(range(first, node.end_lineno + 1))
+
+
+def public(half: str) -> list[str]:
+    """The names that the API pages have."""
+    names: list[str] = import_module(f"attn_tutor.{half}").__all__
+    return names
 
 
 def is_private(path: str) -> bool:
