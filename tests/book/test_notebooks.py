@@ -261,7 +261,7 @@ def test_source_boxes_have_a_link_for_readers_without_the_book(path: Path) -> No
     boxes = re.findall(r"(.*)\n\n```\{source\} (.+)\n```", text)
     assert text.count("{source}") == len(boxes) >= 2
     for line, names in boxes:
-        links = re.findall(r"\[(\w+/\w+\.py)\]\(\.\./attn_tutor/\1\)", line)
+        links = re.findall(r"\[([\w/]+\.py)\]\(\.\./attn_tutor/\1\)", line)
         shown = {
             f"{half}/{name.partition('.')[0]}.py"
             for name in names.split()
