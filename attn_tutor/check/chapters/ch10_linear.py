@@ -27,8 +27,8 @@ linear_attention = Exercise(
     "over j ≤ i, with φ(x) = elu(x) + 1; (n, d), (n, d), (n, d_v) → (n, d_v)",
     _linear_attention,
     [
-        (column(0), column(5), column(4)),
-        (column(0, 1), column(0, 1), column(3, 6)),
+        (column(1), column(5), column(4)),
+        (column(1, 2), column(1, 3), column(3, 6)),
         (draw(3, 5), draw(3, 5), draw(3, 2)),
         (3 * draw(7, 2), 3 * draw(7, 2), draw(7, 5)),
     ],
