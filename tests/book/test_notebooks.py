@@ -289,7 +289,7 @@ TOPICS = {
     "08": "encoder, decoder, recurrent network, embedding, vocabulary, context vector, alignment, additive score, "
     "padding mask, teacher forcing, cross-entropy, greedy decoding, beam search",
     "10": "weight, online softmax, tile, additive score, key–value cache, grouped-query attention, half precision, "
-    "fused kernel",
+    "fused kernel, FlashAttention, HBM, SRAM, roofline, MLA, sliding window, linear attention, log-sum-exp",
     "09": "transformer, residual connection, layer norm, feed-forward network, cross-entropy, perplexity, vocabulary, "
     "autoregressive, key–value cache, cross-attention",
 }

@@ -34,8 +34,8 @@ MORE = 3 * draw(5, 1), 1 + draw(5, 1) ** 2, draw(5, 3)
 
 merge = Exercise(
     10,
-    "merge(t1, l1, o1, t2, l2, o2): top, total and pooled of two sets of keys together, from those of each; the top "
-    "is the larger one, and a set of no keys has −∞, 0, 0; (n, 1), (n, 1), (n, d_v), twice → t, l, o",
+    "merge(t1, z1, u1, t2, z2, u2): top, total and pooled of two sets of keys together, from those of each; the top "
+    "is the larger one, and a set of no keys has −∞, 0, 0; (n, 1), (n, 1), (n, d_v), twice → t, z, u",
     joined,
     [
         (*FIRST, *SECOND),
