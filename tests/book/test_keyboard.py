@@ -141,7 +141,10 @@ def test_the_first_stop_skips_to_the_chapter(page: Page) -> None:
     assert page.evaluate("!!document.activeElement.closest('main')")
 
 
-def test_tabs_follow_the_arrows_and_each_other(page: Page) -> None:
+def test_tabs_follow_the_arrows_and_each_other(
+    page: Page, unfold: Callable[[Page], None]
+) -> None:
+    unfold(page)  # the package's source lies in closed boxes
     tab_to(page, ".sd-tab-set > input")
     shown = page.locator(".sd-tab-content:visible")
     numpy_code = shown.first.inner_text()

@@ -59,15 +59,19 @@ def test_a_missing_file_has_no_lines(tmp_path: Path) -> None:
 
 
 def test_names_of_one_module_share_a_block() -> None:
-    parts = {"kernels.one": [4, 5], "kernels._two": [18, 19], "softmax.three": [2]}
+    parts = {
+        "kernels.boxcar_kernel": [4, 5],
+        "kernels._distance": [18, 19],  # private, and the next is not public either
+        "positional.alibi_slopes": [2],
+    }
     text = source_tabs.markdown("numpy", parts)
     assert [line for line in text if line.startswith(":lines:")] == [
         ":lines: 4,5,16,17,18,19",  # with the blank lines that stand above the second
         ":lines: 2",
     ]
     assert [line for line in text if line.startswith("`attn")] == [
-        "`attn_tutor/numpy/kernels.py` · {py:obj}`~attn_tutor.numpy.one`",
-        "`attn_tutor/numpy/softmax.py` · {py:obj}`~attn_tutor.numpy.three`",
+        "`attn_tutor/numpy/kernels.py` · {py:obj}`~attn_tutor.numpy.boxcar_kernel`",
+        "`attn_tutor/numpy/positional.py`",
     ]
 
 
