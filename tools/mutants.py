@@ -170,7 +170,7 @@ LISTED = [
     Wrong("end does not count", "translation_loss", lambda f, model, batch: f(model, (*batch[:2], batch[2][:, :-1])), ("torch",)),
 ]
 # fmt: on
-# ruff: noqa: E501
+# ruff: noqa: E501 — a mutant is easier to read on one line
 
 
 def place(wrong: Wrong, half: str) -> tuple[Any, str]:

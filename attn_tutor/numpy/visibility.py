@@ -131,7 +131,9 @@ class Visibility:
     def anyone(self) -> np.ndarray:
         """The keys that some query sees, (…, m)."""
         if self.mask is not None:
-            seen = self.dense().any(-2)  # type: ignore[union-attr]
+            dense = self.dense()
+            assert dense is not None  # there is a mask
+            seen = dense.any(-2)
             return np.broadcast_to(seen, (*seen.shape[:-1], self.m))
         keys = self.keys(slice(0, self.n))
         return (np.arange(self.m) >= keys.start) & (np.arange(self.m) < keys.stop)

@@ -1083,7 +1083,7 @@ def match_without_ends(found, target, end):
     def words(row):
         return [y for y in row.tolist() if y != end]
 
-    return float(np.mean([words(a) == words(b) for a, b in zip(found, target)]))  # noqa: B905
+    return float(np.mean([words(a) == words(b) for a, b in zip(found, target)]))  # noqa: B905 — as people write it
 
 
 @wrong("exact_match", "100|per cent|factor")
