@@ -57,6 +57,7 @@ NEEDS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "rotary": ({"d": 2 * 3}, {}),
     "multi_head_attention": (HEADS, {"n_heads": 2}),
     "multi_head_weights": (HEADS, {"n_heads": 2}),
+    "latent_attention": (dict(a=2 * 5, b=2 * 3, e=2 * 4, r=4, c=11), {"n_heads": 2}),
 }
 
 

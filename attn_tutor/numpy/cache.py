@@ -18,14 +18,17 @@ class KVCache:
 
     Causally, keys and values of a token depend on no later token, so they are computed once. The room for them
     doubles when it is full: m tokens one by one copy fewer than 2m rows, where concatenating copies m²/2.
-    Source: Shazeer (2019), section 2.4, incremental attention.
+    With a window, older tokens are dropped, except the first ones, which many heads use as a sink.
+    Source: Shazeer (2019), section 2.4, incremental attention; sinks: Xiao et al. (2024), section 3.2.
 
     Args:
         max_len: most tokens that it may hold; None sets no bound.
+        window: how many tokens a query sees at most, its own included, besides the sinks; None drops none.
+        sinks: how many of the first tokens are never dropped; needs a window.
 
     Raises:
-        TypeError: ``max_len`` is not a whole number.
-        ValueError: ``max_len`` is negative.
+        TypeError: a number is not a whole number.
+        ValueError: a number is negative, the window is below 1, or there are sinks without a window.
 
     Example:
         >>> cache = KVCache()
@@ -35,10 +38,19 @@ class KVCache:
         ([[1.0, 2.0], [3.0, 4.0]], [[5.0], [6.0]], 2)
     """
 
-    def __init__(self, max_len: int | None = None) -> None:
+    def __init__(
+        self, max_len: int | None = None, *, window: int | None = None, sinks: int = 0
+    ) -> None:
         if max_len is not None:
             require_size("KVCache", "max_len", max_len)
-        self.max_len, self._len = max_len, 0
+        if window is not None:
+            require_size("KVCache", "window", window, least=1)
+        require_size("KVCache", "sinks", sinks)
+        if sinks and window is None:
+            raise ValueError(
+                f"KVCache: sinks={sinks} are kept when others are dropped; give window= too"
+            )
+        self.max_len, self.window, self.sinks, self._len = max_len, window, sinks, 0
         self._rooms: list[np.ndarray] = []
         self._last: list[Any] = []  # what kind of K and V came last
 
@@ -54,7 +66,8 @@ class KVCache:
             V: new values, (…, n, d_v).
 
         Returns:
-            All keys, (…, m, d), and all values, (…, m, d_v), the newest last.
+            All keys, (…, m, d), and all values, (…, m, d_v), the newest last. With a window: those of the sinks and
+            of the tokens that some new one sees.
 
         Raises:
             TypeError: an argument is not an array of this half.
@@ -64,6 +77,8 @@ class KVCache:
             K, V = append(K, V)
             self._require_fit(K, V)
             self._last = _kinds(K, V)
+        if self.window is not None:
+            self._drop(self.sinks, self.window - 1)
         start, stop = self._len, self._len + K.shape[-2]
         if self.max_len is not None and stop > self.max_len:
             raise ValueError(
@@ -98,6 +113,16 @@ class KVCache:
                 )
         self._rooms = [room[order] for room in self._rooms]
         self._last = []
+
+    def _drop(self, sinks: int, recent: int) -> None:
+        """Keep the first tokens and the most recent ones; to copy them costs no more than attention reads."""
+        late = self._len - recent
+        if late > sinks:
+            held = [room[..., : self._len, :] for room in self._rooms]
+            self._rooms = [
+                np.concatenate([X[..., :sinks, :], X[..., late:, :]], -2) for X in held
+            ]
+            self._len = sinks + recent
 
     def _require_fit(self, K: np.ndarray, V: np.ndarray) -> None:
         for name, X, room in zip("KV", (K, V), self._rooms, strict=False):

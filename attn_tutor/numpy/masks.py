@@ -5,7 +5,7 @@ import numpy as np
 from attn_tutor._checks import require_size
 from attn_tutor.numpy._arrays import require_array
 
-__all__ = ["causal_mask", "padding_mask"]
+__all__ = ["causal_mask", "document_mask", "padding_mask"]
 
 
 def causal_mask(n: int, m: int | None = None) -> np.ndarray:
@@ -79,3 +79,37 @@ def padding_mask(valid_lens: np.ndarray, m: int) -> np.ndarray:
         )
     lens = valid_lens[:, None] if valid_lens.ndim == 1 else valid_lens  # (b, 1 or n)
     return np.arange(m) < lens[..., None]  # (b, 1 or n, m)
+
+
+def document_mask(documents: np.ndarray) -> np.ndarray:
+    r"""Permit each token the tokens of its own document, where several are packed into one row.
+
+    .. math:: \text{mask}_{ij} = [\, \text{document}_i = \text{document}_j \,]
+
+    Together with ``causal=True`` each document is read as if it stood alone, with encodings of relative positions.
+    Source: Krell et al. (2021).
+
+    Args:
+        documents: the number of the document that each token belongs to, (…, n).
+
+    Returns:
+        Boolean mask, (…, n, n); True = may attend.
+
+    Raises:
+        TypeError: the documents are not whole numbers in an array.
+        ValueError: there is no axis of tokens.
+
+    Example:
+        >>> document_mask(np.array([7, 7, 8])).tolist()
+        [[True, True, False], [True, True, False], [False, False, True]]
+    """
+    require_array("document_mask", "documents", documents)
+    if documents.dtype.kind not in "iu":
+        raise TypeError(
+            f"document_mask: documents must be whole numbers, got {documents.dtype}"
+        )
+    if documents.ndim == 0:
+        raise ValueError(
+            f"document_mask: documents has shape {documents.shape} but needs (…,n)"
+        )
+    return documents[..., :, None] == documents[..., None, :]

@@ -6,10 +6,12 @@ from attn_tutor.torch.attention import *
 from attn_tutor.torch.cache import *
 from attn_tutor.torch.decoding import *
 from attn_tutor.torch.kernels import *
+from attn_tutor.torch.latent import *
 from attn_tutor.torch.layers.attention import *
 from attn_tutor.torch.layers.block import *
 from attn_tutor.torch.layers.multi_head import *
 from attn_tutor.torch.layers.positional import *
+from attn_tutor.torch.linear import *
 from attn_tutor.torch.masks import *
 from attn_tutor.torch.models.encoder_decoder import *
 from attn_tutor.torch.models.language_model import *
@@ -19,8 +21,10 @@ from attn_tutor.torch.models.translator import *
 from attn_tutor.torch.models.weights import *
 from attn_tutor.torch.multi_head import *
 from attn_tutor.torch.positional import *
+from attn_tutor.torch.quantized import *
 from attn_tutor.torch.scoring import *
 from attn_tutor.torch.self_attention import *
 from attn_tutor.torch.softmax import *
+from attn_tutor.torch.speculative import *
 
 __all__ = sorted(k for k, x in globals().items() if callable(x) and k[0] != "_")

@@ -6,7 +6,7 @@ from attn_tutor.torch._arrays import look, require_array, require_size
 
 Device = torch.device | str | int | None
 
-__all__ = ["causal_mask", "padding_mask"]
+__all__ = ["causal_mask", "document_mask", "padding_mask"]
 
 
 def causal_mask(n: int, m: int | None = None, *, device: Device = None) -> torch.Tensor:
@@ -90,3 +90,41 @@ def padding_mask(
         )
     lens = lens[:, None] if lens.ndim == 1 else lens  # (b, 1 or n)
     return torch.arange(m, device=lens.device) < lens[..., None]  # (b, 1 or n, m)
+
+
+def document_mask(documents: torch.Tensor) -> torch.Tensor:
+    r"""Permit each token the tokens of its own document, where several are packed into one row.
+
+    .. math:: \text{mask}_{ij} = [\, \text{document}_i = \text{document}_j \,]
+
+    Together with ``causal=True`` each document is read as if it stood alone, with encodings of relative positions.
+    Source: Krell et al. (2021).
+
+    Args:
+        documents: the number of the document that each token belongs to, (…, n).
+
+    Returns:
+        Boolean mask, (…, n, n); True = may attend.
+
+    Raises:
+        TypeError: the documents are not whole numbers in an array.
+        ValueError: there is no axis of tokens.
+
+    Example:
+        >>> document_mask(torch.tensor([7, 7, 8])).tolist()
+        [[True, True, False], [True, True, False], [False, False, True]]
+    """
+    require_array("document_mask", "documents", documents)
+    if (
+        documents.is_floating_point()
+        or documents.is_complex()
+        or documents.dtype == torch.bool
+    ):
+        raise TypeError(
+            f"document_mask: documents must be whole numbers, got {documents.dtype}"
+        )
+    if documents.ndim == 0:
+        raise ValueError(
+            f"document_mask: documents has shape {tuple(documents.shape)} but needs (…,n)"
+        )
+    return documents[..., :, None] == documents[..., None, :]

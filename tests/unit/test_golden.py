@@ -224,6 +224,46 @@ def test_cross_attention(half, close):
     close(half.cross_attention(row(1), Y, row(1), column(1, 0), column(0, 1)), row(7))
 
 
+# What changes the function
+
+
+def test_linear_attention_and_its_features(half, close):
+    # features 1 and 3 of the keys, 2 of the query: weights 2 : 6; causally the first query sees the first key alone
+    close(half.elu_features(row(0, 2, -LN3)), row(1, 3, 1 / 3))
+    Q, K = column(1, 1), column(0, 2)
+    close(half.linear_attention(Q, K, VALUES), column(7, 7))
+    close(half.linear_attention(Q, K, VALUES, causal=True), column(4, 7))
+
+
+def test_delta_rule(half, close):
+    # The same key twice: half of the way from 0 to 4 is 2, then from 2 to 8 it is 5. Plain sums would hold 2 + 4.
+    found = half.delta_rule(column(1, 1), column(3, 5), VALUES, np.array([0.5, 0.5]))
+    close(found, column(2, 5))
+
+
+def test_latent_attention(half, close):
+    # The query 1 asks latents [0, √3 ln 3] (width 1, and 2 for the position: the scale is 1/√3); values are latents.
+    one, none, R = row(1), np.zeros((1, 2)), np.zeros((2, 2))
+    C = column(0, sqrt(3) * LN3)
+    found = half.latent_attention(one, C, R, one, none, one, row(4), one, 1)
+    close(found, row(4 * 3 / 4 * sqrt(3) * LN3))
+
+
+def test_quantize(half, close):
+    codes, scales = half.quantize(row(12.7, -25.4, 0))
+    close(codes.astype(float), row(64, -127, 0))  # 63.5 is rounded to the even number
+    close(scales, row(0.2))
+
+
+def test_accept_draft(half, close):
+    # The guess 1 has p = 0.3 and q = 0.6: kept for a random number below 0.5; else token 0, as p − q is [0.3, −0.3].
+    p, q = np.array([[0.7, 0.3], [0.25, 0.75]]), row(0.4, 0.6)
+    kept = half.accept_draft(p, q, np.array([1]), np.array([0.49, 0.3]))
+    close(kept, np.array([1, 1]))
+    refused = half.accept_draft(p, q, np.array([1]), np.array([0.51, 0.9]))
+    close(refused, np.array([0]))
+
+
 # Heads
 
 
@@ -304,6 +344,14 @@ def test_padding_mask(half, close):
         np.array([[[1, 0], [0, 0]], [[1, 1], [1, 0]]]),
     )
     assert half.padding_mask(np.array([1]), 2).dtype == bool
+
+
+def test_document_mask(half, close):
+    close(
+        half.document_mask(np.array([4, 4, 9])),
+        np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]]),
+    )
+    assert half.document_mask(np.array([4])).dtype == bool
 
 
 # Positions

@@ -1,0 +1,96 @@
+"""Multi-head attention with one short row a token in the cache: latent attention."""
+
+import numpy as np
+
+from attn_tutor._checks import require_divisible, require_size
+from attn_tutor.numpy._arrays import shapes
+from attn_tutor.numpy.fast.attention import tiled_attention
+from attn_tutor.numpy.multi_head import merge_heads, split_heads
+from attn_tutor.numpy.positional import rotary
+from attn_tutor.numpy.self_attention import project
+from attn_tutor.numpy.visibility import Visibility, finish, hide
+
+__all__ = ["latent_attention"]
+
+
+@shapes("(n,d),(m,c),(m,r),(d,a),(d,e),(c,a),(c,b),(b,d_o)->(n,d_o)")
+def latent_attention(
+    X: np.ndarray,
+    C: np.ndarray,
+    R: np.ndarray,
+    W_q: np.ndarray,
+    W_r: np.ndarray,
+    W_k: np.ndarray,
+    W_v: np.ndarray,
+    W_o: np.ndarray,
+    n_heads: int,
+    mask: np.ndarray | None = None,
+    *,
+    causal: bool = False,
+) -> np.ndarray:
+    r"""Multi-head latent attention: all heads' keys and values are made of one latent vector a token.
+
+    .. math:: O = [\text{head}_1 \cdots \text{head}_h]\, W_o, \qquad
+        \text{head}_i = \operatorname{softmax}_{\text{mask}}\!\left(\frac{(X W_q^{(i)}) (C W_k^{(i)})^\top +
+        \operatorname{rotary}(X W_r^{(i)})\, R^\top}{\sqrt{d_h + r}}\right) C W_v^{(i)}
+
+    A cache keeps the rows of C and R and no key or value of any head. None is ever made: (X W_q) (C W_k)ᵀ is
+    (X W_q W_kᵀ) Cᵀ, so that the latents themselves serve as keys and values, shared by all heads. R carries the
+    positions, since a turn between W_q and W_kᵀ would forbid that.
+    Source: DeepSeek-AI (2024), DeepSeek-V2, section 2.1, Eq. 9 to 19, with uncompressed queries.
+
+    Args:
+        X: the tokens that ask, the last n of the m, (…, n, d).
+        C: latents of all tokens, (…, m, c), made as X W_c.
+        R: keys that carry the position, shared by all heads, (…, m, r), made as ``rotary(X @ W)``.
+        W_q: learnt projection to queries, (d, a) with a = h·d_h.
+        W_r: learnt projection to the queries that are turned by their position, (d, e) with e = h·r.
+        W_k: learnt projection of latents to keys, (c, a).
+        W_v: learnt projection of latents to values, (c, b) with b = h·d_hv.
+        W_o: learnt projection of the heads, (b, d_o).
+        n_heads: number of heads h.
+        mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
+            attend. None permits every key. Axes of length 1 broadcast.
+        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+
+    Returns:
+        Output, (…, n, d_o), 0 where nothing is permitted.
+
+    Raises:
+        TypeError: an argument is not an array of this half, or the mask is not boolean.
+        ValueError: the shapes do not fit, or the heads do not divide the widths.
+
+    Example:
+        >>> X, one, R = np.array([[1.0], [3.0]]), np.array([[1.0]]), np.array([[0.0, 0.0], [0.0, 0.0]])
+        >>> latent_attention(X, X, R, 0 * one, R[:1], one, one, one, n_heads=1).tolist()
+        [[2.0], [2.0]]
+    """
+    where = "latent_attention"
+    require_size(where, "n_heads", n_heads, least=1)
+    for name, W in (("W_q", W_q), ("W_v", W_v)):
+        require_divisible(
+            where, f"the width of {name}", W.shape[-1], "n_heads", n_heads
+        )
+    if W_r.shape[-1] != n_heads * R.shape[-1]:
+        raise ValueError(
+            f"{where}: W_r has {W_r.shape[-1]} columns but {n_heads} heads as wide as R need {n_heads * R.shape[-1]}"
+        )
+    see = Visibility.of(where, X, C, R, mask=mask, causal=causal, n_heads=n_heads)
+    queries = split_heads(project(X, W_q), n_heads)  # (…, h, n, d_h)
+    scale = (queries.shape[-1] + R.shape[-1]) ** -0.5
+    asked = project(queries, split_heads(W_k, n_heads).mT)  # (…, h, n, c)
+    positions = np.arange(see.m - see.n, see.m)
+    turned = rotary(split_heads(project(X, W_r), n_heads), positions)  # (…, h, n, r)
+    keys = _beside(C, R)[..., None, :, :]  # one for all heads
+    asked, latents = _beside(asked, turned), C[..., None, :, :]
+    asked, keys, latents, spoiled = hide(see, asked, keys, latents)
+    pooled = tiled_attention(asked, keys, latents, see, scale)  # (…, h, n, c)
+    heads = finish(pooled, spoiled) @ split_heads(W_v, n_heads)
+    return merge_heads(heads) @ W_o
+
+
+def _beside(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """The columns of both, (…, n, a) and (…, n, b) to (…, n, a + b); batch axes broadcast."""
+    batch = np.broadcast_shapes(A.shape[:-1], B.shape[:-1])
+    both = [np.broadcast_to(X, (*batch, X.shape[-1])) for X in (A, B)]
+    return np.concatenate(both, -1)

@@ -1,0 +1,63 @@
+"""Speculative decoding: a small model guesses several tokens, and a large one checks them all at once."""
+
+import numpy as np
+
+from attn_tutor.numpy._arrays import require_array
+
+__all__ = ["accept_draft"]
+
+
+def accept_draft(
+    target: np.ndarray, draft: np.ndarray, tokens: np.ndarray, uniform: np.ndarray
+) -> np.ndarray:
+    r"""Keep guessed tokens so that what is written has exactly the distribution of the large model.
+
+    .. math:: P(\text{keep } y) = \min\left(1, \frac{p(y)}{q(y)}\right), \qquad
+        \text{else draw from } \frac{\max(0, p - q)}{\sum_{y'} \max(0, p(y') - q(y'))}
+
+    A token y comes up with q(y) · min(1, p(y)/q(y)) as a guess that is kept, and with max(0, p(y) − q(y)) as a
+    replacement: together p(y). Source: Leviathan et al. (2023), algorithm 1.
+
+    Args:
+        target: p, the large model's probabilities of each guessed token and of one more, (k + 1, n_tokens).
+        draft: q, the small model's probabilities that the guesses were drawn from, (k, n_tokens).
+        tokens: the k guesses, (k,).
+        uniform: random numbers in [0, 1), (k + 1,): one for each guess, and one to draw the last token.
+
+    Returns:
+        The guesses up to the first that is refused, and one token more, (1,) to (k + 1,).
+
+    Raises:
+        TypeError: an argument is not an array of this half, or the tokens are not whole numbers.
+        ValueError: the shapes do not fit.
+
+    Example:
+        >>> p, q = np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([[0.25, 0.75]])
+        >>> accept_draft(p, q, np.array([1]), np.array([0.6, 0.0])).tolist()  # 0.6 < 0.5/0.75
+        [1, 0]
+        >>> accept_draft(p, q, np.array([1]), np.array([0.7, 0.0])).tolist()
+        [0]
+    """
+    arrays = {"target": target, "draft": draft, "tokens": tokens, "uniform": uniform}
+    for name, x in arrays.items():
+        require_array("accept_draft", name, x)
+    if tokens.dtype.kind not in "iu":
+        raise TypeError(
+            f"accept_draft: tokens must be whole numbers, got {tokens.dtype}"
+        )
+    k, n_tokens = len(tokens), target.shape[-1]
+    needed = {"target": (k + 1, n_tokens), "draft": (k, n_tokens), "uniform": (k + 1,)}
+    for name, shape in needed.items():
+        if arrays[name].shape != shape:
+            raise ValueError(
+                f"accept_draft: {name} has shape {arrays[name].shape} but {k} guesses need {shape}"
+            )
+    guess = np.arange(k), tokens
+    refused = uniform[:k] * draft[guess] >= target[guess]
+    kept = int(refused.argmax()) if refused.any() else k
+    left = target[kept]
+    if kept < k:
+        left = np.maximum(left - draft[kept], 0)
+    upto = left.cumsum()
+    drawn = np.searchsorted(upto, uniform[k] * upto[-1], side="right")
+    return np.append(tokens[:kept], drawn)

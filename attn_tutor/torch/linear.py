@@ -1,0 +1,159 @@
+"""Attention without softmax: what all keys hold is summed up once, in a state of fixed size."""
+
+from collections.abc import Callable
+
+import torch
+from torch.nn.functional import pad
+
+from attn_tutor.torch._arrays import look, require_array, shapes
+
+__all__ = ["delta_rule", "elu_features", "linear_attention"]
+
+CHUNK = 64  # queries whose scores are formed at once, as many as a head is wide
+
+
+@shapes("(n,d)->(n,d)")
+def elu_features(X: torch.Tensor) -> torch.Tensor:
+    r"""Positive features of queries and keys for :func:`linear_attention`.
+
+    .. math:: \phi(x) = \operatorname{elu}(x) + 1 = \begin{cases} x + 1 & x > 0 \\ \exp x & x \le 0 \end{cases}
+
+    Source: Katharopoulos et al. (2020), Eq. 7.
+
+    Args:
+        X: queries or keys, (…, n, d).
+
+    Returns:
+        Features, (…, n, d), none negative.
+
+    Raises:
+        TypeError: X is not an array of this half.
+
+    Example:
+        >>> elu_features(torch.tensor([[0.0, 2.0]])).tolist()
+        [[1.0, 3.0]]
+    """
+    return torch.where(X > 0, X + 1, X.clamp(max=0).exp())
+
+
+@shapes("(n,d),(m,d),(m,d_v)->(n,d_v)")
+def linear_attention(
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    V: torch.Tensor,
+    *,
+    causal: bool = False,
+    feature_map: Callable[[torch.Tensor], torch.Tensor] = elu_features,
+) -> torch.Tensor:
+    r"""Attention whose weights are products of features, so that time and memory grow linearly with the length.
+
+    .. math:: O_i = \frac{\phi(Q_i)^\top \sum_j \phi(K_j) V_j^\top}{\phi(Q_i)^\top \sum_j \phi(K_j)}
+
+    The sums do not depend on the query. Causally they run over j ≤ i + m − n: chunk by chunk, a state holds what
+    all earlier chunks add. Source: Katharopoulos et al. (2020), Eq. 5 and 9; in chunks: Hua et al. (2022).
+
+    Args:
+        Q: queries, (…, n, d).
+        K: keys, (…, m, d).
+        V: values, (…, m, d_v).
+        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        feature_map: takes queries or keys, (…, n, d), to features, (…, n, f), none negative.
+
+    Returns:
+        Output, (…, n, d_v): each row lies in the convex hull of the values seen, and is 0 if there are none.
+
+    Raises:
+        TypeError: an argument is not an array of this half.
+        ValueError: the shapes do not fit, or features are negative.
+
+    Example:
+        >>> Q, K, V = torch.tensor([[0.0]]), torch.tensor([[0.0], [2.0]]), torch.tensor([[4.0], [8.0]])
+        >>> linear_attention(Q, K, V).tolist()
+        [[7.0]]
+    """
+    dtype = torch.promote_types(
+        V.dtype, torch.float32
+    )  # sums of half precision would overflow
+    q, k = (_features(feature_map, X).to(dtype) for X in (Q, K))
+    V1 = pad(V.to(dtype), (0, 1), value=1.0)  # the last column sums the weights
+    pooled = _of_the_past(q, k, V1) if causal else q @ (k.mT @ V1)
+    return _share(pooled[..., :-1], pooled[..., -1:]).to(V.dtype)
+
+
+def _of_the_past(q: torch.Tensor, k: torch.Tensor, V: torch.Tensor) -> torch.Tensor:
+    """Each query's sum over the keys up to its own, the last query at the last key."""
+    before = max(0, k.shape[-2] - q.shape[-2])  # keys that every query sees
+    blind = max(0, q.shape[-2] - k.shape[-2])  # queries that see none
+    state = k[..., :before, :].mT @ V[..., :before, :]  # (…, f, d_v + 1)
+    pooled = [q[..., :blind, :] @ (0 * state)]
+    q, k, V = q[..., blind:, :], k[..., before:, :], V[..., before:, :]
+    for i in range(0, q.shape[-2], CHUNK):
+        q_c, k_c, V_c = (X[..., i : i + CHUNK, :] for X in (q, k, V))
+        pooled.append((q_c @ k_c.mT).tril() @ V_c + q_c @ state)
+        state = state + k_c.mT @ V_c
+    return torch.cat(pooled, -2)
+
+
+@shapes("(n,d),(n,d),(n,d_v),(n)->(n,d_v)")
+def delta_rule(
+    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, beta: torch.Tensor
+) -> torch.Tensor:
+    r"""Linear attention that corrects what its state holds under a key, where plain sums only add.
+
+    .. math:: S_t = S_{t-1} + \beta_t\, \bar k_t (v_t - S_{t-1}^\top \bar k_t)^\top, \qquad o_t = S_t^\top q_t,
+        \qquad \bar k = k / \lVert k \rVert
+
+    With β = 1 the state answers the key just written with its value exactly; with β = 0 it stays as it is.
+    Source: Schlag et al. (2021), section 4.2; keys of length 1 as in Yang et al. (2024).
+
+    Args:
+        Q: queries, (…, n, d).
+        K: keys, (…, n, d); only their direction matters.
+        V: values, (…, n, d_v).
+        beta: how much of the old answer to replace at each token, usually between 0 and 1, (…, n).
+
+    Returns:
+        Output, (…, n, d_v); row t depends on the tokens up to t.
+
+    Raises:
+        TypeError: an argument is not an array of this half.
+        ValueError: the shapes do not fit.
+
+    Example:
+        >>> K, V = torch.tensor([[2.0], [3.0]]), torch.tensor([[4.0], [8.0]])
+        >>> delta_rule(torch.tensor([[1.0], [1.0]]), K, V, torch.tensor([1.0, 1.0])).tolist()
+        [[4.0], [8.0]]
+    """
+    dtype = torch.promote_types(V.dtype, torch.float32)
+    Q, K, V_, beta = (X.to(dtype) for X in (Q, K, V, beta))
+    K = _share(K, torch.linalg.vector_norm(K, dim=-1, keepdim=True))
+    state = K[..., :0, :].mT @ V_[..., :0, :]  # (…, d, d_v), of zeros
+    out = [Q[..., :0, :] @ state * beta[..., :0, None]]
+    for t in range(V.shape[-2]):
+        q, k, v = (X[..., t : t + 1, :] for X in (Q, K, V_))  # (…, 1, d or d_v)
+        error = v - k @ state
+        state = state + beta[..., t, None, None] * (k.mT @ error)
+        out.append(q @ state)
+    return torch.cat(out, -2).to(V.dtype)
+
+
+def _share(part: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+    """part / total, where 0/0 is 0: a query that sees no key draws nothing from any."""
+    return part / torch.where(total == 0, 1, total)
+
+
+def _features(
+    feature_map: Callable[[torch.Tensor], torch.Tensor], X: torch.Tensor
+) -> torch.Tensor:
+    F = feature_map(X)
+    require_array("linear_attention", "what feature_map returns", F)
+    if F.shape[:-1] != X.shape[:-1]:
+        raise ValueError(
+            f"linear_attention: feature_map made {tuple(F.shape)} of {tuple(X.shape)}; it must keep the rows"
+        )
+    if look(torch.any, F < 0):
+        raise ValueError(
+            "linear_attention: some features are negative, so a sum of weights may be 0; take a feature_map such as "
+            "elu_features"
+        )
+    return F
