@@ -152,6 +152,7 @@ def scores_of(name):
         "self_attention": "(7,7)",
         "multi_head_attention": "(2,7,11)",
         "multi_head_weights": "(2,7,11)",
+        "latent_attention": "(2,7,11)",
     }.get(name, "(7,11)")
 
 
@@ -176,7 +177,7 @@ def test_masks_that_do_not_fit(lib, inputs, masked):
     for shape in ((6,), (4, 1), (3, 1, 6)):
         text = ",".join(map(str, shape)) + "," * (len(shape) == 1)
         scores = scores_of(masked)
-        if masked.startswith("multi_head") and len(shape) == 3:
+        if "n_heads" in args and len(shape) == 3:
             scores = "(7,11)"  # one for each sequence
         message = f"{masked}: mask has shape ({text}) but must broadcast to the scores, {scores}."
         with pytest.raises(ValueError, match="^" + re.escape(message)):

@@ -170,6 +170,7 @@ OWN = {  # the arguments that store a key, where they are not K and V
     "attend": ["scores", "V"],
     "self_attention": ["X"],
     "cross_attention": ["Y"],
+    "latent_attention": ["C", "R"],
 }
 
 
