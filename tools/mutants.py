@@ -28,7 +28,13 @@ import attn_tutor.numpy as an
 import attn_tutor.torch as at
 
 ROOT = Path(__file__).resolve().parents[1]
-QUICK = ["test_properties.py", "test_parity.py", "test_textbook.py", "test_golden.py"]
+QUICK = [
+    "test_other_functions.py",
+    "test_properties.py",
+    "test_parity.py",
+    "test_textbook.py",
+    "test_golden.py",
+]
 TESTS = sorted(
     ROOT.glob("tests/[uo]*/test_*.py"),
     key=lambda path: (path.name in QUICK and -QUICK.index(path.name) - 1, path),
@@ -101,6 +107,15 @@ def exponent_off_by_two(right: Any, n: int, d: int, base: float, **options: Any)
     return right(n, d + 2, base ** ((d + 2) / d) if d else base, **options)[:, 2:]
 
 
+def unnormalised_past(
+    right: Any, Q: Any, K: Any, V: Any, causal: bool, feature_map: Any
+) -> Any:
+    if not causal:
+        return right(Q, K, V, causal=False, feature_map=feature_map)
+    weights = xp.tril(feature_map(Q) @ feature_map(K).mT, K.shape[-2] - Q.shape[-2])
+    return weights @ V
+
+
 def hides_nothing(right: Any, see: Any, *arrays: Any) -> Any:
     return *arrays, None
 
@@ -163,6 +178,13 @@ LISTED = [
     Wrong("favours what is far", "alibi_bias", lambda f, *args, **options: -f(*args, **options)),
     Wrong("slopes in reverse", "alibi_bias", lambda f, *args, **options: xp.flip(f(*args, **options), (0,))),
     Wrong("newest first", "cache.KVCache.append", lambda f, self, K, V: tuple(xp.flip(X, (-2,)) for X in f(self, K, V))),
+    Wrong("sinks dropped", "cache.KVCache._drop", lambda f, self, sinks, recent: f(self, 0, sinks + recent)),
+    Wrong("packed documents see each other alone", "document_mask", lambda f, documents: ~f(documents)),
+    Wrong("normaliser lost when causal", "linear_attention", unnormalised_past),
+    Wrong("weights of the newest key alone", "delta_rule", lambda f, Q, K, V, beta: (Q * K).sum(-1)[..., None] * V * beta[..., None]),
+    Wrong("positions of the first keys", "latent_attention", lambda f, X, C, R, *rest, **options: f(X, C, lib.rotary(R, xp.arange(R.shape[-2]) * 0 + X.shape[-2] - R.shape[-2]), *rest, **options)),
+    Wrong("one scale for all rows", "quantize", lambda f, X, axis: (f(X, axis)[0], f(X, axis)[1] * 0 + abs(X).max() / 127)),
+    Wrong("no guess is refused", "accept_draft", lambda f, target, draft, tokens, uniform: xp.concatenate([tokens, f(target, draft, tokens, uniform)[-1:]])),
     Wrong("softmax as if elementwise", "softmax_vjp", lambda f, weights, g: weights * (1 - weights) * g, ("numpy",)),
     Wrong("gradients without the scale", "attention_vjp", lambda f, Q, *rest, **options: tuple(x * Q.shape[-1] ** power for x, power in zip(f(Q, *rest, **options), (0.5, 0.5, 0), strict=True)), ("numpy",)),
     Wrong("one too narrow", "beam_search", lambda f, step, prefix, end, max_len, beam_width: f(step, prefix, end, max_len, max(1, beam_width - 1))),
