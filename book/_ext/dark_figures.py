@@ -1,6 +1,6 @@
 """Give each figure a twin for dark pages; the theme of the page says which of the two is seen, and so which is loaded.
 
-The twin has the same hues, and any two of its colours the same contrast as in the light figure, with light and dark
+The twin has the same hues, and two of its colours the contrast that they have in the light figure, with light and dark
 changed over: black letters on white become light letters on the dark ground of the page. Where colours stand for
 numbers, in heat maps with their colour bars and legends, they stay as they are. `tools/figure_data.py` puts on record
 where that is.
@@ -22,6 +22,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 GROUND = (0x14, 0x18, 0x1E)  # of the dark theme
 BRIGHTEST = 0.85  # luminance of what was black: full white glares
+VIVID = 4.5  # times a colour's strength squared: the least luminance that it keeps
 STILL = "attn-"  # stands in for a figure that moves on paper and without scripts: there is no dark there
 
 # The colour space Oklab (B. Ottosson, 2020): lightness, and two coordinates of hue.
@@ -64,6 +65,8 @@ def dark(colours: Any) -> Array:
     wanted = 1.05 * (luminance(ground) + 0.05) / (before + 0.05) - 0.05
     wanted = wanted.clip(max=BRIGHTEST)
     lab = to_lab(light)
+    # Orange and yellow lines, faint on white already, may be brighter.
+    wanted = wanted.clip(min=VIVID * (lab[:, 1:] ** 2).sum(1))
     lab[:, 1:] += before[:, None] * to_lab(ground)[1:]  # the ground has a hue
     low, high = np.zeros(len(lab)), np.full(len(lab), 1.5)
     for _ in range(20):  # halve until the lightness gives that luminance

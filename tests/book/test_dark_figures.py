@@ -61,6 +61,18 @@ def test_a_colour_keeps_its_hue_and_its_contrast(name: str) -> None:
     assert min(abs(old - new), 1 - abs(old - new)) < 0.06
 
 
+def test_a_line_that_is_faint_on_white_is_seen_on_the_dark_page() -> None:
+    for faint in (
+        (255, 127, 14),
+        (253, 231, 37),
+    ):  # matplotlib's orange, viridis' yellow
+        [found] = dark_figures.dark([faint])
+        assert contrast(faint, [255] * 3) < 2.6 and contrast(found, GROUND) > 2.9
+    assert (
+        contrast(dark_figures.dark([(255, 229, 207)])[0], GROUND) < 1.3
+    )  # a pale area
+
+
 def test_light_and_dark_change_places() -> None:
     greys = np.repeat(np.arange(40, 256, 5)[:, None], 3, axis=1)
     found = [luminance(colour) for colour in dark_figures.dark(greys)]
