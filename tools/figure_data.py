@@ -58,8 +58,8 @@ def heat_maps(ax: Any) -> dict[str, list[str]]:
     cells += [many for many in ax.collections if getattr(many, "filled", False)]
     shown = [Bbox.intersection(x.get_window_extent(), ax.bbox) for x in cells]
     bars = [each.colorbar.outline for each in cells if each.colorbar]
-    legend = ax.get_legend() if cells else None
-    patches = legend.get_patches() if legend else []
+    legends = filter(None, [ax.get_legend(), *ax.figure.legends]) if cells else ()
+    patches = [patch for legend in legends for patch in legend.get_patches()]
     shown += [part.get_window_extent() for part in [*bars, *patches]]
     return {"heat_maps": [fractions(ax.figure, box) for box in shown]} if shown else {}
 

@@ -93,12 +93,14 @@ def dark_picture(png: bytes, heat_maps: list[str]) -> bytes:
         inside %= 256
         inside += 256
     colours = np.concatenate([dark(colours), colours])
-    used, which = np.unique(number, return_inverse=True)
+    used = np.flatnonzero(np.bincount(number.ravel()))
     twin = Image.fromarray(colours[number])
     if len(used) <= 256:  # most have few enough for the smaller kind of file
-        twin = Image.fromarray(which.reshape(number.shape).astype(np.uint8))
+        place = np.zeros(512, np.uint8)
+        place[used] = range(len(used))
+        twin = Image.fromarray(place[number])
         twin.putpalette(colours[used].tobytes())
-    twin.save(file := io.BytesIO(), "PNG", optimize=True)
+    twin.save(file := io.BytesIO(), "PNG")
     return file.getvalue()
 
 

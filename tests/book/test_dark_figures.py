@@ -188,7 +188,7 @@ def test_pictures_of_a_chapter_are_dark_but_for_their_heat_maps(
         if "image/png" in output.get("data", {})
     ]
     page = book / "book" / f"{name}.html"
-    dark = [x for x in images(page) if "in-dark" in x["class"]]
+    dark = [x for x in images(page) if "in-dark" in x.get("class", [])]
     files = [page.parent / str(x["src"]) for x in dark if "png" in str(x["src"])]
     for (light, record), file in zip(pictures, files, strict=True):
         before, after = pixels(light), pixels(file.read_bytes())

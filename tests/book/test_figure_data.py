@@ -78,9 +78,12 @@ def test_heat_maps_have_their_places_with_bars_and_legends() -> None:
     plt.colorbar(dots)
     plt.colorbar(right.contourf(X), label="height")
     right.bar(0, 1, label="a patch"), right.legend()
+    plt.gcf().legend(loc="outside upper center")
     [dotted, maps, *bars] = figure_data.data(plt.gcf())
     assert not any("heat_maps" in each for each in [dotted, *bars])
-    field, scale, patch = ([float(x) for x in b.split()] for b in maps["heat_maps"])
+    boxes = ([float(x) for x in box.split()] for box in maps["heat_maps"])
+    field, scale, patch, above = boxes
+    assert above[0] < above[2] < 0.7 and above[3] < field[1]
     assert 0.5 < field[0] < field[2] < scale[0] < scale[2] < 1
     assert field[1] == scale[1] and field[3] == scale[3]
     assert field[0] < patch[0] < patch[2] < field[2]
