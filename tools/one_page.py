@@ -1,4 +1,4 @@
-"""The built book as one page of HTML, made for paper: title, contents, every page of the toc, the solutions at the end.
+"""The built book as one page of HTML, made for paper: cover, contents, every page of the toc, the solutions at the end.
 
 The ids of each page get its name before them, so that links between pages become links within the one.
 """
@@ -12,12 +12,17 @@ from urllib.parse import unquote, urldefrag, urlsplit
 
 import yaml
 from bs4 import BeautifulSoup, Tag
+from cover import cover
 
 ROOT = Path(__file__).resolve().parents[1]
 STYLE = Path(__file__).with_name("one_page.css")
 
 # What can only be pressed, and code that only draws, which the screen folds away too; the notebooks have it.
-DROPPED = "a.headerlink, .notebook-link, .toctree-wrapper, details.hide, .sd-tab-set > input, script, button"
+DROPPED = "a.headerlink, .notebook-link, .toctree-wrapper, details.hide, .sd-tab-set > input, script, button, .in-dark"
+
+# Of two tabs paper has the first, which holds NumPy's.
+DROPPED += ", .sd-tab-content ~ label, .sd-tab-content ~ .sd-tab-content"
+NOTE = "Where a page on the screen has two tabs, NumPy and torch, this book prints NumPy; torch has the same names."
 
 # Words of code without a colour of their own, which would be a third of the PDF's weight.
 UNCOLOURED = "pre span.n, pre span.p, pre span.w, pre span:empty"
@@ -61,17 +66,14 @@ def one_page(built: Path, target: Path, listed: Parts) -> str:
     contents += "".join(entry("solutions", page.title) for page in solved)
     head = dict.fromkeys(tag for page in pages for tag in page.head)
     style = STYLE.read_text(encoding="utf-8") + "".join(page.running for page in pages)
-    title = escape(config["title"])
-    name, _, promise = title.partition(": ")
-    picture = os.path.relpath(ROOT / "book/_static/three_steps.svg", target.parent)
+    title, note = escape(config["title"]), f'<p class="note">{NOTE}</p>'
+    front = cover(config["title"], config["author"], config["copyright"])
     return f"""<!doctype html>
 <html lang="{config["sphinx"]["config"]["language"]}" data-theme="light" data-mode="light">
 <head><meta charset="utf-8"><title>{title}</title>{"".join(head)}<style>{style}</style></head>
 <body><main class="bd-main"><div class="bd-content"><div class="bd-article-container"><article class="bd-article">
-<div class="title-page"><p class="book-title">{name}</p><p>{promise}</p>
-<img src="{picture}" alt="Three panels for ten cars: scores, the softmax weights they give, and the weighted sum.">
-<p>© {config["copyright"]} {escape(config["author"])}</p></div>
-<div class="contents">{contents}</div>
+{front}
+<div class="contents">{contents}{note}</div>
 {body}
 </article></div></div></main></body></html>
 """
@@ -97,6 +99,8 @@ class Page:
             tag["open"] = ""
         for tag in article.select(UNCOLOURED):
             tag.unwrap()
+        for tag in article.select("[loading]"):
+            del tag["loading"]  # paper does not scroll
         for tag in [*head, *article.find_all(True)]:
             self.relink(tag)
         self.head, self.article = list(map(str, head)), article

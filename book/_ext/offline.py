@@ -37,6 +37,11 @@ FIXES = [
         r"Solution to <a \1>",
     ),  # the gap is no part of the link
     (r'\s+autocorrect="off"', ""),  # not yet in the standard
+    # A picture that is not loaded yet keeps its room by its attributes.
+    (
+        r'(<img [^>]*)style="width: (\d+)px; height: (\d+)px;"',
+        r'\1width="\2" height="\3"',
+    ),
     # The first page of the folder, which only leads to the introduction.
     (
         r'\A<meta http-equiv="Refresh" content="0; url=(.*?)" />\s*\Z',

@@ -71,6 +71,35 @@ def test_another_figure_has_another_record(change: dict[str, object]) -> None:
     assert figure_data.differences(record(), record(**change)) != []
 
 
+def test_heat_maps_have_their_places_with_bars_and_legends() -> None:
+    """Lines and the scale of dots have none; a filled contour is as large as its axes at most."""
+    left, right = plt.subplots(1, 2, layout="constrained")[1]
+    dots = left.scatter(*X[:, :2].T, c=X[:, 2])
+    plt.colorbar(dots)
+    plt.colorbar(right.contourf(X), label="height")
+    right.bar(0, 1, label="a patch"), right.legend()
+    plt.gcf().legend(loc="outside upper center")
+    [dotted, maps, *bars] = figure_data.data(plt.gcf())
+    assert not any("heat_maps" in each for each in [dotted, *bars])
+    boxes = ([float(x) for x in box.split()] for box in maps["heat_maps"])
+    field, scale, patch, above = boxes
+    assert above[0] < above[2] < 0.7 and above[3] < field[1]
+    assert 0.5 < field[0] < field[2] < scale[0] < scale[2] < 1
+    assert field[1] == scale[1] and field[3] == scale[3]
+    assert field[0] < patch[0] < patch[2] < field[2]
+    assert field[1] < patch[1] < patch[3] < field[3]
+
+
+def test_a_heat_map_that_moved_is_seen() -> None:
+    [_, bottom] = old = record()
+    places = [bottom["heat_maps"][0].replace("0.", "0.1", 1)]
+    moved = [old[0], bottom | {"heat_maps": places}]
+    assert figure_data.differences(old, moved) == [
+        "axes 1: a heat map at another place"
+    ]
+    assert figure_data.differences([old[0], bottom | {"heat_maps": []}], old) != []
+
+
 def test_a_lost_or_added_panel_or_line_is_seen() -> None:
     whole = record()
     assert figure_data.differences(whole, whole[:1]) == ["1 axes, and 2 on record"]

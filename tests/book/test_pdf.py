@@ -17,6 +17,8 @@ from bs4 import BeautifulSoup
 from pdf import print_book
 from pypdf import PdfReader
 
+import attn_tutor
+
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "_build" / "html"
 FEW = {
@@ -72,6 +74,37 @@ def bookmarks(book):
 
 
 @pytest.fixture(scope="module")
+def headings(book):
+    """Title, page and height of each, in points from the foot of the page."""
+
+    def walk(entries):
+        for entry in entries:
+            if isinstance(entry, list):
+                yield from walk(entry)
+            else:
+                number = book.pdf.get_destination_page_number(entry)
+                yield entry.title, number, float(entry.top)
+
+    return list(walk(book.pdf.outline))
+
+
+FOOT = 57  # below stands the number of the page
+
+
+def heights(page):
+    """Of each piece of text."""
+    found = []
+
+    def visit(text, matrix, place, *_):
+        if text.strip():
+            y = matrix[1] * place[4] + matrix[3] * place[5] + matrix[5]
+            found.append(y)
+
+    page.extract_text(visitor_text=visit)
+    return found
+
+
+@pytest.fixture(scope="module")
 def alts(book):
     """The text that stands for each figure and formula where the PDF is read aloud."""
 
@@ -105,6 +138,42 @@ def test_bookmarks_have_every_part_page_and_section_in_order(book, bookmarks):
     assert pages == sorted(pages)
 
 
+def test_the_cover_has_title_version_and_drawing_but_no_number(book, texts, alts):
+    assert texts[0].startswith("attn_tutor learn attention by building it")
+    assert f"Version {attn_tutor.__version__}" in texts[0]
+    assert not re.search(r"(^| )1$", texts[0])
+    assert any("weights of causal attention" in alt for alt in alts)
+
+
+def test_no_heading_stands_alone_at_the_end_of_a_page(book, texts, headings):
+    """Below each there are at least two lines more, or a picture with its caption."""
+    checked, alone = 0, []
+    for title, page, top in headings:
+        if len(texts[page]) < 60:  # the title page of a part
+            continue
+        below = [y for y in heights(book.pdf.pages[page]) if FOOT < y < top - 30]
+        if not below or top - min(below) < 45:
+            alone.append((title, page + 1))
+        checked += 1
+    assert checked > 5 * len(book.files) and alone == []
+
+
+def test_of_two_tabs_the_first_is_printed_and_the_reader_is_told(book, texts):
+    whole = re.sub(r"\s", "", "".join(texts))
+    sets = [s for file in book.files for s in article(file).select(".sd-tab-set")]
+    assert len(sets) > 1
+    for tabs in sets:
+        first, *others = tabs.select(".sd-tab-content")
+        longest = [
+            max(re.sub(r" +#.*", "", tab.get_text()).splitlines(), key=len)
+            for tab in (first, *others)
+        ]
+        shown = [re.sub(r"\s", "", line) for line in longest]
+        assert shown[0] in whole
+        assert not any(line in whole for line in shown[1:] if "torch" in line)
+    assert sum(" ".join(one_page.NOTE.split()) in text for text in texts) == 1
+
+
 def test_title_author_and_language(book):
     assert book.pdf.metadata.title == "attn_tutor: learn attention by building it"
     assert book.pdf.metadata.author == "The attn_tutor authors"
@@ -114,8 +183,9 @@ def test_title_author_and_language(book):
 def test_every_formula_and_every_picture_is_there(book, alts):
     articles = [article(file) for file in book.files]
     formulas = [f.get_text().strip() for page in articles for f in page.select(".math")]
-    pictures = [str(i["alt"]) for page in articles for i in page.select("img")]
-    assert f"{len(formulas)} formulas, {len(pictures) + 1} pictures" in book.said
+    lights = [i for page in articles for i in page.select("img:not(.in-dark)")]
+    pictures = [str(light["alt"]) for light in lights]
+    assert f"{len(formulas)} formulas, {len(pictures)} pictures" in book.said
     bare = [re.sub(r"^\\[(\[]|\\[)\]]$", "", tex) for tex in formulas]
     expected = Counter(" ".join(tex.split()) for tex in bare)
     assert expected - alts == Counter()
