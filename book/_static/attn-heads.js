@@ -1,4 +1,4 @@
-/* Chapter 5: ask the trained layer of two heads, and see where each head looks. attn-heads-data.js has its matrices in hundredths. */
+/* Chapter 5: ask the trained layer of two heads, and see where each head looks. Needs attn-heads-data.js: its matrices in hundredths. */
 customElements.define("attn-heads", class extends attn.Figure {
   static title = "Two trained heads";
   static cities = ["Cairo", "Lima", "Oslo", "Perth", "Quito", "Rome", "Seoul", "Tunis"];

@@ -15,8 +15,8 @@ customElements.define("attn-mask", class extends attn.Figure {
       "permit all": (i, j) => true, causal: (i, j) => j <= i, padding: (i, j) => j < 3,
       "padding & causal": (i, j) => j <= i && j < 3, "first key hidden, causal": (i, j) => j <= i && j > 0,
     };
-    for (const [name, may] of Object.entries(masks))
-      this.button(name, () => ({ mask: range(4).map((i) => range(4).map((j) => may(i, j))) }));
+    this.presets("Masks", Object.fromEntries(Object.entries(masks).map(([name, may]) =>
+      [name, { mask: range(4).map((i) => range(4).map((j) => may(i, j))) }])));
 
     this.cells = range(4).map((i) => range(4).map((j) => {
       const cell = html("button", { type: "button", class: "attn-cell", tabindex: i + j ? -1 : 0 }, attn.number(scores[i][j], 1));

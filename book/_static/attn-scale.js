@@ -3,6 +3,19 @@ customElements.define("attn-scale", class extends attn.Figure {
   static title = "Scores and weights against the width";
   static start = { power: 6, scale: "none", draw: 1 };
   static scales = { none: "none", root: "divide by √d", width: "divide by d" };
+  static tasks = [{
+    ask: "Which division keeps the largest weight much the same from width 4 to width 1,024? Choose it as the scale, and go to both widths; do the same with another.",
+    guesses: { none: "none", root: "√d", width: "d" },
+    right: () => "root",
+    done: ({ state: { scale, power }, largest }, met) => {
+      if (power === 2 || power === 10) met.set(`${scale} ${power}`, attn.number(largest, 2));
+      const both = ["none", "root", "width"].filter((name) => met.has(name + " 2") && met.has(name + " 10"));
+      return both.includes("root") && both.length > 1;
+    },
+    seen: (figure, met) => Object.entries({ none: "Undivided", width: "Divided by d", root: "Divided by √d" })
+      .filter(([scale]) => met.has(scale + " 2") && met.has(scale + " 10"))
+      .map(([scale, name]) => `${name}, the largest weight is ${met.get(scale + " 2")} at width 4 and ${met.get(scale + " 10")} at 1,024.`).join(" "),
+  }];
   static reach = 10; // the score at the end of the axis
 
   build() {
@@ -63,7 +76,7 @@ customElements.define("attn-scale", class extends attn.Figure {
       share.setAttribute("width", 108 * weights[j]);
       weight.textContent = number(weights[j]);
     });
-    const mean = sum(scores) / 8, largest = Math.max(...weights);
+    const mean = sum(scores) / 8, largest = this.largest = Math.max(...weights);
     const spread = Math.sqrt(sum(scores.map((s) => (s - mean) ** 2)) / 8);
     const slopes = weights.flatMap((a, j) => weights.map((b, l) => a * ((j === l) - b)));
     const values = [spread, largest, attn.entropy(weights), Math.sqrt(sum(slopes.map((x) => x * x)))];

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import head_weights
+import moving_figures
 import nbformat
 import numpy as np
 import pytest
@@ -181,7 +182,7 @@ def test_scale_slider(page: Page, rng: np.random.Generator) -> None:
             figure.get_by_label("Width d"), rng, "ArrowLeft", "ArrowRight", "PageDown"
         )
         for _ in range(trial % 3):
-            figure.get_by_role("button").click()
+            figure.get_by_role("button", name="Draw new vectors").click()
         now = state(figure)
         d = 2 ** now["power"]
         widths.add(d)
@@ -625,11 +626,12 @@ def test_without_scripts_and_in_print_the_still_shows(
         page = context.new_page()
         page.goto(sheet.as_uri())
         still, live = page.locator(".still"), page.locator(".attn-live")
-        assert [part.is_visible() for part in still.all()] == [not scripts] * 6
-        assert [part.is_visible() for part in live.all()] == [True] * 6 * scripts
+        many = len(stills.FIGURES)
+        assert [part.is_visible() for part in still.all()] == [not scripts] * many
+        assert [part.is_visible() for part in live.all()] == [True] * many * scripts
         page.emulate_media(media="print")
-        assert [part.is_visible() for part in still.all()] == [True] * 6
-        assert [part.is_visible() for part in live.all()] == [False] * 6 * scripts
+        assert [part.is_visible() for part in still.all()] == [True] * many
+        assert [part.is_visible() for part in live.all()] == [False] * many * scripts
         context.close()
 
 
@@ -647,14 +649,94 @@ def test_nothing_moves_by_itself_and_little_is_loaded() -> None:
     """Readers who want reduced motion get all there is; what moves is moved by them."""
     scripts = sorted(stills.STATIC.glob("attn-*.js"))
     style = (stills.STATIC / "attn.css").read_text(encoding="utf-8")
-    assert len(scripts) == 9
-    assert sum(script.stat().st_size for script in scripts) < 42_000
+    assert sum(script.stat().st_size for script in scripts) < 700_000
     assert not re.search(r"transition|animation|@import|url\(", style)
     for script in scripts:
+        if script.stem.endswith("-data"):  # numbers, any letters may stand in them
+            assert script.stat().st_size < 300_000
+            continue
+        assert script.stat().st_size < 16_000
         assert not re.search(
             r"\bimport\b|fetch|http(?!://www.w3.org/2000/svg)",
             script.read_text("utf-8"),
         )
+
+
+# A task, "again", and links
+
+
+def test_a_task_asks_for_a_guess_waits_and_says_what_was_seen(page: Page) -> None:
+    figure = page.locator("attn-scale")
+    figure.get_by_role("button", name="Again").click()
+    verdict, width = figure.locator(".attn-verdict"), figure.get_by_label("Width d")
+
+    def visit_both_ends(scale: str) -> list[str]:
+        choose(figure, "Scale", scale)
+        largest = []
+        for power in ("2", "10"):
+            width.fill(power)
+            settle(page)
+            largest.append(cells(figure, 0)[1][1])
+        return [f"{float(x):.2f}" for x in largest]
+
+    for scale in ("root", "none"):  # nobody has guessed: nothing is judged
+        visit_both_ends(scale)
+    assert verdict.inner_text() == "Guess first, then try."
+    figure.get_by_label("Your guess").get_by_text("d", exact=True).click()
+    assert verdict.inner_text() == "Your guess: d. Now try."
+    narrow, wide = visit_both_ends("root")
+    assert verdict.inner_text() == "Your guess: d. Now try."
+    ends = visit_both_ends("none")
+    assert verdict.inner_text() == (
+        "You guessed “d”; it is “√d”. "
+        f"Undivided, the largest weight is {ends[0]} at width 4 and {ends[1]} at 1,024. "
+        f"Divided by √d, the largest weight is {narrow} at width 4 and {wide} at 1,024."
+    )
+    figure.get_by_role("button", name="Again").click()
+    settle(page)
+    assert verdict.inner_text() == "Guess first, then try."
+    assert state(figure) == {"power": 6, "scale": "none", "draw": 1}
+
+
+@each
+def test_a_link_keeps_the_state_and_none_breaks_the_figure(
+    page: Page, name: str
+) -> None:
+    figure = page.locator(f"attn-{name}")
+    control = figure.locator(".attn-controls :is(input[type=range], select)").first
+    figure.get_by_role("button", name="Again").click()
+    start = state(figure)
+    arrow = {"select": "ArrowDown", "input": "ArrowRight"}
+    control.press(arrow[control.evaluate("control => control.localName")])
+    changed, link = state(figure), figure.get_by_role("link", name="Link to this state")
+    assert changed != start
+    address = str(link.get_attribute("href"))
+    go = "address => { location.hash = address; }"
+    key = next(key for key in start if start[key] != changed[key])
+    for wrong in (
+        f"{key}=1e9",
+        f"{key}=[",
+        f"{key}=nothing",
+        f"{key}=[]",
+        "toString=1",
+    ):
+        page.evaluate(go, f"#attn-{name}?{wrong}")
+        page.wait_for_function("location.hash.includes('?')")
+        assert state(figure) == start, wrong
+    page.evaluate(go, address)
+    assert {k: str(v) for k, v in state(figure).items()} == {
+        k: str(v) for k, v in changed.items()
+    }
+    page.evaluate(go, "#top")
+
+
+def test_a_page_opens_in_the_state_of_its_address(visit: Visit, sheet: Path) -> None:
+    with visit(sheet) as page:
+        page.goto(f"{sheet.as_uri()}#attn-scale?power=9&scale=root")
+        page.reload()
+        assert state(page.locator("attn-scale")) == {
+            "power": 9, "scale": "root", "draw": 1,
+        }  # fmt: skip  # one thing
 
 
 # In the book
@@ -692,3 +774,12 @@ def test_figure_lives_in_its_chapter(visit: Visit) -> None:
         figure.get_by_role("combobox").first.select_option(index=1)
         settle(page)
         assert figure.locator(".attn-picture").inner_text() != before
+
+
+def test_a_page_loads_the_scripts_of_its_own_figures(book: Path) -> None:
+    where = placed()
+    for path in sorted((ROOT / "book").glob("*.ipynb")):
+        built = (book / "book" / f"{path.stem}.html").read_text(encoding="utf-8")
+        loaded = re.findall(r"_static/(attn-[\w-]+\.js)", built)
+        names = [name for name, chapter in where.items() if chapter == path]
+        assert loaded == moving_figures.scripts(*names)
