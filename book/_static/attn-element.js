@@ -83,7 +83,8 @@ attn.Figure = class extends HTMLElement {
   presets(name, options) {
     const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
     const buttons = Object.entries(options).map(([text, change]) => [attn.button(text, () => this.set(structuredClone(change))), change]);
-    this.control(attn.html("div", { class: "attn-buttons", role: "group", "aria-label": name }, ...buttons.map(([button]) => button)), () => {
+    const { html } = attn;
+    this.control(html("div", { class: "attn-buttons", role: "group", "aria-label": name }, html("span", {}, name + ":"), ...buttons.map(([button]) => button)), () => {
       for (const [button, change] of buttons)
         button.setAttribute("aria-pressed", Object.keys(change).every((key) => same(change[key], this.state[key])));
     });

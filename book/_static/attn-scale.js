@@ -45,14 +45,10 @@ customElements.define("attn-scale", class extends attn.Figure {
       names.map((name, i) => [html("th", { scope: "row" }, name), this.measures[i]])));
   }
 
-  /* One query and eight keys of width 1024, entries uniform with mean 0 and variance 1 (Park and Miller's generator). */
+  /* One query and eight keys of width 1024, entries uniform with mean 0 and variance 1. */
   vectors(draw) {
     if (this.drawn !== draw) {
-      let state = draw * 7919;
-      const entry = () => {
-        state = state * 16807 % 2147483647;
-        return (2 * state / 2147483647 - 1) * Math.sqrt(3);
-      };
+      const next = attn.random(draw * 7919), entry = () => (2 * next() - 1) * Math.sqrt(3);
       this.drawn = draw;
       this.all = attn.range(9).map(() => attn.range(1024).map(entry));
     }

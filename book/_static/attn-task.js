@@ -3,7 +3,7 @@
 /* A figure may have "static tasks", which come one after the other. Each has
      ask      the question, with what to do
      guesses  answers to choose from, { key: text }, before the reader tries (a task without them begins at once)
-     right    (figure) => the key of the right guess
+     right    (figure, met) => the key of the right guess
      done     (figure, met) => whether the reader has seen enough; met is a Map of the task's own, to remember what was shown
      seen     (figure, met) => what was to be seen, in a sentence or two */
 attn.Task = class {
@@ -51,7 +51,7 @@ attn.Task = class {
     const { task, figure } = this;
     if (!task || this.done || (task.guesses && !this.guess) || !task.done(figure, this.met)) return;
     this.done = true;
-    const right = task.guesses && task.right(figure);
+    const right = task.guesses && task.right(figure, this.met);
     const judged = !right ? "Done. " : right === this.guess ? "As you guessed. " : `You guessed “${task.guesses[this.guess]}”; it is “${task.guesses[right]}”. `;
     this.say(judged + task.seen(figure, this.met));
     this.next.hidden = this.number + 1 === this.tasks.length;

@@ -87,7 +87,9 @@ Object.assign(attn, (() => {
        tokens change nothing. */
     read(ids, reading) {
       let kept = 0;
-      while (reading.causal && kept < ids.length && ids[kept] === reading.ids[kept]) kept += 1;
+      while (kept < ids.length && ids[kept] === reading.ids[kept]) kept += 1;
+      if (kept === ids.length && kept === reading.ids.length) return reading;
+      if (!reading.causal) kept = 0;
       for (const list of [reading.ids, reading.logits, ...reading.layers.flatMap(Object.values)]) list.length = kept;
       const fresh = ids.slice(kept), rows = fresh.map((id) => this.embedding.slice(id * this.d, (id + 1) * this.d));
       this.blocks.forEach((block, layer) => this.pass(block, layer, rows, reading));
@@ -164,5 +166,8 @@ Object.assign(attn, (() => {
     return top + Math.log(row.reduce((total, x) => total + Math.exp(x - top), 0)) - row[ids[i + 1]];
   });
 
-  return { halves, LanguageModel, top_k, pick, losses };
+  /* A character as one sees it. */
+  const letter = (character) => ({ " ": "␣", "\n": "⏎" })[character] ?? character;
+
+  return { letter, LanguageModel, top_k, pick, losses };
 })());
