@@ -1,6 +1,6 @@
-"""Write a trained model of chapter 9 as a script, for the figures that run it in the page.
+"""Write the trained models of chapter 9 as scripts, for the figures that run them in the page.
 
-python tools/figure_weights.py    writes book/_static/attn-lm-data.js from book/trained
+python tools/figure_weights.py    writes book/_static/attn-lm-data.js and attn-induction-data.js from book/trained
 """
 
 import json
@@ -24,12 +24,20 @@ ids = torch.tensor([alphabet.index(c) for c in text])
 held_out = ids[9 * len(ids) // 10 :].unfold(0, CONTEXT + 1, CONTEXT)
 
 
-def language_model() -> at.LanguageModel:
-    """The chapter's best, with its weights rounded to half precision."""
-    model = at.LanguageModel(len(alphabet), 64, 4, 2, positions="rotary")
-    path = BOOK / "trained" / "language_model_rotary.pt"
-    model.load_state_dict(torch.load(path, weights_only=True)["best"])
+def trained(name: str, *sizes: int) -> at.LanguageModel:
+    """One of the chapter's models, with its weights rounded to half precision."""
+    model = at.LanguageModel(*sizes, positions="rotary")
+    weights = torch.load(BOOK / "trained" / f"{name}.pt", weights_only=True)
+    model.load_state_dict(weights.get("best", weights))
     return model.half().float().eval()
+
+
+def language_model() -> at.LanguageModel:
+    return trained("language_model_rotary", len(alphabet), 64, 4, 2)
+
+
+def induction(blocks: int) -> at.LanguageModel:
+    return trained(f"induction_{'one' if blocks == 1 else 'two'}", 26, 32, 2, blocks)
 
 
 @torch.no_grad()
@@ -50,19 +58,24 @@ def written(model: at.LanguageModel) -> dict[str, Any]:
     }
 
 
-def script(name: str, content: dict[str, Any]) -> str:
-    # A script: a page that is read from a file may not load JSON.
-    return f"attn.{name} = {json.dumps(content, separators=(',', ':'))};\n"
-
-
-def lm() -> str:
-    model = language_model()
-    known = {"alphabet": "".join(alphabet), "held_out": round(loss(model.double()), 3)}
-    return script("lm", known | written(model))
+def scripts() -> dict[str, str]:
+    """The text of each file, by its name."""
+    lm = language_model()
+    known = {"alphabet": "".join(alphabet), "held_out": round(loss(lm), 3)}
+    content = {
+        "lm": known | written(lm),
+        "induction": {blocks: written(induction(blocks)) for blocks in (1, 2)},
+    }
+    # Scripts: a page that is read from a file may not load JSON.
+    return {
+        f"attn-{name}-data.js": f"attn.{name} = {json.dumps(data, separators=(',', ':'))};\n"
+        for name, data in content.items()
+    }
 
 
 def main() -> None:
-    (STATIC / "attn-lm-data.js").write_text(lm(), encoding="utf-8")
+    for name, text in scripts().items():
+        (STATIC / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

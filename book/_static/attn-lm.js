@@ -1,5 +1,5 @@
 /* Chapter 9: the trained language model reads what one types, shows where its heads look, and writes on.
-   Needs attn-transformer.js, attn-lm-data.js: the model and its weights. */
+   Needs attn-transformer.js, attn-text.js, attn-lm-data.js: the model and its weights. */
 customElements.define("attn-lm", class extends attn.Figure {
   static title = "A language model at work";
   static start = {
@@ -75,13 +75,7 @@ customElements.define("attn-lm", class extends attn.Figure {
     this.slider("k", "Likeliest kept (top-k)", [1, known.length, 1]);
     this.player("Write on", 60, () => this.write());
 
-    this.line = html("div", { class: "attn-line", tabindex: 0, role: "slider", "aria-label": "Character that looks: the arrow keys choose it", "aria-valuemin": 0 });
-    this.letters = range(most).map(() => this.line.appendChild(html("span")));
-    this.line.addEventListener("pointerover", ({ target }) => this.letters.includes(target) && this.look(this.letters.indexOf(target)));
-    this.line.addEventListener("keydown", (event) => {
-      const way = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -most, End: most }[event.key];
-      if (way) event.preventDefault(), this.look(this.state.at + way);
-    });
+    this.line = new attn.TextLine(this, most);
     this.key = html("p");
     this.guess = html("p", { class: "attn-answer" });
     this.losses = range(3).map(() => html("td"));
@@ -93,7 +87,7 @@ customElements.define("attn-lm", class extends attn.Figure {
     this.rows = this.names.map((name) => this.row(name));
     const heads = attn.table("Where each head looks from the framed character", ["layer.head", "on", "brightest: most", "most at"], this.rows.map(({ cells }) => cells));
     heads.classList.add("attn-strips");
-    this.picture.append(html("div", {}, this.line, this.key, this.guess, losses), next, heads);
+    this.picture.append(html("div", {}, this.line.line, this.key, this.guess, losses), next, heads);
   }
 
   /* A head's line in the table: shown in the text, on or off, its weights as a strip. */
@@ -113,8 +107,6 @@ customElements.define("attn-lm", class extends attn.Figure {
   }
 
   get off() { return new Set(this.state.off.split(" ")); }
-
-  look(at) { this.set({ at: Math.max(0, Math.min(this.state.text.length - 1, at)) }); }
 
   encode(text) { return [...text].map((letter) => attn.lm.alphabet.indexOf(letter)); }
 
@@ -146,7 +138,7 @@ customElements.define("attn-lm", class extends attn.Figure {
 
   draw() {
     const { text, causal } = this.state, { number, sum } = attn, at = Math.min(this.state.at, text.length - 1);
-    for (const part of [this.line, this.picture.lastChild]) part.classList.toggle("attn-empty", !text);
+    for (const part of [...this.picture.children]) part.classList.toggle("attn-empty", !text);
     if (!text) return "There is no text yet. Type a character, and the model guesses the next.";
     const reading = this.read(text), lost = attn.losses(reading);
     const mean = (xs) => sum(xs) / xs.length;
@@ -160,22 +152,10 @@ customElements.define("attn-lm", class extends attn.Figure {
       + (causal ? "" : " The mask is lifted.") + (this.unknown ? " Some of the letters typed are unknown to the model and were left out." : "");
   }
 
-  /* The text, coloured by the weights of the head that is shown; a red foot is as high as the loss of its character. */
   show_line(text, at, lost) {
-    const { head } = this.state, A = this.weights(head, at), top = Math.max(...A);
-    this.key.textContent = `Colour: the weights of layer ${head[0]}, head ${head[2]}, the brightest ${attn.number(top, 2)}. Red foot: the loss of the character.`;
-    this.letters.forEach((letter, i) => {
-      letter.hidden = i >= text.length;
-      if (letter.hidden) return;
-      letter.textContent = attn.letter(text[i]);
-      letter.className = i === at ? "attn-chosen" : "";
-      letter.style.setProperty("--loss", i ? Math.min(1, lost[i - 1] / 5) : 0);
-      if (i < A.length) attn.paint(letter, "viridis", A[i] / top);
-      else letter.style.background = letter.style.color = "";
-    });
-    this.line.setAttribute("aria-valuemax", text.length - 1);
-    this.line.setAttribute("aria-valuenow", at);
-    this.line.setAttribute("aria-valuetext", `“${attn.letter(text[at])}” at position ${at}`);
+    const { head } = this.state, A = this.weights(head, at);
+    this.line.show(text, at, A, lost);
+    this.key.textContent = `Colour: the weights of layer ${head[0]}, head ${head[2]}, the brightest ${attn.number(Math.max(...A), 2)}. Red foot: the loss of the character.`;
   }
 
   weights(head, at) { return this.reading.layers[+head[0]].weights[at][+head[2]]; }
@@ -206,7 +186,7 @@ customElements.define("attn-lm", class extends attn.Figure {
       bar.style.setProperty("--share", share);
     });
     this.guess.textContent = wanted === undefined ? "The text ends here: write on."
-      : `It was to predict “${attn.letter(wanted)}”: a loss of ${attn.number(lost[at], 2)}, a probability of ${attn.number(Math.exp(-lost[at]), 2)}.`;
+      : `It was to predict “${attn.letter(wanted)}”: the model's own probability ${attn.number(Math.exp(-lost[at]), 2)}, a loss of ${attn.number(lost[at], 2)}.`;
     const likeliest = `After “${attn.letter(text[at])}” at position ${at}, “${attn.letter(letters[order[0]])}” is the likeliest, ${attn.number(p[order[0]])}.`;
     return wanted === undefined ? likeliest : `${likeliest} “${attn.letter(wanted)}” came; the model had given it ${attn.number(Math.exp(-lost[at]), 2)}.`;
   }

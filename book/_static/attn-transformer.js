@@ -166,8 +166,5 @@ Object.assign(attn, (() => {
     return top + Math.log(row.reduce((total, x) => total + Math.exp(x - top), 0)) - row[ids[i + 1]];
   });
 
-  /* A character as one sees it. */
-  const letter = (character) => ({ " ": "␣", "\n": "⏎" })[character] ?? character;
-
-  return { letter, LanguageModel, top_k, pick, losses };
+  return { LanguageModel, top_k, pick, losses };
 })());
