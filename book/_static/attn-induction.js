@@ -51,7 +51,9 @@ customElements.define("attn-induction", class extends attn.Figure {
     this.button("Draw new letters", ({ text }) => ({ text: text + 1 }));
 
     this.map = html("canvas", { class: "attn-square", role: "img" });
-    this.map.addEventListener("pointermove", ({ offsetY }) => this.line.choose(Math.floor(offsetY / this.map.clientHeight * 2 * this.state.period)));
+    for (const kind of ["pointermove", "pointerdown"])
+      this.map.addEventListener(kind, ({ offsetY }) => this.line.choose(Math.floor(offsetY / this.map.clientHeight * 2 * this.state.period)));
+    this.frame_of_row = html("div", { class: "attn-row" });
     this.line = new attn.TextLine(this, 64);
     this.key = html("p");
     this.chart = svg("svg", { viewBox: "0 0 400 150" });
@@ -61,9 +63,9 @@ customElements.define("attn-induction", class extends attn.Figure {
       ...[0, 2, 4].map((loss) => svg("text", { x: 28, y: this.y(loss) + 4, "text-anchor": "end" }, String(loss))),
       svg("text", { x: 215, y: 140, "text-anchor": "middle" }, "loss of each letter (nats); dashed: the second half begins"));
     this.measures = attn.range(4).map(() => html("td"));
-    const named = ["loss, first half", "loss, second half", "weight one letter back", "weight on the letter after the last time"];
-    const measures = attn.table("Second half of the text, on average", ["", ""], named.map((name, i) => [html("th", { scope: "row" }, name), this.measures[i]]));
-    this.picture.append(html("div", {}, html("p", {}, "Weights: rows are queries, columns keys, both in the order of the text"), this.map),
+    const named = ["loss in the first half", "loss in the second half", "there: weight one letter back", "there: weight on the letter after the last time"];
+    const measures = attn.table("On average", ["", ""], named.map((name, i) => [html("th", { scope: "row" }, name), this.measures[i]]));
+    this.picture.append(html("div", {}, html("p", {}, "Weights: rows are queries, columns keys, both in the order of the text"), html("div", { class: "attn-map" }, this.map, this.frame_of_row)),
       html("div", {}, this.line.line, this.key, this.chart, measures));
   }
 
@@ -94,6 +96,8 @@ customElements.define("attn-induction", class extends attn.Figure {
     }));
     const letters = ids.map((id) => "abcdefghijklmnopqrstuvwxyz"[id]).join(""), row = weights[at], top = row.indexOf(Math.max(...row));
     this.line.show(letters, at, row, lost);
+    this.line.line.style.maxWidth = `${1.2 * period + 0.1}ch`; // a half in each row, where there is room
+    for (const [side, i] of [["top", at], ["bottom", ids.length - 1 - at]]) this.frame_of_row.style[side] = `${100 * i / ids.length}%`;
     this.key.textContent = `From “${letters[at]}” at position ${at} this head looks most at “${letters[top]}” at ${top}, ${number(row[top], 2)}. Red foot: the loss of the letter.`;
     const x = (i) => 34 + 362 * i / (ids.length - 1);
     this.half.setAttribute("d", `M${x(period)} 8V118`);
