@@ -43,8 +43,11 @@ customElements.define("attn-lm", class extends attn.Figure {
     guesses: { new: "a new sentence", round: "the same words round and round", copy: "a sentence of the book" },
     right: () => "round",
     done: ({ state: { temperature, text } }) => temperature === 0 && text.length >= 64 && text.startsWith("Attention"),
-    seen: ({ state: { text } }) => `Its last twelve characters, “${text.slice(-12)}”, stand ${text.split(text.slice(-12)).length - 1} times in what it wrote. `
-      + "The likeliest continuation of a common phrase is a common phrase; a temperature above 0 breaks the circle.",
+    seen: ({ state: { text } }) => {
+      const pieces = attn.range(text.length - 8).map((i) => text.slice(i, i + 9)), count = (piece) => pieces.filter((other) => other === piece).length;
+      const most = pieces.reduce((a, b) => (count(b) > count(a) ? b : a));
+      return `“${most}” stands ${count(most)} times in what it wrote. The likeliest continuation of a common phrase is a common phrase; a temperature above 0 breaks the circle.`;
+    },
   }];
   static sets = { "all on": "", "layer 0 off": "0.0 0.1 0.2 0.3", "layer 1 off": "1.0 1.1 1.2 1.3" };
 
@@ -186,7 +189,7 @@ customElements.define("attn-lm", class extends attn.Figure {
       bar.style.setProperty("--share", share);
     });
     this.guess.textContent = wanted === undefined ? "The text ends here: write on."
-      : `It was to predict “${attn.letter(wanted)}”: the model's own probability ${attn.number(Math.exp(-lost[at]), 2)}, a loss of ${attn.number(lost[at], 2)}.`;
+      : `It was to predict “${attn.letter(wanted)}” and gave it ${attn.number(Math.exp(-lost[at]), 2)}: a loss of ${attn.number(lost[at], 2)}.`;
     const likeliest = `After “${attn.letter(text[at])}” at position ${at}, “${attn.letter(letters[order[0]])}” is the likeliest, ${attn.number(p[order[0]])}.`;
     return wanted === undefined ? likeliest : `${likeliest} “${attn.letter(wanted)}” came; the model had given it ${attn.number(Math.exp(-lost[at]), 2)}.`;
   }
