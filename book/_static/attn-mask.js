@@ -6,6 +6,13 @@ customElements.define("attn-mask", class extends attn.Figure {
   static conventions = {
     zero: "weights 0 (masked_softmax)", uniform: "fill with −1e9, then softmax", nan: "fill with −∞, then softmax",
   };
+  static tasks = [{
+    ask: "Hide the first key under a causal mask: “Learn” may then see nothing. What weights does “fill with −1e9, then softmax” give it?",
+    guesses: { zero: "all 0", uniform: "equal ones", nan: "NaN" },
+    right: ({ A: [row] }) => (row.every(Number.isNaN) ? "nan" : attn.sum(row) ? "uniform" : "zero"),
+    done: ({ state: { mask, convention } }) => convention === "uniform" && !mask[0].includes(true),
+    seen: ({ A: [row] }) => `Each of its weights is ${attn.number(row[0])}, all on forbidden keys, and the row sums to ${attn.number(attn.sum(row))} like a healthy one.`,
+  }];
   static start = { mask: attn.causal_mask(4), convention: "zero" };
 
   build() {

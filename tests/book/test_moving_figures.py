@@ -17,7 +17,7 @@ import stills
 from axe_playwright_python.sync_playwright import Axe
 from moving import arrows, cells, choose, drag, number, said, settle, slide, state
 from PIL import Image
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Locator, Page
 
 import attn_tutor.numpy as an
 from attn_tutor.data import load_cars
@@ -663,6 +663,98 @@ def test_a_page_opens_in_the_state_of_its_address(visit: Visit, sheet: Path) -> 
         assert state(page.locator("attn-scale")) == {
             "power": 9, "scale": "root", "draw": 1,
         }  # fmt: skip  # one thing
+
+
+# The tasks of the figures, answered with the keyboard alone
+
+
+def verdict(figure: Locator) -> str:
+    settle(figure.page)
+    return figure.locator(".attn-verdict").inner_text()
+
+
+def press(figure: Locator, *names: str) -> None:
+    for name in names:
+        figure.get_by_role("button", name=name, exact=True).press("Enter")
+        settle(figure.page)
+
+
+def keys(target: Locator, *names: str) -> None:
+    for name in names:
+        target.press(name)
+        settle(target.page)
+
+
+@each
+def test_each_figure_asks_something(page: Page, name: str) -> None:
+    figure = page.locator(f"attn-{name}")
+    press(figure, "Again")
+    assert figure.locator(".attn-task p").first.inner_text().startswith("Task")
+    assert verdict(figure) == "Guess first, then try."
+
+
+def test_tasks_of_pooling(page: Page) -> None:
+    figure = page.locator("attn-pooling")
+    press(figure, "Again", "yes")
+    star = figure.locator(".attn-handle")
+    keys(star, *["Shift+ArrowRight"] * 12, *["Shift+ArrowUp"] * 5)
+    keys(star, *["Shift+ArrowLeft"] * 20, *["Shift+ArrowDown"] * 14)
+    keys(figure.get_by_label("Kernel"), *["ArrowDown"] * 2)
+    assert verdict(figure) == "Your guess: yes. Now try."
+    keys(figure.get_by_label("Kernel"), "ArrowDown")
+    low, high = map(float, re.findall(r"\d+\.\d", verdict(figure))[:2])
+    assert verdict(figure).startswith("You guessed “yes”; it is “no”.")
+    assert 10.4 <= low < 15 and 26 < high <= 33.9
+    press(figure, "Next task")
+    keys(star, *["Shift+ArrowUp"] * 14, *["Shift+ArrowRight"] * 8)
+    assert "The epanechnikov kernel ends, here at bandwidth 0.3" in verdict(figure)
+
+
+def test_task_of_the_mask(page: Page) -> None:
+    figure = page.locator("attn-mask")
+    press(figure, "Again", "all 0", "first key hidden, causal")
+    keys(figure.get_by_label("Where nothing is permitted"), "ArrowDown")
+    assert verdict(figure) == (
+        "You guessed “all 0”; it is “equal ones”. Each of its weights is 0.250, "
+        "all on forbidden keys, and the row sums to 1.000 like a healthy one."
+    )
+
+
+def test_task_of_the_permuted_tokens(page: Page) -> None:
+    figure = page.locator("attn-permute")
+    press(figure, "Again", "keys without values", "Next order")
+    keys(figure.get_by_label("What moves"), *["ArrowDown"] * 3)
+    assert verdict(figure) == (
+        "As you guessed. Outputs changed: tokens: Q, K and V, 0 of 3; queries alone, 0 of 3; "
+        "keys with their values, 0 of 3; keys without their values, 3 of 3."
+    )
+
+
+def test_task_of_the_heads(page: Page) -> None:
+    figure = page.locator("attn-heads")
+    press(figure, "Again", "both")
+    keys(figure.get_by_label("Heads at work"), "Home")
+    assert verdict(figure) == (
+        "You guessed “both”; it is “that of the second city”. The layer answers 1.38 and 0.00; "
+        "the truth is 1.40 and −1.30. Each head serves one of the two cities."
+    )
+
+
+def test_tasks_of_the_encoding(page: Page) -> None:
+    figure = page.locator("attn-encoding")
+    press(figure, "Again", "it stays")
+    keys(figure.get_by_label("Position p"), *["ArrowRight"] * 4)
+    assert verdict(figure) == (
+        "As you guessed. At the positions 3, 4, 5, 6, 7, the rows 5 steps apart had the product "
+        "6.137, 6.137, 6.137, 6.137, 6.137."
+    )
+    press(figure, "Next task")
+    keys(figure.get_by_label("Width d"), "Home")
+    keys(figure.get_by_label("Base"), "Home")
+    keys(figure.locator(".attn-handle"), *["ArrowRight"] * 13)
+    assert verdict(figure) == ""
+    keys(figure.locator(".attn-handle"), "ArrowRight")
+    assert verdict(figure).startswith("Done. At step 19 both hands have come round together: 1.95")  # fmt: skip
 
 
 # In the book
