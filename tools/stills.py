@@ -4,9 +4,9 @@ python tools/stills.py    writes book/_static/attn-*.png; needs Chromium
 """
 
 import io
+import sys
 from pathlib import Path
 
-import yaml
 from chromium import chromium
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
@@ -14,14 +14,15 @@ from playwright.sync_api import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 STATIC = ROOT / "book" / "_static"
-FIGURES = ("pooling", "scale", "mask", "permute", "heads", "encoding")
+sys.path.append(str(ROOT / "book" / "_ext"))
+import moving_figures  # noqa: E402
+
+FIGURES = moving_figures.figures()
 SHOWS = "shows"  # a picture says in its own file what it shows, so that a test sees it grow old
 
 
 def page_of(*figures: str, style: str = "") -> str:
     """A page of its own with figures, with the scripts that the book loads."""
-    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
-    scripts = [entry[0] for entry in config["sphinx"]["config"]["html_js_files"][1:]]
     return "\n".join(
         [
             '<!doctype html><html lang="en" data-theme="light"><head><meta charset="utf-8"><title>Figures</title>',
@@ -34,7 +35,7 @@ def page_of(*figures: str, style: str = "") -> str:
             f'html[data-theme="dark"] {{ background: #14181e; color: #ddd }} {style}</style>',
             *(
                 f'<script defer src="{(STATIC / script).as_uri()}"></script>'
-                for script in scripts
+                for script in moving_figures.scripts(*figures)
             ),
             "</head><body><main><h1>Figures</h1>",
             *(
@@ -62,7 +63,7 @@ def main() -> None:
         )
         sheet = ROOT / "_build" / "stills.html"
         sheet.parent.mkdir(exist_ok=True)
-        dead = ".attn-controls, .attn-words { display: none !important }"
+        dead = ".attn-task, .attn-controls, .attn-words, .attn-foot { display: none !important }"
         sheet.write_text(page_of(*FIGURES, style=dead), encoding="utf-8")
         page.goto(sheet.as_uri())
         page.evaluate("document.fonts.ready")

@@ -32,11 +32,15 @@ const attn = (() => {
   const causal_mask = (n, m = n) => range(n).map((i) => range(m).map((j) => j <= i + m - n));
   const entropy = (row) => -sum(row.map((w) => (w ? w * Math.log(w) : 0)));
 
+  // Park and Miller's generator: the same numbers between 0 and 1 wherever the seed is the same.
+  const random = (seed) => () => (seed = seed * 16807 % 2147483647) / 2147483647;
+
   const sinusoidal_encoding = (n, d, base = 10000) => range(n).map((p) => range(d).map((c) =>
     Math[c % 2 ? "cos" : "sin"](p * base ** (-(c - c % 2) / d))));
 
   return {
     sum, range, transpose, matmul, add, dot_score, scaled_dot_score, gaussian_kernel, boxcar_kernel, triangular_kernel,
-    epanechnikov_kernel, normalize, softmax, fill, masked_softmax, causal_mask, entropy, sinusoidal_encoding,
+    epanechnikov_kernel, normalize, softmax, fill, masked_softmax, causal_mask, entropy, random,
+    sinusoidal_encoding,
   };
 })();

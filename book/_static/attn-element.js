@@ -1,20 +1,25 @@
 /* What all figures that move have in common: a state, controls that show and change it, one redraw a frame, and a
-   sentence for those who listen. What stands between the tags is the still figure: it shows without scripts and in print. */
+   sentence for those who listen. What stands between the tags is the still figure: it shows without scripts and in print.
+   A subclass has title, start (its state), build() and draw(), which returns the sentence; tasks are in attn-task.js. */
 attn.Figure = class extends HTMLElement {
   connectedCallback() {
     if (this.live) return;
-    this.state = { ...this.constructor.start };
+    this.classList.add("attn-figure");
+    this.state = structuredClone(this.constructor.start);
     this.redraws = 0;
     this.syncs = [];
+    this.fits = {}; // for each key of the state, what its control can show
     const still = attn.html("div", { class: "attn-still" });
     still.append(...this.childNodes);
     this.controls = attn.html("div", { class: "attn-controls" });
     this.picture = attn.html("div", { class: "attn-picture" });
     this.words = attn.html("p", { class: "attn-words", role: "status", "aria-live": "polite" });
+    this.task = new attn.Task(this);
     this.live = attn.html("div", { class: "attn-live", role: "group", "aria-label": this.constructor.title },
-      this.controls, this.picture, this.words);
+      this.task.part, this.controls, this.picture, this.words, attn.foot(this));
     this.append(still, this.live);
     this.build();
+    attn.follow_links(this);
     this.redraw();
     this.say();
   }
@@ -29,6 +34,7 @@ attn.Figure = class extends HTMLElement {
     this.redraws += 1;
     for (const sync of this.syncs) sync();
     this.sentence = this.draw();
+    this.task.look();
     // A voice reads each change to the end: it hears only where the figure comes to rest.
     clearTimeout(this.resting);
     this.resting = setTimeout(() => this.say(), 300);
@@ -38,7 +44,15 @@ attn.Figure = class extends HTMLElement {
     if (this.words.textContent !== this.sentence) this.words.textContent = this.sentence;
   }
 
+  /* Back to the start, with the tasks anew. */
+  again() {
+    this.stop?.();
+    this.task.begin(0);
+    this.set(structuredClone(this.constructor.start));
+  }
+
   slider(key, name, [min, max, step], show = String) {
+    this.fits[key] = (value) => value >= min && value <= max;
     const input = attn.html("input", { type: "range", min, max, step, "aria-label": name }), shown = attn.html("span");
     input.addEventListener("input", () => this.set({ [key]: +input.value }));
     this.control(attn.html("label", {}, name + ": ", shown, input), () => {
@@ -49,6 +63,7 @@ attn.Figure = class extends HTMLElement {
   }
 
   choice(key, name, options) {
+    this.fits[key] = (value) => Object.hasOwn(options, value);
     const select = attn.html("select", { "aria-label": name }, ...Object.entries(options).map(([value, text]) => attn.html("option", { value }, text)));
     select.addEventListener("change", () => this.set({ [key]: select.value }));
     this.control(attn.html("label", {}, name, select), () => { select.value = this.state[key]; });
@@ -61,8 +76,37 @@ attn.Figure = class extends HTMLElement {
   }
 
   button(name, press) {
-    const button = attn.html("button", { type: "button" }, name);
-    button.addEventListener("click", () => this.set(press(this.state)));
+    this.control(attn.button(name, () => this.set(press(this.state))), () => {});
+  }
+
+  /* Buttons that set part of the state at once; the one that holds is pressed. */
+  presets(name, options) {
+    const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+    const buttons = Object.entries(options).map(([text, change]) => [attn.button(text, () => this.set(structuredClone(change))), change]);
+    const { html } = attn;
+    this.control(html("div", { class: "attn-buttons", role: "group", "aria-label": name }, html("span", {}, name + ":"), ...buttons.map(([button]) => button)), () => {
+      for (const [button, change] of buttons)
+        button.setAttribute("aria-pressed", Object.keys(change).every((key) => same(change[key], this.state[key])));
+    });
+  }
+
+  /* A button that lets time pass: step() every so many milliseconds until it says false, or the button is pressed again.
+     Readers who want reduced motion see the end at once. */
+  player(name, pause, step) {
+    const button = attn.button(name, () => {
+      if (this.stop) return this.stop();
+      if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
+        while (step());
+        return undefined;
+      }
+      const timer = setInterval(() => step() || this.stop?.(), pause);
+      button.textContent = "Stop";
+      this.stop = () => {
+        clearInterval(timer);
+        button.textContent = name;
+        this.stop = null;
+      };
+    });
     this.control(button, () => {});
   }
 
@@ -82,6 +126,11 @@ Object.assign(attn, (() => {
   const html = (tag, attributes = {}, ...children) => make(document.createElement(tag), attributes, children);
   const svg = (tag, attributes = {}, ...children) =>
     make(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+  const button = (name, press) => {
+    const made = html("button", { type: "button" }, name);
+    made.addEventListener("click", press);
+    return made;
+  };
   const table = (caption, head, rows) => html("table", {}, html("caption", {}, caption),
     html("thead", {}, html("tr", {}, ...head.map((name) => html("th", { scope: "col" }, name)))),
     html("tbody", {}, ...rows.map((cells) => html("tr", {}, ...cells))));
@@ -155,5 +204,5 @@ Object.assign(attn, (() => {
     });
   };
 
-  return { html, svg, table, heat, number, row, colour, paint, drag };
+  return { html, svg, button, table, heat, number, row, colour, paint, drag };
 })());

@@ -3,6 +3,25 @@ customElements.define("attn-encoding", class extends attn.Figure {
   static title = "Encoding explorer";
   static start = { position: 3, step: 5, width: "16", base: "10000" };
   static farthest = 64;
+  static tasks = [{
+    ask: "Leave the step as it is and move the position p. What becomes of the product of the two rows?",
+    guesses: { grows: "it grows", falls: "it falls", stays: "it stays" },
+    right: (figure, met) => {
+      const products = [...met].sort(([p], [r]) => p - r).map(([, product]) => product), change = products.at(-1) - products[0];
+      return change > 1e-9 ? "grows" : change < -1e-9 ? "falls" : "stays";
+    },
+    done: ({ state: { position, step, width, base }, product }, met) => {
+      const set = [step, width, base].join();
+      if (met.set_of !== set) met.clear();
+      met.set_of = set;
+      return met.set(position, product).size === 5;
+    },
+    seen: ({ state: { step } }, met) => `At the positions ${[...met.keys()].join(", ")}, the rows ${step} steps apart had the product ${[...met.values()].map((x) => attn.number(x)).join(", ")}.`,
+  }, {
+    ask: "Take base 10 and width 4. Find a step from 10 on at which a far position looks almost like the same one: a product of at least 1.9 of 2.",
+    done: ({ state: { step, width, base }, product }) => width === "4" && base === "10" && step >= 10 && product >= 1.9,
+    seen: ({ state: { step }, product }) => `At step ${step} both hands have come round together: ${attn.number(product)} of 2. With more hands that never happens here.`,
+  }];
 
   build() {
     const { html, svg, range } = attn, { farthest } = this.constructor;
@@ -43,6 +62,7 @@ customElements.define("attn-encoding", class extends attn.Figure {
     const d = +this.state.width, hands = d / 2;
     const P = attn.sinusoidal_encoding(p + farthest + 1, d, +this.state.base);
     const [products] = attn.dot_score([P[p]], P.slice(p)); // with all later positions
+    this.product = products[k];
     const X = (step) => 40 + 5.5 * step, Y = (product) => 81 - 65 * product / hands;
 
     this.hands.forEach(({ clock, hands: [later, now], x, y }, i) => {

@@ -1,8 +1,19 @@
-/* Chapter 5: ask the trained layer of two heads, and see where each head looks. attn-heads-data.js has its matrices in hundredths. */
+/* Chapter 5: ask the trained layer of two heads, and see where each head looks. Needs attn-heads-data.js: its matrices in hundredths. */
 customElements.define("attn-heads", class extends attn.Figure {
   static title = "Two trained heads";
   static cities = ["Cairo", "Lima", "Oslo", "Perth", "Quito", "Rome", "Seoul", "Tunis"];
   static start = { first: 0, second: 2, at_work: "both", temperatures: [1.4, 0.3, -1.3, 0.6, -0.2, 0.8, -0.6, 1.1] };
+  static tasks = [{
+    ask: "Let head 0 work alone. Which half of the answer is lost?",
+    guesses: { first: "that of the first city", second: "that of the second city", both: "both" },
+    right: ({ state: { first, second, temperatures }, O }) => {
+      const [one, other] = [first, second].map((city, i) => Math.abs(O[i] - temperatures[+city]) > 0.3);
+      return one && other ? "both" : one ? "first" : "second";
+    },
+    done: ({ state: { first, second, at_work, temperatures } }) => at_work === "0" && first !== second && Math.abs(temperatures[+second]) > 0.5,
+    seen: ({ state: { first, second, temperatures }, O }) => `The layer answers ${attn.number(O[0], 2)} and ${attn.number(O[1], 2)}; `
+      + `the truth is ${attn.number(temperatures[+first], 2)} and ${attn.number(temperatures[+second], 2)}. Each head serves one of the two cities.`,
+  }];
 
   build() {
     const { html, range } = attn, { cities } = this.constructor, named = { ...cities };
@@ -43,7 +54,7 @@ customElements.define("attn-heads", class extends attn.Figure {
     const { cities } = this.constructor, { temperatures } = this.state, { number } = attn;
     const asked = [this.state.first, this.state.second].map(Number);
     const one_hot = (i) => attn.range(8).map((j) => +(i === j));
-    const { A, O } = this.attention([asked.flatMap(one_hot)], attn.range(8).map(one_hot), temperatures.map((v) => [v]));
+    const { A, O } = Object.assign(this, this.attention([asked.flatMap(one_hot)], attn.range(8).map(one_hot), temperatures.map((v) => [v])));
     this.names.forEach((name, h) => { name.textContent = `head ${h}` + (this.works(h) ? "" : ", off"); });
     this.rows.forEach(({ heads }, j) => heads.forEach((cell, h) => {
       cell.textContent = number(A[h][j]);

@@ -6,6 +6,13 @@ customElements.define("attn-mask", class extends attn.Figure {
   static conventions = {
     zero: "weights 0 (masked_softmax)", uniform: "fill with −1e9, then softmax", nan: "fill with −∞, then softmax",
   };
+  static tasks = [{
+    ask: "Hide the first key under a causal mask: “Learn” may then see nothing. What weights does “fill with −1e9, then softmax” give it?",
+    guesses: { zero: "all 0", uniform: "equal ones", nan: "NaN" },
+    right: ({ A: [row] }) => (row.every(Number.isNaN) ? "nan" : attn.sum(row) ? "uniform" : "zero"),
+    done: ({ state: { mask, convention } }) => convention === "uniform" && !mask[0].includes(true),
+    seen: ({ A: [row] }) => `Each of its weights is ${attn.number(row[0])}, all on forbidden keys, and the row sums to ${attn.number(attn.sum(row))} like a healthy one.`,
+  }];
   static start = { mask: attn.causal_mask(4), convention: "zero" };
 
   build() {
@@ -15,8 +22,8 @@ customElements.define("attn-mask", class extends attn.Figure {
       "permit all": (i, j) => true, causal: (i, j) => j <= i, padding: (i, j) => j < 3,
       "padding & causal": (i, j) => j <= i && j < 3, "first key hidden, causal": (i, j) => j <= i && j > 0,
     };
-    for (const [name, may] of Object.entries(masks))
-      this.button(name, () => ({ mask: range(4).map((i) => range(4).map((j) => may(i, j))) }));
+    this.presets("Masks", Object.fromEntries(Object.entries(masks).map(([name, may]) =>
+      [name, { mask: range(4).map((i) => range(4).map((j) => may(i, j))) }])));
 
     this.cells = range(4).map((i) => range(4).map((j) => {
       const cell = html("button", { type: "button", class: "attn-cell", tabindex: i + j ? -1 : 0 }, attn.number(scores[i][j], 1));

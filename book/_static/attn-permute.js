@@ -9,6 +9,17 @@ customElements.define("attn-permute", class extends attn.Figure {
   static W_v = [[0, 7], [7, 7]];
   static parts = { tokens: "tokens: Q, K and V", queries: "queries alone", pairs: "keys with their values", keys: "keys without their values" };
 
+  static tasks = [{
+    ask: "Put the words in another order, without a mask and without positions. Which move changes an output? Try all four.",
+    guesses: { tokens: "tokens", queries: "queries alone", pairs: "keys with values", keys: "keys without values", none: "none" },
+    right: (figure, met) => [...met].find(([, changed]) => changed)?.[0] ?? "none",
+    done: ({ state: { order, moved, causal, positions }, changed }, met) => {
+      if (order.join("") !== "012" && !causal && !positions) met.set(moved, changed);
+      return met.size === 4;
+    },
+    seen: (figure, met) => "Outputs changed: " + [...met].map(([moved, changed]) => `${figure.constructor.parts[moved]}, ${changed} of 3`).join("; ") + ".",
+  }];
+
   build() {
     const { html, range } = attn, { tokens, parts } = this.constructor;
     this.chips = range(3).map((place) => {
@@ -75,6 +86,7 @@ customElements.define("attn-permute", class extends attn.Figure {
       old.textContent = same ? "the same" : attn.row(before[q[i]], 2);
       old.classList.toggle("attn-changed", !same);
     });
+    this.changed = changed;
     const words = order.map((i) => tokens[i]).join(" ");
     return `${words}; what moves: ${this.constructor.parts[moved]}. ` + (changed
       ? `${changed} of 3 outputs changed.` : "No word's output changed" + (order.join("") !== "012" && moves[0] ? "; the rows moved along." : "."));

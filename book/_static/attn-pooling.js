@@ -2,6 +2,21 @@
 customElements.define("attn-pooling", class extends attn.Figure {
   static title = "Attention pooling over 32 cars";
   static start = { weight: 2.7, power: 110, kernel: "gaussian", bandwidth: 0.3 };
+  static tasks = [{
+    ask: "The thirstiest car goes 10.4 miles on a gallon, the thriftiest 33.9. Can the answer lie outside that range? Try every kernel, and places near the edge.",
+    guesses: { yes: "yes", no: "no" },
+    right: (figure, met) => (met.get("least") < 10.4 || met.get("most") > 33.9 ? "yes" : "no"),
+    done: ({ state: { kernel }, output, empty }, met) => {
+      met.set(kernel);
+      if (!empty) met.set("least", Math.min(output, met.get("least") ?? Infinity)).set("most", Math.max(output, met.get("most") ?? -Infinity));
+      return ["gaussian", "boxcar", "triangular", "epanechnikov"].every((name) => met.has(name)) && met.get("least") < 15 && met.get("most") > 26;
+    },
+    seen: (figure, met) => `Your answers went from ${attn.number(met.get("least"), 1)} to ${attn.number(met.get("most"), 1)}. Each is a mean of the cars, with weights that sum to 1; no mean lies outside.`,
+  }, {
+    ask: "Yet there are places without any answer. Find one.",
+    done: ({ empty }) => empty,
+    seen: ({ state: { kernel, bandwidth } }) => `The ${kernel} kernel ends, here at bandwidth ${bandwidth}, and no car stands within it: all weights are 0, and 0/0 is no mean.`,
+  }];
   // Weight in thousand lb, horsepower, miles per gallon: attn_tutor.data.load_cars().
   static cars = `Mazda RX4,2.62,110,21
 Mazda RX4 Wag,2.875,110,21
@@ -95,7 +110,8 @@ Volvo 142E,2.78,109,21.4
     const { weight, power, kernel, bandwidth } = this.state, { number } = attn;
     const query = [this.standardise([weight, power])];
     const A = attn.normalize(attn[kernel + "_kernel"](query, this.keys, bandwidth)), shares = A[0];
-    const empty = attn.sum(shares) === 0, output = attn.matmul(A, this.values)[0][0];
+    const empty = this.empty = attn.sum(shares) === 0, output = attn.matmul(A, this.values)[0][0];
+    this.output = output;
 
     const place = `${weight.toFixed(2)} thousand pounds, ${power} horsepower`;
     this.handle.setAttribute("transform", `translate(${this.x(weight)} ${this.y(power)})`);

@@ -3,6 +3,19 @@ customElements.define("attn-scale", class extends attn.Figure {
   static title = "Scores and weights against the width";
   static start = { power: 6, scale: "none", draw: 1 };
   static scales = { none: "none", root: "divide by √d", width: "divide by d" };
+  static tasks = [{
+    ask: "Which division keeps the largest weight much the same from width 4 to width 1,024? Choose it as the scale, and go to both widths; do the same with another.",
+    guesses: { none: "none", root: "√d", width: "d" },
+    right: () => "root",
+    done: ({ state: { scale, power }, largest }, met) => {
+      if (power === 2 || power === 10) met.set(`${scale} ${power}`, attn.number(largest, 2));
+      const both = ["none", "root", "width"].filter((name) => met.has(name + " 2") && met.has(name + " 10"));
+      return both.includes("root") && both.length > 1;
+    },
+    seen: (figure, met) => Object.entries({ none: "Undivided", width: "Divided by d", root: "Divided by √d" })
+      .filter(([scale]) => met.has(scale + " 2") && met.has(scale + " 10"))
+      .map(([scale, name]) => `${name}, the largest weight is ${met.get(scale + " 2")} at width 4 and ${met.get(scale + " 10")} at 1,024.`).join(" "),
+  }];
   static reach = 10; // the score at the end of the axis
 
   build() {
@@ -32,14 +45,10 @@ customElements.define("attn-scale", class extends attn.Figure {
       names.map((name, i) => [html("th", { scope: "row" }, name), this.measures[i]])));
   }
 
-  /* One query and eight keys of width 1024, entries uniform with mean 0 and variance 1 (Park and Miller's generator). */
+  /* One query and eight keys of width 1024, entries uniform with mean 0 and variance 1. */
   vectors(draw) {
     if (this.drawn !== draw) {
-      let state = draw * 7919;
-      const entry = () => {
-        state = state * 16807 % 2147483647;
-        return (2 * state / 2147483647 - 1) * Math.sqrt(3);
-      };
+      const next = attn.random(draw * 7919), entry = () => (2 * next() - 1) * Math.sqrt(3);
       this.drawn = draw;
       this.all = attn.range(9).map(() => attn.range(1024).map(entry));
     }
@@ -63,7 +72,7 @@ customElements.define("attn-scale", class extends attn.Figure {
       share.setAttribute("width", 108 * weights[j]);
       weight.textContent = number(weights[j]);
     });
-    const mean = sum(scores) / 8, largest = Math.max(...weights);
+    const mean = sum(scores) / 8, largest = this.largest = Math.max(...weights);
     const spread = Math.sqrt(sum(scores.map((s) => (s - mean) ** 2)) / 8);
     const slopes = weights.flatMap((a, j) => weights.map((b, l) => a * ((j === l) - b)));
     const values = [spread, largest, attn.entropy(weights), Math.sqrt(sum(slopes.map((x) => x * x)))];

@@ -193,7 +193,7 @@ def test_the_search_opens_takes_words_and_closes(page: Page) -> None:
 
 
 def test_the_moving_figure_moves(page: Page) -> None:
-    control = tab_to(page, ".attn-live :is(input[type=range], select, [role=slider], button)")  # fmt: skip
+    control = tab_to(page, ".attn-controls :is(input[type=range], select, button)")
     figure = "part => ({ ...part.closest('.attn-live').parentElement.state })"
     key = "ArrowRight" if control.evaluate("x => !x.matches('button')") else "Enter"
     before = control.evaluate(figure)

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import head_weights
+import moving_figures
 import nbformat
 import numpy as np
 import pytest
 import stills
 from axe_playwright_python.sync_playwright import Axe
+from moving import arrows, cells, choose, drag, number, said, settle, slide, state
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page
 
@@ -43,82 +45,6 @@ def page(visit: Visit, sheet: Path) -> Iterator[Page]:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(5)
-
-
-def number(x: float, digits: int = 3) -> str:
-    """As the figures print: a true minus, and none before 0.000."""
-    text = f"{abs(x):.{digits}f}"
-    return "NaN" if np.isnan(x) else ("−" if x < 0 and float(text) else "") + text
-
-
-def settle(page: Page) -> None:
-    page.evaluate(
-        "() => new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
-    )
-
-
-def state(figure: Locator) -> dict[str, Any]:
-    settle(figure.page)
-    return figure.evaluate("figure => figure.state")
-
-
-def said(figure: Locator) -> str:
-    """What the figure will say as soon as it comes to rest."""
-    settle(figure.page)
-    return figure.evaluate("figure => figure.sentence")
-
-
-def cells(figure: Locator, table: int) -> list[list[str]]:
-    """The body of a table as shown, row by row."""
-    return (
-        figure.locator("table")
-        .nth(table)
-        .evaluate(
-            """table => [...table.tBodies[0].rows].filter(row => !row.hidden)
-            .map(row => [...row.cells].map(cell => cell.textContent))"""
-        )
-    )
-
-
-def choose(figure: Locator, label: str, value: str) -> None:
-    figure.get_by_label(label, exact=True).select_option(value)
-
-
-def slide(figure: Locator, label: str, share: float) -> None:
-    """Press the mouse on a slider, at a share of its length."""
-    slider = figure.get_by_label(label, exact=True)
-    slider.scroll_into_view_if_needed()
-    box = slider.bounding_box()
-    assert box
-    slider.page.mouse.click(
-        box["x"] + share * box["width"], box["y"] + box["height"] / 2
-    )
-
-
-def drag(figure: Locator, to_x: float, to_y: float) -> None:
-    """Drag the handle with the mouse to a place, in shares of its picture."""
-    handle = figure.locator(".attn-grip")
-    handle.scroll_into_view_if_needed()
-    start, picture = (
-        handle.bounding_box(),
-        figure.locator("svg:has(.attn-grip)").bounding_box(),
-    )
-    assert start and picture
-    mouse = figure.page.mouse
-    mouse.move(start["x"] + start["width"] / 2, start["y"] + start["height"] / 2)
-    mouse.down()
-    mouse.move(
-        picture["x"] + to_x * picture["width"],
-        picture["y"] + to_y * picture["height"],
-        steps=3,
-    )
-    mouse.up()
-
-
-def arrows(target: Locator, rng: np.random.Generator, *keys: str) -> None:
-    target.focus()
-    for key in rng.choice(keys, size=3):
-        target.page.keyboard.press(key)
 
 
 # Each figure against the package
@@ -181,7 +107,7 @@ def test_scale_slider(page: Page, rng: np.random.Generator) -> None:
             figure.get_by_label("Width d"), rng, "ArrowLeft", "ArrowRight", "PageDown"
         )
         for _ in range(trial % 3):
-            figure.get_by_role("button").click()
+            figure.get_by_role("button", name="Draw new vectors").click()
         now = state(figure)
         d = 2 ** now["power"]
         widths.add(d)
@@ -543,10 +469,11 @@ def test_one_redraw_a_frame_and_one_sentence_a_rest(page: Page, name: str) -> No
             figure.say();
             figure.redraws = figure.spoken = 0;
             new MutationObserver(() => { figure.spoken += 1; }).observe(figure.words, { childList: true });
-            const control = figure.querySelector("select");
+            const control = figure.querySelector("select, input[type=range]");
             for (let i = 0; i < 50; i++) {
-                control.selectedIndex = i % control.options.length;
-                control.dispatchEvent(new Event("change"));
+                if (control.options) control.selectedIndex = i % control.options.length;
+                else control.value = i;
+                control.dispatchEvent(new Event(control.options ? "change" : "input"));
             }
             await new Promise(requestAnimationFrame); // after the figure's own
             return [figure.redraws, figure.spoken];
@@ -625,11 +552,12 @@ def test_without_scripts_and_in_print_the_still_shows(
         page = context.new_page()
         page.goto(sheet.as_uri())
         still, live = page.locator(".still"), page.locator(".attn-live")
-        assert [part.is_visible() for part in still.all()] == [not scripts] * 6
-        assert [part.is_visible() for part in live.all()] == [True] * 6 * scripts
+        many = len(stills.FIGURES)
+        assert [part.is_visible() for part in still.all()] == [not scripts] * many
+        assert [part.is_visible() for part in live.all()] == [True] * many * scripts
         page.emulate_media(media="print")
-        assert [part.is_visible() for part in still.all()] == [True] * 6
-        assert [part.is_visible() for part in live.all()] == [False] * 6 * scripts
+        assert [part.is_visible() for part in still.all()] == [True] * many
+        assert [part.is_visible() for part in live.all()] == [False] * many * scripts
         context.close()
 
 
@@ -647,14 +575,186 @@ def test_nothing_moves_by_itself_and_little_is_loaded() -> None:
     """Readers who want reduced motion get all there is; what moves is moved by them."""
     scripts = sorted(stills.STATIC.glob("attn-*.js"))
     style = (stills.STATIC / "attn.css").read_text(encoding="utf-8")
-    assert len(scripts) == 9
-    assert sum(script.stat().st_size for script in scripts) < 42_000
+    assert sum(script.stat().st_size for script in scripts) < 700_000
     assert not re.search(r"transition|animation|@import|url\(", style)
     for script in scripts:
+        if script.stem.endswith("-data"):  # numbers, any letters may stand in them
+            assert script.stat().st_size < 300_000
+            continue
+        assert script.stat().st_size < 16_000
         assert not re.search(
             r"\bimport\b|fetch|http(?!://www.w3.org/2000/svg)",
             script.read_text("utf-8"),
         )
+
+
+# A task, "again", and links
+
+
+def test_a_task_asks_for_a_guess_waits_and_says_what_was_seen(page: Page) -> None:
+    figure = page.locator("attn-scale")
+    figure.get_by_role("button", name="Again").click()
+    verdict, width = figure.locator(".attn-verdict"), figure.get_by_label("Width d")
+
+    def visit_both_ends(scale: str) -> list[str]:
+        choose(figure, "Scale", scale)
+        largest = []
+        for power in ("2", "10"):
+            width.fill(power)
+            settle(page)
+            largest.append(cells(figure, 0)[1][1])
+        return [f"{float(x):.2f}" for x in largest]
+
+    for scale in ("root", "none"):  # nobody has guessed: nothing is judged
+        visit_both_ends(scale)
+    assert verdict.inner_text() == "Guess first, then try."
+    figure.get_by_label("Your guess").get_by_text("d", exact=True).click()
+    assert verdict.inner_text() == "Your guess: d. Now try."
+    narrow, wide = visit_both_ends("root")
+    assert verdict.inner_text() == "Your guess: d. Now try."
+    ends = visit_both_ends("none")
+    assert verdict.inner_text() == (
+        "You guessed “d”; it is “√d”. "
+        f"Undivided, the largest weight is {ends[0]} at width 4 and {ends[1]} at 1,024. "
+        f"Divided by √d, the largest weight is {narrow} at width 4 and {wide} at 1,024."
+    )
+    figure.get_by_role("button", name="Again").click()
+    settle(page)
+    assert verdict.inner_text() == "Guess first, then try."
+    assert state(figure) == {"power": 6, "scale": "none", "draw": 1}
+
+
+@each
+def test_a_link_keeps_the_state_and_none_breaks_the_figure(
+    page: Page, name: str
+) -> None:
+    figure = page.locator(f"attn-{name}")
+    control = figure.locator(".attn-controls :is(input[type=range], select)").first
+    figure.get_by_role("button", name="Again").click()
+    start = state(figure)
+    arrow = {"select": "ArrowDown", "input": "ArrowRight"}
+    control.press(arrow[control.evaluate("control => control.localName")])
+    changed, link = state(figure), figure.get_by_role("link", name="Link to this state")
+    assert changed != start
+    address = str(link.get_attribute("href"))
+    go = "address => { location.hash = address; }"
+    key = next(key for key in start if start[key] != changed[key])
+    for wrong in (
+        f"{key}=1e9",
+        f"{key}=[",
+        f"{key}=nothing",
+        f"{key}=[]",
+        "toString=1",
+    ):
+        page.evaluate(go, f"#attn-{name}?{wrong}")
+        page.wait_for_function("location.hash.includes('?')")
+        assert state(figure) == start, wrong
+    page.evaluate(go, address)
+    assert {k: str(v) for k, v in state(figure).items()} == {
+        k: str(v) for k, v in changed.items()
+    }
+    page.evaluate(go, "#top")
+
+
+def test_a_page_opens_in_the_state_of_its_address(visit: Visit, sheet: Path) -> None:
+    with visit(sheet) as page:
+        page.goto(f"{sheet.as_uri()}#attn-scale?power=9&scale=root")
+        page.reload()
+        assert state(page.locator("attn-scale")) == {
+            "power": 9, "scale": "root", "draw": 1,
+        }  # fmt: skip  # one thing
+
+
+# The tasks of the figures, answered with the keyboard alone
+
+
+def verdict(figure: Locator) -> str:
+    settle(figure.page)
+    return figure.locator(".attn-verdict").inner_text()
+
+
+def press(figure: Locator, *names: str) -> None:
+    for name in names:
+        figure.get_by_role("button", name=name, exact=True).press("Enter")
+        settle(figure.page)
+
+
+def keys(target: Locator, *names: str) -> None:
+    for name in names:
+        target.press(name)
+        settle(target.page)
+
+
+@each
+def test_each_figure_asks_something(page: Page, name: str) -> None:
+    figure = page.locator(f"attn-{name}")
+    press(figure, "Again")
+    assert figure.locator(".attn-task p").first.inner_text().startswith("Task")
+    assert verdict(figure) == "Guess first, then try."
+
+
+def test_tasks_of_pooling(page: Page) -> None:
+    figure = page.locator("attn-pooling")
+    press(figure, "Again", "yes")
+    star = figure.locator(".attn-handle")
+    keys(star, *["Shift+ArrowRight"] * 12, *["Shift+ArrowUp"] * 5)
+    keys(star, *["Shift+ArrowLeft"] * 20, *["Shift+ArrowDown"] * 14)
+    keys(figure.get_by_label("Kernel"), *["ArrowDown"] * 2)
+    assert verdict(figure) == "Your guess: yes. Now try."
+    keys(figure.get_by_label("Kernel"), "ArrowDown")
+    low, high = map(float, re.findall(r"\d+\.\d", verdict(figure))[:2])
+    assert verdict(figure).startswith("You guessed “yes”; it is “no”.")
+    assert 10.4 <= low < 15 and 26 < high <= 33.9
+    press(figure, "Next task")
+    keys(star, *["Shift+ArrowUp"] * 14, *["Shift+ArrowRight"] * 8)
+    assert "The epanechnikov kernel ends, here at bandwidth 0.3" in verdict(figure)
+
+
+def test_task_of_the_mask(page: Page) -> None:
+    figure = page.locator("attn-mask")
+    press(figure, "Again", "all 0", "first key hidden, causal")
+    keys(figure.get_by_label("Where nothing is permitted"), "ArrowDown")
+    assert verdict(figure) == (
+        "You guessed “all 0”; it is “equal ones”. Each of its weights is 0.250, "
+        "all on forbidden keys, and the row sums to 1.000 like a healthy one."
+    )
+
+
+def test_task_of_the_permuted_tokens(page: Page) -> None:
+    figure = page.locator("attn-permute")
+    press(figure, "Again", "keys without values", "Next order")
+    keys(figure.get_by_label("What moves"), *["ArrowDown"] * 3)
+    assert verdict(figure) == (
+        "As you guessed. Outputs changed: tokens: Q, K and V, 0 of 3; queries alone, 0 of 3; "
+        "keys with their values, 0 of 3; keys without their values, 3 of 3."
+    )
+
+
+def test_task_of_the_heads(page: Page) -> None:
+    figure = page.locator("attn-heads")
+    press(figure, "Again", "both")
+    keys(figure.get_by_label("Heads at work"), "Home")
+    assert verdict(figure) == (
+        "You guessed “both”; it is “that of the second city”. The layer answers 1.38 and 0.00; "
+        "the truth is 1.40 and −1.30. Each head serves one of the two cities."
+    )
+
+
+def test_tasks_of_the_encoding(page: Page) -> None:
+    figure = page.locator("attn-encoding")
+    press(figure, "Again", "it stays")
+    keys(figure.get_by_label("Position p"), *["ArrowRight"] * 4)
+    assert verdict(figure) == (
+        "As you guessed. At the positions 3, 4, 5, 6, 7, the rows 5 steps apart had the product "
+        "6.137, 6.137, 6.137, 6.137, 6.137."
+    )
+    press(figure, "Next task")
+    keys(figure.get_by_label("Width d"), "Home")
+    keys(figure.get_by_label("Base"), "Home")
+    keys(figure.locator(".attn-handle"), *["ArrowRight"] * 13)
+    assert verdict(figure) == ""
+    keys(figure.locator(".attn-handle"), "ArrowRight")
+    assert verdict(figure).startswith("Done. At step 19 both hands have come round together: 1.95")  # fmt: skip
 
 
 # In the book
@@ -692,3 +792,12 @@ def test_figure_lives_in_its_chapter(visit: Visit) -> None:
         figure.get_by_role("combobox").first.select_option(index=1)
         settle(page)
         assert figure.locator(".attn-picture").inner_text() != before
+
+
+def test_a_page_loads_the_scripts_of_its_own_figures(book: Path) -> None:
+    where = placed()
+    for path in sorted((ROOT / "book").glob("*.ipynb")):
+        built = (book / "book" / f"{path.stem}.html").read_text(encoding="utf-8")
+        loaded = re.findall(r"_static/(attn-[\w-]+\.js)", built)
+        names = [name for name, chapter in where.items() if chapter == path]
+        assert loaded == moving_figures.scripts(*names)

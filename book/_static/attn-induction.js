@@ -1,0 +1,111 @@
+/* Chapter 9: random letters twice, read by a model of one block and one of two. Which of them copies, and with which head?
+   Needs attn-transformer.js, attn-text.js, attn-induction-data.js: the two models and their weights. */
+customElements.define("attn-induction", class extends attn.Figure {
+  static title = "One block against two, on a text that repeats";
+  static start = { shown: "1 0.0", off: "none", period: 16, text: 1, at: 20 };
+  static heads = {
+    "1 0.0": "one block: head 0.0", "1 0.1": "one block: head 0.1", "2 0.0": "two blocks: head 0.0",
+    "2 0.1": "two blocks: head 0.1", "2 1.0": "two blocks: head 1.0", "2 1.1": "two blocks: head 1.1",
+  };
+  static tasks = [{
+    ask: "The letters are random, but the second half repeats the first. Which model can guess it? Look at a head of each.",
+    guesses: { one: "one block is enough", two: "only two blocks", none: "neither" },
+    right: (figure, met) => (met.get("1") < 1 ? "one" : met.get("2") < 1 ? "two" : "none"),
+    done: (figure, met) => {
+      if (figure.state.off === "none") met.set(figure.state.shown[0], figure.lost[1]);
+      return met.size === 2;
+    },
+    seen: (figure, met) => `In the second half one block loses ${attn.number(met.get("1"), 2)} nats a letter, two blocks ${attn.number(met.get("2"), 2)}. `
+      + `Blind guessing would lose ${attn.number(Math.log(26), 2)}.`,
+  }, {
+    ask: "One head of the model of two blocks looks, from each letter of the second half, at the letter that came after it the last time: a bright diagonal. Which head? Show all four.",
+    guesses: { "2 0.0": "head 0.0", "2 0.1": "head 0.1", "2 1.0": "head 1.0", "2 1.1": "head 1.1" },
+    right: (figure, met) => [...met].reduce((a, b) => (b[1] > a[1] ? b : a))[0],
+    done: ({ state: { shown, off }, induction }, met) => {
+      if (shown[0] === "2" && off === "none") met.set(shown, induction);
+      return met.size === 4;
+    },
+    seen: (figure, met) => "Weight on the letter after the last time: " + [...met].sort().map(([head, weight]) => `head ${head.slice(2)} ${attn.number(weight, 2)}`).join(", ") + ".",
+  }, {
+    ask: "Show head 1.1 and switch off the other heads, one at a time. Without which one does its diagonal vanish?",
+    guesses: { "0.0": "0.0, which looks one letter back", "0.1": "0.1", "1.0": "1.0", none: "none of them" },
+    right: (figure, met) => {
+      const [name, least] = [...met].reduce((a, b) => (b[1] < a[1] ? b : a));
+      return least < 0.5 ? name : "none";
+    },
+    done: ({ state: { shown, off }, induction }, met) => {
+      if (shown === "2 1.1" && ["0.0", "0.1", "1.0"].includes(off)) met.set(off, induction);
+      return met.size === 3;
+    },
+    seen: (figure, met) => [...met].sort().map(([off, weight]) => `Without ${off} the diagonal has weight ${attn.number(weight, 2)}.`).join(" ")
+      + " Head 1.1 looks for a key that says “before me stood your letter”, and only a head of the block below can have written that.",
+  }];
+
+  build() {
+    const { html, svg } = attn, { heads } = this.constructor;
+    this.models = { 1: new attn.LanguageModel(attn.induction[1]), 2: new attn.LanguageModel(attn.induction[2]) };
+    this.fits.text = (text) => Number.isInteger(text) && text > 0;
+    this.choice("shown", "Head shown", heads);
+    this.choice("off", "Head switched off", { none: "none", "0.0": "0.0", "0.1": "0.1", "1.0": "1.0", "1.1": "1.1" });
+    this.slider("period", "Letters in each half", [8, 32, 1]);
+    this.button("Draw new letters", ({ text }) => ({ text: text + 1 }));
+
+    this.map = html("canvas", { class: "attn-square", role: "img" });
+    for (const kind of ["pointermove", "pointerdown"])
+      this.map.addEventListener(kind, ({ offsetY }) => this.line.choose(Math.floor(offsetY / this.map.clientHeight * 2 * this.state.period)));
+    this.frame_of_row = html("div", { class: "attn-row" });
+    this.line = new attn.TextLine(this, 64);
+    this.key = html("p");
+    this.chart = svg("svg", { viewBox: "0 0 400 150" });
+    this.curve = svg("polyline", { class: "attn-curve" });
+    this.half = svg("path", { class: "attn-axis", "stroke-dasharray": "4 3" });
+    this.chart.append(svg("path", { class: "attn-axis", d: "M34 8V118H396" }), this.half, this.curve,
+      ...[0, 2, 4].map((loss) => svg("text", { x: 28, y: this.y(loss) + 4, "text-anchor": "end" }, String(loss))),
+      svg("text", { x: 215, y: 140, "text-anchor": "middle" }, "loss of each letter (nats); dashed: the second half begins"));
+    this.measures = attn.range(4).map(() => html("td"));
+    const named = ["loss in the first half", "loss in the second half", "there: weight one letter back", "there: weight on the letter after the last time"];
+    const measures = attn.table("On average", ["", ""], named.map((name, i) => [html("th", { scope: "row" }, name), this.measures[i]]));
+    this.picture.append(html("div", {}, html("p", {}, "Weights: rows are queries, columns keys, both in the order of the text"), html("div", { class: "attn-map" }, this.map, this.frame_of_row)),
+      html("div", {}, this.line.line, this.key, this.chart, measures));
+  }
+
+  y(loss) { return 118 - 18 * Math.min(6, loss); }
+
+  /* The letters, twice. */
+  get ids() {
+    const { period, text } = this.state, next = attn.random(7919 * text), half = attn.range(period).map(() => Math.floor(26 * next()));
+    return [...half, ...half];
+  }
+
+  draw() {
+    const { shown, off, period } = this.state, { number, sum, range } = attn, { ids } = this, at = Math.min(this.state.at, 2 * period - 1);
+    const [blocks, name] = shown.split(" "), mean = (xs) => sum(xs) / xs.length;
+    const model = this.models[blocks], reading = model.read(ids, model.reading({ off: [off] }));
+    const weights = reading.layers[+name[0]].weights.map((heads) => heads[+name[2]]), lost = attn.losses(reading);
+    const second = range(period).map((i) => period + i);
+    this.lost = [mean(lost.slice(0, period - 1)), mean(lost.slice(period))]; // the first letter of the second half nobody can know
+    this.induction = mean(second.map((i) => weights[i][i - period + 1]));
+    const values = [...this.lost, mean(second.map((i) => weights[i][i - 1])), this.induction];
+    values.forEach((x, i) => { this.measures[i].textContent = number(x, 2); });
+
+    this.map.width = this.map.height = ids.length;
+    const brush = this.map.getContext("2d");
+    weights.forEach((row, i) => row.forEach((weight, j) => {
+      brush.fillStyle = `rgb(${attn.colour("viridis", weight)})`;
+      brush.fillRect(j, i, 1, 1);
+    }));
+    const letters = ids.map((id) => "abcdefghijklmnopqrstuvwxyz"[id]).join(""), row = weights[at], top = row.indexOf(Math.max(...row));
+    this.line.show(letters, at, row, lost);
+    this.line.line.style.maxWidth = `${1.2 * period + 0.1}ch`; // a half in each row, where there is room
+    for (const [side, i] of [["top", at], ["bottom", ids.length - 1 - at]]) this.frame_of_row.style[side] = `${100 * i / ids.length}%`;
+    this.key.textContent = `From “${letters[at]}” at position ${at} this head looks most at “${letters[top]}” at ${top}, ${number(row[top], 2)}. Red foot: the loss of the letter.`;
+    const x = (i) => 34 + 362 * i / (ids.length - 1);
+    this.half.setAttribute("d", `M${x(period)} 8V118`);
+    this.curve.setAttribute("points", lost.map((loss, i) => `${x(i + 1).toFixed(1)},${this.y(loss).toFixed(1)}`).join(" "));
+    const model_name = blocks === "1" ? "One block" : "Two blocks", without = off === "none" ? "" : ` without head ${off}`;
+    const sentence = `${model_name}${without}: the first half loses ${number(this.lost[0], 2)} nats a letter, the second ${number(this.lost[1], 2)}. `
+      + `In the second half head ${name} puts ${number(this.induction, 2)} on the letter that came after the last time, and ${number(values[2], 2)} on the letter before.`;
+    this.map.setAttribute("aria-label", sentence);
+    return sentence;
+  }
+});

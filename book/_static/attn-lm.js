@@ -1,0 +1,196 @@
+/* Chapter 9: the trained language model reads what one types, shows where its heads look, and writes on.
+   Needs attn-transformer.js, attn-text.js, attn-lm-data.js: the model and its weights. */
+customElements.define("attn-lm", class extends attn.Figure {
+  static title = "A language model at work";
+  static start = {
+    text: "The query is compared with each key, and the weights sum to 1.", at: 17, head: "1.1", off: "",
+    causal: true, positions: true, temperature: 0.7, k: 10,
+  };
+  static texts = {
+    "like its book": this.start.text,
+    "held out": "So the words set how strong each wave is and where it peaks.",
+    "another subject": "The dog sleeps in the garden, and nobody wakes it.",
+    "a beginning": "Attention",
+  };
+  static most = 128; // characters: twice as many as it was trained on
+  static tasks = [{
+    ask: "Take away the causal mask. Now each character sees the one that it has to guess. What will the loss of the text do?",
+    guesses: { falls: "fall, nearly to 0", stays: "stay", rises: "rise" },
+    right: (figure, met) => {
+      const [whole, lifted] = met.get(figure.state.text);
+      return lifted > whole + 0.05 ? "rises" : lifted < whole - 0.05 ? "falls" : "stays";
+    },
+    done: ({ state, whole, lost }, met) => {
+      if (!state.causal && state.positions && !state.off && state.text.length > 20) met.set(state.text, [whole, lost]);
+      return met.has(state.text);
+    },
+    seen: ({ state: { text } }, met) => `With the mask ${attn.number(met.get(text)[0], 2)} nats a character, without it ${attn.number(met.get(text)[1], 2)}. `
+      + "The answer stood there, but nothing in training taught these weights to look to the right: what comes from there only disturbs them.",
+  }, {
+    ask: "Take away one thing at a time: the heads of layer 0, the heads of layer 1, the positions. Which does the model miss most?",
+    guesses: { "layer 0 off": "heads of layer 0", "layer 1 off": "heads of layer 1", positions: "positions" },
+    right: (figure, met) => [...met].reduce((a, b) => (b[1] > a[1] ? b : a))[0],
+    done: ({ state, lost, constructor: { sets } }, met) => {
+      const name = Object.keys(sets).find((set) => sets[set] === state.off);
+      if (state.causal && state.positions && state.off && name) met.set(name, lost);
+      if (state.causal && !state.positions && !state.off) met.set("positions", lost);
+      return met.size === 3;
+    },
+    seen: ({ whole }, met) => `Whole, the model loses ${attn.number(whole, 2)} nats a character; without the heads of layer 0 ${attn.number(met.get("layer 0 off"), 2)}, `
+      + `without those of layer 1 ${attn.number(met.get("layer 1 off"), 2)}, without positions ${attn.number(met.get("positions"), 2)}.`,
+  }, {
+    ask: "At temperature 0 the model always takes the likeliest character. What will it write after “Attention”? Set the temperature, choose the text “a beginning” and let it write on.",
+    guesses: { new: "a new sentence", round: "the same words round and round", copy: "a sentence of the book" },
+    right: () => "round",
+    done: ({ state: { temperature, text } }) => temperature === 0 && text.length >= 64 && text.startsWith("Attention"),
+    seen: ({ state: { text } }) => {
+      const pieces = attn.range(text.length - 8).map((i) => text.slice(i, i + 9)), count = (piece) => pieces.filter((other) => other === piece).length;
+      const most = pieces.reduce((a, b) => (count(b) > count(a) ? b : a));
+      return `“${most}” stands ${count(most)} times in what it wrote. The likeliest continuation of a common phrase is a common phrase; a temperature above 0 breaks the circle.`;
+    },
+  }];
+  static sets = { "all on": "", "layer 0 off": "0.0 0.1 0.2 0.3", "layer 1 off": "1.0 1.1 1.2 1.3" };
+
+  build() {
+    const { most, texts, sets } = this.constructor, { html, range } = attn, known = attn.lm.alphabet;
+    this.model = new attn.LanguageModel(attn.lm);
+    this.model_whole = this.model.reading();
+    this.fits = {
+      text: (text) => text.length <= most && [...text].every((letter) => known.includes(letter)),
+      head: (name) => this.names.includes(name), off: (off) => off.split(" ").every((name) => !name || this.names.includes(name)),
+    };
+    this.names = range(this.model.n_layers).flatMap((layer) => range(this.model.n_heads).map((h) => `${layer}.${h}`));
+
+    this.box = html("textarea", { rows: 2, maxlength: most, spellcheck: "false", autocapitalize: "off", "aria-label": "Text" });
+    this.box.addEventListener("input", () => {
+      const text = [...this.box.value].filter((letter) => known.includes(letter)).join("");
+      this.unknown = this.box.value.length - text.length;
+      this.set({ text, at: text.length - 1 });
+    });
+    this.control(html("label", { class: "attn-text" }, "Text: type what you like", this.box), () => {
+      if (this.box.value !== this.state.text) this.box.value = this.state.text;
+    });
+    this.presets("Texts", Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, { text, at: text.length - 1 }])));
+    this.presets("Heads", Object.fromEntries(Object.entries(sets).map(([name, off]) => [name, { off }])));
+    this.check("causal", "causal mask");
+    this.check("positions", "positions");
+    this.slider("temperature", "Temperature", [0, 1.5, 0.1], (x) => x.toFixed(1));
+    this.slider("k", "Likeliest kept (top-k)", [1, known.length, 1]);
+    this.player("Write on", 60, () => this.write());
+
+    this.line = new attn.TextLine(this, most);
+    this.key = html("p");
+    this.guess = html("p", { class: "attn-answer" });
+    this.losses = range(3).map(() => html("td"));
+    const named = ["this text, the model as set", "this text, the whole model", "held-out text, the whole model"];
+    const losses = attn.table("Loss, nats a character", ["", ""], named.map((name, i) => [html("th", { scope: "row" }, name), this.losses[i]]));
+    this.next = range(8).map(() => [html("th", { scope: "row" }), html("td", { class: "attn-bar" })]);
+    const next = attn.table("What comes next?", ["character", "probability"], this.next);
+    this.nextName = next.caption;
+    this.rows = this.names.map((name) => this.row(name));
+    const heads = attn.table("Where each head looks from the framed character", ["layer.head", "on", "brightest: most", "most at"], this.rows.map(({ cells }) => cells));
+    heads.classList.add("attn-strips");
+    this.picture.append(html("div", {}, this.line.line, this.key, this.guess, losses), next, heads);
+  }
+
+  /* A head's line in the table: shown in the text, on or off, its weights as a strip. */
+  row(name) {
+    const { html } = attn;
+    const shown = html("input", { type: "radio", name: "attn-lm-head", "aria-label": `show layer ${name[0]}, head ${name[2]} in the text` });
+    const on = html("input", { type: "checkbox", "aria-label": `layer ${name[0]}, head ${name[2]} on` });
+    shown.addEventListener("change", () => this.set({ head: name }));
+    on.addEventListener("change", () => this.set({ off: this.names.filter((other) => (other === name ? !on.checked : this.off.has(other))).join(" ") }));
+    this.syncs.push(() => {
+      shown.checked = this.state.head === name;
+      on.checked = !this.off.has(name);
+    });
+    const strip = html("canvas", { height: 1, "aria-hidden": "true" }), most = html("td");
+    const label = html("label", { class: "attn-check" }, shown, name);
+    return { name, strip, most, cells: [html("th", { scope: "row" }, label), html("td", {}, html("label", { class: "attn-check" }, on)), html("td", {}, strip), most] };
+  }
+
+  get off() { return new Set(this.state.off.split(" ")); }
+
+  encode(text) { return [...text].map((letter) => attn.lm.alphabet.indexOf(letter)); }
+
+  /* The text read by the model as it is set; what was read before is kept. */
+  read(text) {
+    const { off, causal, positions } = this.state, set = JSON.stringify([off, causal, positions]);
+    if (this.set_before !== set) this.reading = this.model.reading({ off: [...this.off], causal, positions });
+    this.set_before = set;
+    return this.model.read(this.encode(text), this.reading);
+  }
+
+  probabilities(at) { return attn.top_k(this.reading.logits[at], this.state.k, this.state.temperature); }
+
+  /* One character more, and whether to go on. */
+  write() {
+    const { text } = this.state, { most } = this.constructor;
+    if (!text || text.length === most) return false;
+    this.read(text);
+    this.chance ??= attn.random(7919);
+    const next = text + attn.lm.alphabet[attn.pick(this.probabilities(text.length - 1), this.chance())];
+    this.set({ text: next, at: next.length - 1 });
+    return next.length % 64 !== 0;
+  }
+
+  again() {
+    this.chance = null;
+    super.again();
+  }
+
+  draw() {
+    const { text, causal } = this.state, { number, sum } = attn, at = Math.min(this.state.at, text.length - 1);
+    for (const part of [...this.picture.children]) part.classList.toggle("attn-empty", !text);
+    if (!text) return "There is no text yet. Type a character, and the model guesses the next.";
+    const reading = this.read(text), lost = attn.losses(reading);
+    const mean = (xs) => sum(xs) / xs.length;
+    this.whole = mean(attn.losses(this.model.read(this.encode(text), this.model_whole)));
+    this.lost = mean(lost);
+    [this.lost, this.whole, attn.lm.held_out].forEach((x, i) => { this.losses[i].textContent = x === x ? number(x, 2) : "–"; });
+    this.show_line(text, at, lost);
+    this.show_heads(text, at);
+    return this.show_next(text, at, lost) + ` The text loses ${this.lost === this.lost ? number(this.lost, 2) : "–"} nats a character, `
+      + `held-out text ${number(attn.lm.held_out, 2)}.` + (text.length > 64 ? " Beyond 64 characters the model meets distances that it never saw in training." : "")
+      + (causal ? "" : " The mask is lifted.") + (this.unknown ? " Some of the letters typed are unknown to the model and were left out." : "");
+  }
+
+  show_line(text, at, lost) {
+    const { head } = this.state, A = this.weights(head, at);
+    this.line.show(text, at, A, lost);
+    this.key.textContent = `Colour: the weights of layer ${head[0]}, head ${head[2]}, the brightest ${attn.number(Math.max(...A), 2)}. Red foot: the loss of the character.`;
+  }
+
+  weights(head, at) { return this.reading.layers[+head[0]].weights[at][+head[2]]; }
+
+  show_heads(text, at) {
+    for (const { name, strip, most } of this.rows) {
+      const A = this.weights(name, at), top = A.indexOf(Math.max(...A)), back = at - top;
+      strip.width = text.length;
+      const brush = strip.getContext("2d");
+      A.forEach((weight, j) => {
+        brush.fillStyle = `rgb(${attn.colour("viridis", weight / A[top])})`;
+        brush.fillRect(j, 0, 1, 1);
+      });
+      const where = back === 0 ? "itself" : back > 0 ? `${back} back` : `${-back} ahead`;
+      most.textContent = this.off.has(name) ? "off" : `“${attn.letter(text[top])}”, ${where}: ${attn.number(A[top], 2)}`;
+    }
+  }
+
+  /* The likeliest characters, and the sentence about the one that came. */
+  show_next(text, at, lost) {
+    const p = this.probabilities(at), letters = attn.lm.alphabet, wanted = text[at + 1];
+    const order = attn.range(p.length).sort((a, b) => p[b] - p[a]);
+    this.nextName.textContent = `What comes after “${attn.letter(text[at])}” at position ${at}?`;
+    this.next.forEach(([name, bar], i) => {
+      const share = p[order[i]];
+      name.textContent = share ? `“${attn.letter(letters[order[i]])}”` + (letters[order[i]] === wanted ? " ✓" : "") : "–";
+      bar.textContent = attn.number(share);
+      bar.style.setProperty("--share", share);
+    });
+    this.guess.textContent = wanted === undefined ? "The text ends here: write on."
+      : `It was to predict “${attn.letter(wanted)}” and gave it ${attn.number(Math.exp(-lost[at]), 2)}: a loss of ${attn.number(lost[at], 2)}.`;
+    const likeliest = `After “${attn.letter(text[at])}” at position ${at}, “${attn.letter(letters[order[0]])}” is the likeliest, ${attn.number(p[order[0]])}.`;
+    return wanted === undefined ? likeliest : `${likeliest} “${attn.letter(wanted)}” came; the model had given it ${attn.number(Math.exp(-lost[at]), 2)}.`;
+  }
+});

@@ -1,0 +1,119 @@
+/* What a figure asks of its reader, and how its state travels in an address. */
+
+/* A figure may have "static tasks", which come one after the other. Each has
+     ask      the question, with what to do
+     guesses  answers to choose from, { key: text }, before the reader tries (a task without them begins at once)
+     right    (figure, met) => the key of the right guess
+     done     (figure, met) => whether the reader has seen enough; met is a Map of the task's own, to remember what was shown
+     seen     (figure, met) => what was to be seen, in a sentence or two */
+attn.Task = class {
+  constructor(figure) {
+    this.figure = figure;
+    this.tasks = figure.constructor.tasks ?? [];
+    this.part = attn.html("div", { class: "attn-task", role: "group", "aria-label": "Task" });
+    this.verdict = attn.html("p", { class: "attn-verdict", role: "status", "aria-live": "polite" });
+    this.part.hidden = !this.tasks.length;
+    this.begin(0);
+  }
+
+  get task() { return this.tasks[this.number]; }
+
+  begin(number) {
+    Object.assign(this, { number, guess: null, done: false, met: new Map() });
+    if (!this.task) return;
+    const { ask, guesses = {} } = this.task, many = this.tasks.length > 1;
+    const name = attn.html("strong", {}, many ? `Task ${number + 1} of ${this.tasks.length}. ` : "Task. ");
+    this.buttons = Object.entries(guesses).map(([key, text]) => [key, attn.button(text, () => this.take(key))]);
+    this.next = attn.button("Next task", () => {
+      this.begin(number + 1);
+      this.part.querySelector("button")?.focus();
+      this.figure.set({});
+    });
+    this.next.hidden = true;
+    const choices = attn.html("div", { class: "attn-buttons", role: "group", "aria-label": "Your guess" }, ...this.buttons.map(([, button]) => button));
+    choices.hidden = !this.buttons.length;
+    this.say(this.buttons.length ? "Guess first, then try." : "");
+    this.part.replaceChildren(attn.html("p", {}, name, ask), choices, this.verdict, this.next);
+    this.mark();
+  }
+
+  take(key) {
+    if (this.done) return;
+    this.guess = key;
+    this.met.clear();
+    this.say(`Your guess: ${this.task.guesses[key]}. Now try.`);
+    this.mark();
+    this.figure.set({});
+  }
+
+  /* After each redraw. */
+  look() {
+    const { task, figure } = this;
+    if (!task || this.done || (task.guesses && !this.guess) || !task.done(figure, this.met)) return;
+    this.done = true;
+    const right = task.guesses && task.right(figure, this.met);
+    const judged = !right ? "Done. " : right === this.guess ? "As you guessed. " : `You guessed “${task.guesses[this.guess]}”; it is “${task.guesses[right]}”. `;
+    this.say(judged + task.seen(figure, this.met));
+    this.next.hidden = this.number + 1 === this.tasks.length;
+    this.mark(right);
+  }
+
+  mark(right) {
+    for (const [key, button] of this.buttons) {
+      button.setAttribute("aria-pressed", key === this.guess);
+      button.classList.toggle("attn-right", key === right);
+    }
+    this.part.classList.toggle("attn-done", this.done);
+  }
+
+  say(words) { this.verdict.textContent = words; }
+};
+
+Object.assign(attn, (() => {
+  "use strict";
+  /* The address of a state: the figure's name and what differs from its start, "#attn-scale?power=9&scale=root". */
+  const address = ({ localName, state, constructor: { start } }) => {
+    const changed = Object.entries(state).filter(([key, value]) => key in start && JSON.stringify(value) !== JSON.stringify(start[key]));
+    return `#${localName}?` + new URLSearchParams(changed.map(([key, value]) => [key, typeof value === "string" ? value : JSON.stringify(value)]));
+  };
+
+  // An address comes from anywhere: what is not of the kind that the figure begins with, or what no control could set, stays out.
+  const alike = (a, b) => typeof a === typeof b && Array.isArray(a) === Array.isArray(b)
+    && (!Array.isArray(a) || (a.length === b.length && a.every((x, i) => alike(x, b[i]))));
+  const read = (text, start) => {
+    try {
+      return typeof start === "string" ? text : JSON.parse(text);
+    } catch {
+      return undefined;
+    }
+  };
+  const state_of = (figure, query) => {
+    const { start } = figure.constructor, state = structuredClone(start);
+    for (const [key, text] of new URLSearchParams(query)) {
+      if (!Object.hasOwn(start, key)) continue;
+      const value = read(text, start[key]);
+      if (alike(value, start[key]) && (figure.fits[key]?.(value) ?? true)) state[key] = value;
+    }
+    return state;
+  };
+
+  /* Links to the figure, in the text too, set its state. */
+  const follow_links = (figure) => {
+    const follow = () => {
+      const [name, query] = location.hash.slice(1).split("?");
+      if (name !== figure.localName || query === undefined) return;
+      figure.set(state_of(figure, query));
+      figure.scrollIntoView({ block: "nearest" });
+    };
+    addEventListener("hashchange", follow);
+    follow();
+  };
+
+  const foot = (figure) => {
+    const link = attn.html("a", { href: "#" }, "Link to this state");
+    figure.syncs.push(() => { link.href = address(figure); });
+    return attn.html("div", { class: "attn-foot" }, attn.button("Again", () => figure.again()), link);
+  };
+
+  return { address, follow_links, foot };
+})());

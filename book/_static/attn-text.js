@@ -1,0 +1,42 @@
+/* A text as a line of characters, one of which is chosen: a pointer over it or the arrow keys set the figure's state "at". */
+Object.assign(attn, (() => {
+  "use strict";
+  /* A character as one sees it. */
+  const letter = (character) => ({ " ": "␣", "\n": "⏎" })[character] ?? character;
+
+  const TextLine = class {
+    constructor(figure, most) {
+      const { html } = attn;
+      this.line = html("div", { class: "attn-line", tabindex: 0, role: "slider", "aria-valuemin": 0,
+        "aria-label": "Character that looks: the arrow keys choose it" });
+      this.letters = attn.range(most).map(() => this.line.appendChild(html("span")));
+      this.choose = (at) => figure.set({ at: Math.max(0, Math.min(this.text.length - 1, at)) });
+      this.line.addEventListener("pointerover", ({ target }) => this.letters.includes(target) && this.choose(this.letters.indexOf(target)));
+      this.line.addEventListener("keydown", (event) => {
+        const way = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -most, End: most }[event.key];
+        if (!way) return;
+        event.preventDefault();
+        this.choose(figure.state.at + way);
+      });
+    }
+
+    /* Coloured by the weights of the chosen character, the largest brightest; a red foot is as dark as the loss of its character. */
+    show(text, at, weights, losses) {
+      const top = Math.max(...weights);
+      this.text = text;
+      this.letters.forEach((part, i) => {
+        part.hidden = i >= text.length;
+        if (part.hidden) return;
+        part.textContent = letter(text[i]);
+        part.classList.toggle("attn-chosen", i === at);
+        part.style.setProperty("--loss", i ? Math.min(1, losses[i - 1] / 5) : 0);
+        if (i < weights.length) attn.paint(part, "viridis", weights[i] / top);
+        else part.style.background = part.style.color = "";
+      });
+      for (const [name, value] of Object.entries({ valuemax: text.length - 1, valuenow: at, valuetext: `“${letter(text[at])}” at position ${at}` }))
+        this.line.setAttribute(`aria-${name}`, value);
+    }
+  };
+
+  return { letter, TextLine };
+})());

@@ -1,0 +1,84 @@
+"""What a test needs to move a figure and to read what it shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import Locator, Page
+
+
+def number(x: float, digits: int = 3) -> str:
+    """As the figures print: a true minus, and none before 0.000."""
+    text = f"{abs(x):.{digits}f}"
+    return "NaN" if np.isnan(x) else ("−" if x < 0 and float(text) else "") + text
+
+
+def settle(page: Page) -> None:
+    page.evaluate(
+        "() => new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
+    )
+
+
+def state(figure: Locator) -> dict[str, Any]:
+    settle(figure.page)
+    return figure.evaluate("figure => figure.state")
+
+
+def said(figure: Locator) -> str:
+    """What the figure will say as soon as it comes to rest."""
+    settle(figure.page)
+    return figure.evaluate("figure => figure.sentence")
+
+
+def cells(figure: Locator, table: int) -> list[list[str]]:
+    """The body of a table as shown, row by row."""
+    return (
+        figure.locator("table")
+        .nth(table)
+        .evaluate(
+            """table => [...table.tBodies[0].rows].filter(row => !row.hidden)
+            .map(row => [...row.cells].map(cell => cell.textContent))"""
+        )
+    )
+
+
+def choose(figure: Locator, label: str, value: str) -> None:
+    figure.get_by_label(label, exact=True).select_option(value)
+
+
+def slide(figure: Locator, label: str, share: float) -> None:
+    """Press the mouse on a slider, at a share of its length."""
+    slider = figure.get_by_label(label, exact=True)
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    assert box
+    slider.page.mouse.click(
+        box["x"] + share * box["width"], box["y"] + box["height"] / 2
+    )
+
+
+def drag(figure: Locator, to_x: float, to_y: float) -> None:
+    """Drag the handle with the mouse to a place, in shares of its picture."""
+    handle = figure.locator(".attn-grip")
+    handle.scroll_into_view_if_needed()
+    start, picture = (
+        handle.bounding_box(),
+        figure.locator("svg:has(.attn-grip)").bounding_box(),
+    )
+    assert start and picture
+    mouse = figure.page.mouse
+    mouse.move(start["x"] + start["width"] / 2, start["y"] + start["height"] / 2)
+    mouse.down()
+    mouse.move(
+        picture["x"] + to_x * picture["width"],
+        picture["y"] + to_y * picture["height"],
+        steps=3,
+    )
+    mouse.up()
+
+
+def arrows(target: Locator, rng: np.random.Generator, *keys: str) -> None:
+    target.focus()
+    for key in rng.choice(keys, size=3):
+        target.page.keyboard.press(key)
