@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from torch.multiprocessing.spawn import start_processes
 
 from attn_tutor._checks import require_positive, require_size
 
@@ -63,7 +64,7 @@ def run(
         # Python warns of threads before a fork; a child that keeps to one thread is safe.
         warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
         work = function, size, args, backend, timeout, folder
-        started: Any = mp.start_processes(
+        started: Any = start_processes(
             _work, work, nprocs=size, join=False, daemon=True, start_method=method
         )
         try:

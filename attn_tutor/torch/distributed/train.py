@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed import checkpoint
+from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -37,10 +37,12 @@ KEPT = 2  # checkpoints: the last, and the one before, should that be damaged
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
-    alone = "RANK" not in os.environ  # torchrun tells each process its rank
     place: dict[str, Any] = {"timeout": timedelta(seconds=options.timeout)}
-    if alone:
-        place |= {"store": dist.HashStore(), "rank": 0, "world_size": 1}
+    if (
+        "RANK" not in os.environ
+    ):  # torchrun tells each process its rank; this one is alone
+        store = dist.HashStore()  # type: ignore[attr-defined]
+        place |= {"store": store, "rank": 0, "world_size": 1}
     device = torch.device("cpu")
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
@@ -81,8 +83,8 @@ def fit(options: argparse.Namespace, device: torch.device) -> None:
     ids = torch.tensor([letters[letter] for letter in text])
     ids = ids[: 9 * len(ids) // 10]
     torch.manual_seed(options.seed)
-    model = LanguageModel(len(letters), d_model=64, n_heads=4, n_layers=2)
-    model = spread(model.to(device), options.parallel)
+    whole = LanguageModel(len(letters), d_model=64, n_heads=4, n_layers=2)
+    model = spread(whole.to(device), options.parallel)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr)
     step = resume(options, model, optimizer)
     total, seen = torch.zeros((), device=device), 0
@@ -105,16 +107,17 @@ def fit(options: argparse.Namespace, device: torch.device) -> None:
                 bar.update()
 
 
-def spread(model: nn.Module, parallel: str) -> nn.Module:
+def spread(model: LanguageModel, parallel: str) -> nn.Module:
     if parallel == "ddp":
         return DistributedDataParallel(model)
     kind = next(model.parameters()).device.type
     mesh = init_device_mesh(kind, (dist.get_world_size(),))
     # What a block's last layer returns is a view, and nothing is written into it.
     warnings.filterwarnings("ignore", ".*returned a view tensor")
-    for block in model.get_submodule("blocks").children():
+    for block in model.blocks:
         fully_shard(block, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model
 
 
 def draw(ids: torch.Tensor, options: argparse.Namespace, step: int) -> torch.Tensor:
@@ -145,7 +148,7 @@ def save(
     folder = options.checkpoints / f"step_{step:06}"
     weights, moments = get_state_dict(model, optimizer)
     state = {"model": weights, "optimizer": moments}
-    checkpoint.save(state, checkpoint_id=folder)
+    state_dict_saver.save(state, checkpoint_id=folder)
     if dist.get_rank() == 0:
         for old in complete(options.checkpoints)[:-KEPT]:
             shutil.rmtree(old)
@@ -172,10 +175,8 @@ def resume(
         return 0
     weights, moments = get_state_dict(model, optimizer)
     state = {"model": weights, "optimizer": moments}
-    checkpoint.load(state, checkpoint_id=found[-1])
-    set_state_dict(
-        model, optimizer, model_state_dict=weights, optim_state_dict=moments
-    )
+    state_dict_loader.load(state, checkpoint_id=found[-1])
+    set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=moments)
     step = int(found[-1].name.removeprefix("step_"))
     if dist.get_rank() == 0:
         print(f"goes on after step {step}")
