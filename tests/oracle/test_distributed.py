@@ -4,12 +4,21 @@ Many cases share one start of processes. What runs in them returns its errors, a
 """
 
 import itertools
+import os
+import shutil
+import signal
+import threading
+import time
+from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import loss_parallel
+from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -20,10 +29,12 @@ from attn_tutor.torch.distributed import (
     decode_attention,
     merge,
     partial_attention,
+    ring,
     ring_attention,
     run,
     striped,
     tensor_parallel,
+    train,
     ulysses_attention,
     zigzag,
 )
@@ -295,9 +306,223 @@ def spread(rank, size):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_heads_and_hidden_units_in_processes_are_the_whole(size):
     for found, counts in run(spread, size):
         assert not {name: gap for name, gap in found.items() if not gap <= ROUNDING}
         # One all-reduce for attention and one for the small network, forward and backward.
         assert counts == {"heads": (1, 1), "rotary": (2, 2), "alibi": (2, 2)}
+
+
+# Bytes: what a forward pass sends, beside the formula that chooses between the two ways.
+
+
+def numbers_sent(rank, size):
+    sent = []
+    travel, exchange = dist.batch_isend_irecv, dist.all_to_all_single
+
+    def counted_travel(ways):
+        sent.append(sum(way.tensor.numel() for way in ways if way.op is dist.isend))
+        return travel(ways)
+
+    def counted_exchange(Y, X, taken, given, group):
+        sent.append(X.numel() * (sum(given) - given[rank]) // sum(given))
+        return exchange(Y, X, taken, given, group=group)
+
+    dist.batch_isend_irecv, dist.all_to_all_single = counted_travel, counted_exchange
+    found = {}
+    for h_kv in (12, 4):
+        Q, K, V, *_ = problem(8, 8, h_kv, None)
+        i = zigzag(8, size)[rank]
+        for method in ("ring", "heads", "auto"):
+            sent.clear()
+            parts = (X[..., i, :] for X in (Q, K, V))
+            context_parallel_attention(*parts, causal=True, method=method)
+            found[h_kv, method] = sum(sent)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 4])
+def test_the_cheaper_way_is_taken(size):
+    """(p − 1)/p · h_kv · 8 · (5 + 3), and (p − 1)/p · (h + h_kv) · 8 · (5 + 3) / p, for each of two sequences."""
+    for found in run(numbers_sent, size):
+        for h_kv in (12, 4):
+            ring = (size - 1) * h_kv * 64 * BATCH // size
+            heads = (size - 1) * (HEADS + h_kv) * 64 * BATCH // size**2
+            assert found[h_kv, "ring"] == ring
+            assert found[h_kv, "heads"] == heads
+            assert found[h_kv, "auto"] == min(ring, heads)
+
+
+# What goes wrong is said in words, in time, and leaves no process behind.
+
+
+def wrong_calls(rank, size):
+    Q, K, V, *_ = problem(8, 8, 12, None)
+    i = blocks(8, size)[rank]
+    q, k, v = (X[..., i, :] for X in (Q, K, V))
+    longer = torch.cat([q] * (rank + 1), -2)
+    for message, call in {
+        r"hold \[4, 8\] queries, but .* is \[6, 6\]": lambda: ring_attention(
+            longer, k, v
+        ),  # fmt: skip
+        "K has d=4 but Q has d=5": lambda: ring_attention(q, k[..., 1:], v),
+        "heads of Q=1 does not split into processes=2": lambda: ulysses_attention(
+            q[:, :1], k[:, :1], v[:, :1]
+        ),  # fmt: skip
+        "layout must be one of": lambda: ring_attention(q, k, v, layout="rows"),
+        "needs causal=True": lambda: ring_attention(q, k, v, window=3),
+        r"must broadcast to the scores, \(2,12,4,8\)": lambda: ring_attention(
+            q, k, v, torch.ones(4, 4) > 0
+        ),  # fmt: skip
+        "method must be": lambda: context_parallel_attention(q, k, v, method="star"),
+        "heads of Q=12 does not split into heads of K=5": lambda: decode_attention(
+            q, k[:, :5], v[:, :5]
+        ),  # fmt: skip
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            call()
+        dist.barrier()
+    return True
+
+
+@pytest.mark.slow
+def test_what_does_not_fit_is_refused_in_every_process():
+    assert run(wrong_calls, 2, timeout=20) == [True, True]
+
+
+def fails(rank, size):
+    if rank == 1:
+        raise KeyError("no such letter")
+    dist.barrier()
+
+
+def stops_answering(rank, size, how):
+    """Process 1 is lost in the middle of the ring."""
+    if rank == 1:
+        ring.Ring.pass_on = how
+    Q, K, V, *_ = problem(8, 8, 12, None)
+    i = zigzag(8, size)[rank]
+    ring_attention(*(X[..., i, :] for X in (Q, K, V)))
+
+
+def hangs(*_):
+    time.sleep(600)
+
+
+def is_killed(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_an_error_in_a_process_is_raised_with_its_rank_and_traceback():
+    with pytest.raises(ProcessRaisedException, match=r"Process 1 (.|\n)*in fails(.|\n)*no such letter"):  # fmt: skip
+        run(fails, 2)
+
+
+@pytest.mark.slow
+def test_a_peer_that_hangs_is_named_within_the_time_out():
+    start = time.monotonic()
+    words = "process 0 of 2 waited in vain, at step 1 of 1, .* process 1:"
+    with pytest.raises(ProcessRaisedException, match=words):
+        run(stops_answering, 2, hangs, timeout=2)
+    assert time.monotonic() - start < 60  # of 600; a busy machine takes long to start
+
+
+@pytest.mark.slow
+def test_a_peer_that_is_killed_is_named():
+    """Whichever is noticed first: its end, or that the other waits for it."""
+    lost = (ProcessExitedException, ProcessRaisedException)
+    with pytest.raises(lost, match="process 1 terminated with signal SIGKILL|step 1 of 1, .* process 1:"):  # fmt: skip
+        run(stops_answering, 2, is_killed, timeout=60)
+
+
+def waits(rank, size, folder):
+    Path(folder, str(os.getpid())).touch()
+    if rank == 0:
+        dist.recv(torch.zeros(1), 1)
+    time.sleep(600)
+
+
+@pytest.mark.slow
+def test_an_interrupt_leaves_no_process(tmp_path):
+    def interrupt():
+        while len(list(tmp_path.iterdir())) < 2:
+            time.sleep(0.05)
+        time.sleep(0.2)  # until one of them waits for the other
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        run(waits, 2, tmp_path)
+    for path in tmp_path.iterdir():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(path.name), 0)
+
+
+def multiplies(rank, size):
+    X = torch.randn(300, 300, requires_grad=True)
+    (X @ X).relu().sum().backward()
+    return torch.get_num_threads()
+
+
+@pytest.mark.slow
+def test_processes_start_after_threads_have_run():
+    """The threads of a parent are not there after a fork, and a child that waited for them would wait for ever."""
+    torch.set_num_threads(2)
+    try:
+        multiplies(0, 1)
+        assert run(multiplies, 2) == [1, 1]
+    finally:
+        torch.set_num_threads(1)
+
+
+# Training.
+
+
+def fitted(rank, size, folder, parallel, killed_at):
+    """Train for 7 steps, with a checkpoint every 2, and maybe be killed."""
+    arguments = (
+        f"--checkpoints {folder} --parallel {parallel} --steps 7 --every 2 --batch 4"
+    )
+    draw = train.draw
+
+    def draw_or_die(ids, options, step):
+        if step == killed_at and rank == size - 1:
+            is_killed()
+        return draw(ids, options, step)
+
+    train.draw = draw_or_die
+    # Adam turns the rounding of a small gradient into a step, so that it must be small itself.
+    torch.set_default_dtype(torch.float64)
+    train.fit(train.parse(arguments.split()), torch.device("cpu"))
+
+
+def weights(folder):
+    """The name of the last checkpoint, and what it holds, read without any process group."""
+    last = train.complete(folder)[-1]
+    dcp_to_torch_save(last, folder / "whole.pt")
+    state = torch.load(folder / "whole.pt", weights_only=False)
+    return last.name, state["model"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.full)]
+)
+def test_a_training_goes_on_after_a_kill_with_any_number_of_processes(tmp_path, parallel):  # fmt: skip
+    run(fitted, 1, tmp_path / "whole", "ddp", None)
+    name, expected = weights(tmp_path / "whole")
+    assert name == "step_000007"
+    with pytest.raises((ProcessExitedException, ProcessRaisedException), match="rocess 1 |at step 6"):  # fmt: skip
+        run(fitted, 2, tmp_path / "killed", parallel, 5)  # the sixth step
+    assert [x.name for x in train.complete(tmp_path / "killed")] == ["step_000002", "step_000004"]  # fmt: skip
+    for size in (1, 4):
+        folder = tmp_path / str(size)
+        shutil.copytree(tmp_path / "killed", folder)
+        run(fitted, size, folder, parallel, None)
+        name, found = weights(folder)
+        assert name == "step_000007"
+        for key, x in expected.items():
+            torch.testing.assert_close(found[key], x, rtol=0, atol=1e-9)
