@@ -1,7 +1,7 @@
 """Which query sees which key: decided once, from a mask, causality, a window and a bias, and asked ever after."""
 
 import functools
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.nn.functional import pad
@@ -100,6 +100,11 @@ class Visibility:
             return self
         return self._with(in_groups(self.mask, n_groups))
 
+    def of_heads(self, heads: slice) -> "Visibility":
+        """What is seen in some of the heads."""
+        mask = of_heads(self.mask, heads)
+        return self if mask is self.mask else self._with(cast(torch.Tensor, mask))
+
     def _with(self, mask: torch.Tensor) -> "Visibility":
         other = Visibility(self.n, self.m, self.device, mask)
         other.last, other.window = self.last, self.window
@@ -140,6 +145,28 @@ class Visibility:
             seen = part if seen is None else part & seen
             if look(torch.any, seen) is False:
                 return False
+        return seen
+
+    def between(
+        self, queries: torch.Tensor, keys: torch.Tensor, mask: torch.Tensor | None
+    ) -> Any:
+        """As :meth:`tile`, for queries and keys at any positions, and the part of a mask that belongs to them."""
+        seen = mask
+        if self.last is not None and len(queries) and len(keys):
+            # j − i of key j and query i, from the last key that i sees
+            ends = [int(end) + self.last for end in (queries.min(), queries.max())]
+            low, high = int(keys.min()) - ends[1], int(keys.max()) - ends[0]
+            oldest = low if self.window is None else 1 - self.window
+            if low > 0 or high < oldest:
+                return False
+            if high > 0 or low < oldest:
+                place = (keys - queries[:, None] - self.last).to(self.device)
+                band = place <= 0
+                if self.window is not None:
+                    band &= place > -self.window
+                seen = band if mask is None else band & mask
+        if seen is not None and look(torch.any, seen) is False:
+            return False
         return seen
 
     def dense(self) -> Any:
@@ -258,6 +285,12 @@ def masked(
 def in_groups(X: torch.Tensor, n_groups: int) -> torch.Tensor:
     """The heads axis split in two, (…, h, n, m) to (…, groups, h / groups, n, m); one for all heads stays one."""
     return X.unflatten(-3, (min(n_groups, X.shape[-3]), -1))
+
+
+def of_heads(X: torch.Tensor | None, heads: slice) -> torch.Tensor | None:
+    """Some of the heads of (…, h, n, m); what is the same in all heads stays as it is."""
+    same = X is None or X.ndim < 3 or X.shape[-3] == 1 or heads == slice(None)
+    return X if same else cast(torch.Tensor, X)[..., heads, :, :]
 
 
 def sees_nothing(mask: torch.Tensor) -> torch.Tensor | None:
