@@ -142,6 +142,28 @@ class Visibility:
                 return False
         return seen
 
+    def between(
+        self, queries: torch.Tensor, keys: torch.Tensor, mask: torch.Tensor | None
+    ) -> Any:
+        """As :meth:`tile`, for queries and keys at any positions, and the part of a mask that belongs to them."""
+        seen = mask
+        if self.last is not None and len(queries) and len(keys):
+            # j − i of key j and query i, from the last key that i sees
+            ends = [int(end) + self.last for end in (queries.min(), queries.max())]
+            low, high = int(keys.min()) - ends[1], int(keys.max()) - ends[0]
+            oldest = low if self.window is None else 1 - self.window
+            if low > 0 or high < oldest:
+                return False
+            if high > 0 or low < oldest:
+                place = (keys - queries[:, None] - self.last).to(self.device)
+                band = place <= 0
+                if self.window is not None:
+                    band &= place > -self.window
+                seen = band if mask is None else band & mask
+        if seen is not None and look(torch.any, seen) is False:
+            return False
+        return seen
+
     def dense(self) -> Any:
         """The whole mask, (…, n or 1, m or 1); None hides nothing."""
         if self._dense is None and not self.everything:
