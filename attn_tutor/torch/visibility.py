@@ -1,7 +1,7 @@
 """Which query sees which key: decided once, from a mask, causality, a window and a bias, and asked ever after."""
 
 import functools
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.nn.functional import pad
@@ -99,6 +99,11 @@ class Visibility:
         if self.mask is None or self.mask.ndim < 3:
             return self
         return self._with(in_groups(self.mask, n_groups))
+
+    def of_heads(self, heads: slice) -> "Visibility":
+        """What is seen in some of the heads."""
+        mask = of_heads(self.mask, heads)
+        return self if mask is self.mask else self._with(cast(torch.Tensor, mask))
 
     def _with(self, mask: torch.Tensor) -> "Visibility":
         other = Visibility(self.n, self.m, self.device, mask)
@@ -280,6 +285,12 @@ def masked(
 def in_groups(X: torch.Tensor, n_groups: int) -> torch.Tensor:
     """The heads axis split in two, (…, h, n, m) to (…, groups, h / groups, n, m); one for all heads stays one."""
     return X.unflatten(-3, (min(n_groups, X.shape[-3]), -1))
+
+
+def of_heads(X: torch.Tensor | None, heads: slice) -> torch.Tensor | None:
+    """Some of the heads of (…, h, n, m); what is the same in all heads stays as it is."""
+    same = X is None or X.ndim < 3 or X.shape[-3] == 1 or heads == slice(None)
+    return X if same else cast(torch.Tensor, X)[..., heads, :, :]
 
 
 def sees_nothing(mask: torch.Tensor) -> torch.Tensor | None:

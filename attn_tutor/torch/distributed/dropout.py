@@ -13,7 +13,7 @@ def growth(
     dropout_p: float,
     seed: int,
 ) -> torch.Tensor:
-    """0 or 1/(1 − p) for the weights of some queries and keys, (*batch, queries, keys), of a problem of ``shape`` (n, m).
+    """0 or 1/(1 − p) for the weights of some queries and keys, (*batch, queries, keys), of a whole problem (n, m).
 
     Each weight of the whole problem has a number, and a hash of it takes the place of a draw. Source: the last lines of
     SplitMix64 (Steele, Lea & Flood, 2014); whole numbers of 64 bits overflow as they should.

@@ -25,11 +25,12 @@ def run(
     backend: str = "gloo",
     timeout: float = 60.0,
 ) -> list[Any]:
-    """Call ``function(rank, size, *args)`` in as many processes, which can talk to one another, and collect the results.
+    """Call ``function(rank, size, *args)`` in several processes that can talk to one another, and collect the results.
 
-    Processes are started by fork, which takes less than half a second and works for functions of a notebook. Where there is no fork
-    (Windows), or with a backend for GPUs, whose state cannot be forked, each starts a new interpreter; the function
-    must then be imported from a file. However the call ends, by an error or an interrupt too, no process is left.
+    Processes are started by fork, which takes less than half a second and works for functions of a notebook. Where
+    there is no fork (Windows), or with a backend for GPUs, whose state cannot be forked, each starts a new interpreter;
+    the function must then be imported from a file. However the call ends, by an error or an interrupt too, no process
+    is left.
 
     Args:
         function: what each process does; its process group is ready, and torch computes with one thread.
@@ -72,7 +73,9 @@ def run(
             for process in started.processes:
                 process.kill()
                 process.join()
-        return [pickle.loads(_result(folder, rank).read_bytes()) for rank in range(size)]
+        return [
+            pickle.loads(_result(folder, rank).read_bytes()) for rank in range(size)
+        ]
 
 
 def _work(
@@ -107,7 +110,7 @@ def _start_method(function: Callable[..., Any], backend: str) -> str:
     in_a_file = hasattr(sys.modules.get(function.__module__), "__file__")
     if not in_a_file:
         raise RuntimeError(
-            f"run: {function.__name__} was defined in a notebook or a prompt, and without fork a new process cannot see "
-            "it. Put it in a .py file and import it from there"
+            f"run: {function.__name__} was defined in a notebook or a prompt, and without fork a new process cannot "
+            "see it. Put it in a .py file and import it from there"
         )
     return "spawn"

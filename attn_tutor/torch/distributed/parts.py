@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 
 from attn_tutor._checks import require_divisible, require_window
 from attn_tutor.torch._arrays import (
@@ -17,7 +16,7 @@ from attn_tutor.torch._arrays import (
 from attn_tutor.torch.distributed.layout import held
 from attn_tutor.torch.distributed.peers import Group, everyones
 from attn_tutor.torch.scoring import OTHER_WIDTHS, default_scale
-from attn_tutor.torch.visibility import Visibility
+from attn_tutor.torch.visibility import Visibility, in_groups
 
 
 class Parts(NamedTuple):
@@ -49,14 +48,10 @@ def parts(
     require_scale(where, scale)
     require_window(where, window, causal)
     Q, K, V = arrays
-    n_groups = None
-    if min(X.ndim for X in arrays) > 2 and Q.shape[-3] != K.shape[-3]:
-        n_groups = K.shape[-3]
-        require_divisible(where, "heads of Q", Q.shape[-3], "heads of K", n_groups)
-        # One head of each group stands for all, since batch axes must broadcast.
-        _, K, V = _checked(where)(Q[..., :n_groups, :, :], K, V)
-    else:
-        Q, K, V = _checked(where)(Q, K, V)
+    n_groups = groups(where, Q, K, V)
+    # One head of each group stands for all, since batch axes must broadcast.
+    some = Q if n_groups is None else Q[..., :n_groups, :, :]
+    _, K, V = _checked(where)(some, K, V)
     batch = torch.broadcast_shapes(K.shape[:-2], V.shape[:-2])
     K, V = (X.expand(*batch, *X.shape[-2:]) for X in (K, V))
     n_local, m_local = Q.shape[-2], K.shape[-2]
@@ -78,6 +73,30 @@ def parts(
     return Parts(Q, K, V, mask, by_row, scale, see, queries, keys, n_groups)
 
 
+def groups(where: str, *arrays: torch.Tensor) -> int | None:
+    """The number of heads of the keys, if they are fewer than those of the queries."""
+    if min(X.ndim for X in arrays) < 3:
+        return None
+    h, h_kv, _ = (X.shape[-3] for X in arrays)
+    if h == h_kv:
+        return None
+    require_divisible(where, "heads of Q", h, "heads of K", h_kv)
+    return h_kv
+
+
+def by_groups(
+    n_groups: int,
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    V: torch.Tensor,
+    mask: torch.Tensor | None,
+) -> tuple[Any, ...]:
+    """Heads in groups that share keys: (…, h_kv, h / h_kv, n, d), and keys (…, h_kv, 1, m, d)."""
+    if mask is not None and mask.ndim > 2:
+        mask = in_groups(mask, n_groups)
+    return in_groups(Q, n_groups), K[..., None, :, :], V[..., None, :, :], mask
+
+
 @functools.cache
 def _checked(where: str) -> Callable[..., Any]:
     """The arrays, if their shapes fit; messages name the public function."""
@@ -89,8 +108,3 @@ def _checked(where: str) -> Callable[..., Any]:
 
     same.__name__ = where
     return shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)(same)
-
-
-def rank_of(group: Group) -> tuple[int, int]:
-    """The rank of this process in the group, and the number of processes there."""
-    return dist.get_rank(group), dist.get_world_size(group)

@@ -10,9 +10,9 @@ from torch.autograd.function import once_differentiable
 from attn_tutor._checks import require_chance, require_size
 from attn_tutor.torch.distributed.dropout import growth
 from attn_tutor.torch.distributed.merge import finite, merge, part, scores
-from attn_tutor.torch.distributed.parts import Parts, parts
+from attn_tutor.torch.distributed.parts import Parts, by_groups, parts
 from attn_tutor.torch.distributed.peers import Group, waiting
-from attn_tutor.torch.visibility import Visibility, hide, in_groups
+from attn_tutor.torch.visibility import Visibility, hide
 
 __all__ = ["ring_attention"]
 
@@ -39,8 +39,8 @@ def ring_attention(
     .. math:: O_i = \text{merge of } \operatorname{attention}(Q_i, K_j, V_j) \text{ over the blocks } j
 
     Every process calls it with its own tokens. While it attends to one block of keys, that block is already on its way
-    to the next process and another one arrives. The number is that of attention in one process, and so are the gradients, which travel
-    with the keys; second derivatives there are none. Source: Liu, Zaharia & Abbeel (2023); the balance of causal work by ``layout``: the Llama 3 team (2024).
+    to the next process and another one arrives. The number is that of attention in one process, and so are the
+    gradients, which travel with the keys; there are no second derivatives. Source: Liu, Zaharia & Abbeel (2023).
 
     Args:
         Q: queries of this process, (…, n_local, d), or (…, h, n_local, d) with heads.
@@ -52,8 +52,9 @@ def ring_attention(
         window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
         scale: factor on the dot product; None is 1/√d.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
-        seed: of dropout, the same in all processes. Which weights are dropped depends on it and on their places, not on the number of processes.
-        layout: which tokens a process holds: "blocks", "striped" or "zigzag", the functions of these names say.
+        seed: of dropout, the same in all processes. Which weights are dropped depends on the seed and on their places
+            in the whole problem, so that any number of processes drops the same.
+        layout: which tokens a process holds: "blocks", "striped" or "zigzag", as the functions of these names say.
         group: the processes; None is all.
 
     Returns:
@@ -68,22 +69,20 @@ def ring_attention(
     Example:
         >>> from attn_tutor.torch.distributed import run, zigzag
         >>> def attend(rank, size):
-        ...     V = torch.tensor([[1.0], [3.0], [5.0], [7.0]])[zigzag(4, size)[rank]]
+        ...     V = torch.tensor([[1.0], [3.0]])[zigzag(2, size)[rank]]
         ...     return ring_attention(0 * V, 0 * V, V, causal=True).flatten().tolist()
         >>> run(attend, 2)
-        [[1.0, 4.0], [2.0, 3.0]]
+        [[1.0], [2.0]]
     """
     require_chance(HERE, "dropout_p", dropout_p)
     require_size(HERE, "seed", seed)
     P = parts(HERE, (Q, K, V), mask, causal, window, scale, layout, group)
-    Q, K, V, mask, h_kv = P.Q, P.K, P.V, P.mask, P.n_groups
-    if h_kv:  # (…, h_kv, h / h_kv, n_local, d), and keys (…, h_kv, 1, m_local, d)
-        Q, K, V = in_groups(Q, h_kv), K[..., None, :, :], V[..., None, :, :]
-        if mask is not None and mask.ndim > 2:
-            mask = in_groups(mask, h_kv)
+    Q, K, V, mask = P.Q, P.K, P.V, P.mask
+    if P.n_groups:
+        Q, K, V, mask = by_groups(P.n_groups, Q, K, V, mask)
     ring = Ring(P._replace(mask=mask), dropout_p, seed, group)
     output: torch.Tensor = _Ring.apply(Q, K, V, ring)
-    return output.flatten(-4, -3) if h_kv else output
+    return output.flatten(-4, -3) if P.n_groups else output
 
 
 class Ring(NamedTuple):
@@ -146,7 +145,13 @@ class Ring(NamedTuple):
                     seen = seen[..., j] if seen.shape[-1] > 1 else seen
                 seen = P.see.between(i, j, seen)
                 if seen is not False:
-                    yield rows, keys, Visibility(len(i), len(j), P.see.device, seen), i, j
+                    yield (
+                        rows,
+                        keys,
+                        Visibility(len(i), len(j), P.see.device, seen),
+                        i,
+                        j,
+                    )
 
     def grown(
         self, batch: tuple[int, ...], i: torch.Tensor, j: torch.Tensor
@@ -174,7 +179,9 @@ class _Ring(torch.autograd.Function):
             k, v = block.split([K.shape[-1], V.shape[-1]], -1)
             for rows, keys, see, i, j in ring.tiles(owner):
                 q, grown = Q[..., rows, :], ring.grown(batch, i, j)
-                new = part(q, k[..., keys, :], v[..., keys, :], see, ring.P.scale, grown)
+                new = part(
+                    q, k[..., keys, :], v[..., keys, :], see, ring.P.scale, grown
+                )
                 merged = merge(output[..., rows, :], log_sum[..., rows, :], *new)
                 output[..., rows, :], log_sum[..., rows, :] = merged
         ctx.save_for_backward(Q, K, V, output, log_sum)
@@ -186,7 +193,7 @@ class _Ring(torch.autograd.Function):
     def backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
         Q, K, V, output, log_sum = ctx.saved_tensors
         ring, batch, scale = ctx.ring, output.shape[:-2], ctx.ring.P.scale
-        rank, size = dist.get_rank(ring.group), dist.get_world_size(ring.group)
+        size = dist.get_world_size(ring.group)
         # An output of NaN depends on nothing.
         g = g.to(output.dtype).masked_fill(output.isnan().any(-1, keepdim=True), 0)
         along = (g * output).sum(-1, keepdim=True)  # Σ dA · A of each query
@@ -196,7 +203,9 @@ class _Ring(torch.autograd.Function):
             k, v = block.split([K.shape[-1], V.shape[-1]], -1)
             dk, dv = dblock.split([K.shape[-1], V.shape[-1]], -1)
             for rows, keys, see, i, j in ring.tiles(owner):
-                q, kk, vv, _ = hide(see, *(X[..., at, :] for X, at in ((Q, rows), (k, keys), (v, keys))))
+                q, kk, vv, _ = hide(
+                    see, *(X[..., at, :] for X, at in ((Q, rows), (k, keys), (v, keys)))
+                )
                 do, grown = g[..., rows, :], ring.grown(batch, i, j)
                 A = torch.exp(scores(q, kk, see, scale) - finite(log_sum[..., rows, :]))
                 dA, dropped = do @ vv.mT.to(do.dtype), A

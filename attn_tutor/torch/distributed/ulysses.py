@@ -28,7 +28,7 @@ def ulysses_attention(
     layout: str = "zigzag",
     group: Group = None,
 ) -> torch.Tensor:
-    r"""Attention of tokens that are spread over processes: each gets all tokens of some heads, attends, gives them back.
+    r"""Attention of tokens that are spread over processes: each gets all tokens of some heads for a while.
 
     Heads have nothing to do with one another, so that between two exchanges of all with all each process attends as if
     it were alone, with the fastest kernel, and with the same work. The number is that of attention in one process, and
@@ -88,9 +88,7 @@ def ulysses_attention(
     return to_tokens(output, P.queries, group)
 
 
-def to_heads(
-    X: torch.Tensor, places: list[torch.Tensor], group: Group
-) -> torch.Tensor:
+def to_heads(X: torch.Tensor, places: list[torch.Tensor], group: Group) -> torch.Tensor:
     """All heads of some tokens to all tokens of some heads, (…, h, n_local, d) -> (…, h / size, n, d)."""
     size, rows = len(places), X.shape[-2]
     lengths = [len(x) for x in places]

@@ -11,7 +11,7 @@ from attn_tutor.torch.attention import weigh
 from attn_tutor.torch.layers.checks import require_sizes, require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype, draw, linear
 from attn_tutor.torch.multi_head import merge_heads, pool_heads
-from attn_tutor.torch.visibility import Visibility, finish, hide
+from attn_tutor.torch.visibility import Visibility, finish, hide, of_heads
 
 __all__ = ["MultiHeadAttention"]
 
@@ -74,6 +74,7 @@ class MultiHeadAttention(nn.Module):
         self.d_h = d_model // n_heads
         self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
         self.dropout, self.causal, self.window = dropout, causal, window
+        self.heads = slice(None)  # those whose projections are here: all, or a share
         made: Any = {"bias": bias, "device": device, "dtype": dtype}
         self.q_proj = linear(d_model, d_model, **made)
         self.k_proj = linear(kdim, n_kv_heads * self.d_h, **made)
@@ -127,7 +128,7 @@ class MultiHeadAttention(nn.Module):
 
         :class:`Block` enters here, with queries and keys that know their positions.
         """
-        # As many heads as were projected: where a layer is spread over devices, each has some of them.
+        see, bias = see.of_heads(self.heads), of_heads(bias, self.heads)
         queries, keys, values = (
             X.unflatten(-1, (-1, self.d_h)).swapaxes(-3, -2)  # (…, heads, rows, d_h)
             for X in (queries, keys, values)

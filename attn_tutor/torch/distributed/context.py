@@ -1,0 +1,88 @@
+"""Attention of tokens spread over processes, by whichever way sends fewer bytes."""
+
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+
+from attn_tutor.torch.distributed.peers import Group
+from attn_tutor.torch.distributed.ring import ring_attention
+from attn_tutor.torch.distributed.ulysses import ulysses_attention
+
+__all__ = ["context_parallel_attention"]
+
+
+def context_parallel_attention(
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    V: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    *,
+    causal: bool = False,
+    window: int | None = None,
+    scale: float | None = None,
+    layout: str = "zigzag",
+    method: Literal["ring", "heads", "auto"] = "auto",
+    group: Group = None,
+) -> torch.Tensor:
+    r"""Attention of tokens that are spread over p processes: :func:`ring_attention` or :func:`ulysses_attention`.
+
+    .. math:: \text{ring: } \tfrac{p-1}{p}\, h_{kv}\, m\, (d + d_v), \qquad
+        \text{heads: } \tfrac{p-1}{p}\, \frac{h n + h_{kv} m}{p}\, (d + d_v)
+
+    So many numbers each process sends in a forward pass. With as many keys as queries the ring sends fewer if
+    :math:`p < 1 + h/h_{kv}`, that is among few processes or with few heads of keys. Its blocks also travel while it
+    computes, it holds one at a time, and the number of heads sets no bound to that of processes. Heads send less among
+    many processes with many heads of keys, and use the fastest kernel on the whole sequence, but nobody computes during
+    the two exchanges.
+
+    On GPUs torch has a ring of its own, ``torch.distributed.tensor.experimental.context_parallel``, for fused kernels
+    without masks; in torch 2.13 it is a prototype, and refuses causal attention on CPUs.
+
+    Args:
+        Q: queries of this process, (…, h, n_local, d).
+        K: keys of this process, (…, h_kv, m_local, d); h_kv divides h.
+        V: values of this process, (…, h_kv, m_local, d_v).
+        mask: boolean, broadcasts to (…, h, n_local, m): the rows of this process's queries, and all m keys in the order
+            of the sequence; True = may attend. None permits every key.
+        causal: also forbid each query the keys after it, aligned lower right.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        scale: factor on the dot product; None is 1/√d.
+        layout: which tokens a process holds: "blocks", "striped" or "zigzag", as the functions of these names say.
+        method: "ring", "heads", or "auto": heads where they split over the processes and send fewer bytes.
+        group: the processes; None is all.
+
+    Returns:
+        Output for the queries of this process, (…, h, n_local, d_v); a query with nothing to attend to gets 0.
+
+    Raises:
+        TypeError: an argument is not an array of this half, or the mask is not boolean.
+        ValueError: the shapes do not fit, or the lengths are not those of the layout, or there is no such method.
+        RuntimeError: another process is lost, or silent for longer than the time-out of the group.
+
+    Example:
+        >>> from attn_tutor.torch.distributed import run, zigzag
+        >>> def attend(rank, size):
+        ...     V = torch.tensor([[1.0], [3.0]])[zigzag(2, size)[rank]]
+        ...     return context_parallel_attention(0 * V, 0 * V, V, causal=True).flatten().tolist()
+        >>> run(attend, 2)
+        [[1.0], [2.0]]
+    """
+    ways = {"ring": ring_attention, "heads": ulysses_attention}
+    if method == "auto":
+        method = cheaper(Q, K, dist.get_world_size(group))
+    if method not in ways:
+        raise ValueError(
+            f"context_parallel_attention: method must be 'ring', 'heads' or 'auto', got {method!r}"
+        )
+    options: Any = {"causal": causal, "window": window, "scale": scale}
+    return ways[method](Q, K, V, mask, layout=layout, group=group, **options)
+
+
+def cheaper(Q: torch.Tensor, K: torch.Tensor, size: int) -> Literal["ring", "heads"]:
+    """What sends fewer bytes, if the heads split; of two that send as much, the ring."""
+    if min(Q.ndim, K.ndim) < 3:
+        return "ring"
+    h, h_kv = Q.shape[-3], K.shape[-3]
+    split = h % size == 0 and h_kv % size == 0
+    return "heads" if split and size > 1 + h / h_kv else "ring"
