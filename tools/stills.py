@@ -14,7 +14,7 @@ from playwright.sync_api import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 STATIC = ROOT / "book" / "_static"
-FIGURES = ("pooling", "scale", "mask", "permute", "heads", "encoding")
+FIGURES = ("pooling", "scale", "mask", "permute", "heads", "encoding", "mesh")
 SHOWS = "shows"  # a picture says in its own file what it shows, so that a test sees it grow old
 
 

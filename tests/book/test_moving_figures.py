@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, Locator, Page
 
 import attn_tutor.numpy as an
 from attn_tutor.data import load_cars
+from attn_tutor.torch.distributed.cost import H100, Mesh, attention_cost
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "_build" / "html"
@@ -487,6 +488,42 @@ def test_encoding_explorer(page: Page, rng: np.random.Generator) -> None:
         )
 
 
+def test_mesh(page: Page, rng: np.random.Generator) -> None:
+    figure, met = page.locator("attn-mesh"), set()
+    for trial in range(20):
+        exchange = ("ring", "all-to-all")[trial % 2]
+        choose(figure, "Tokens meet by", exchange)
+        slide(figure, "Tokens", rng.uniform())
+        slide(figure, "GPUs", rng.uniform(0, 0.6 if trial % 2 else 1))
+        slide(figure, "GPUs that share heads", rng.uniform(0, 0.7))
+        arrows(figure.get_by_label("GPUs", exact=True), rng, "ArrowLeft", "ArrowRight")
+        now = state(figure)
+        n, context = 2 ** now["length"], 2 ** (now["gpus"] - now["heads"])
+        shown = figure.locator("svg text[text-anchor=end]").all_text_contents()
+        answer = figure.locator(".attn-answer").inner_text()
+        values = [value for _, value in cells(figure, 0)]
+        try:
+            mesh = Mesh(context=int(context), tensor=2 ** now["heads"])
+            cost = attention_cost(n, 64, mesh, H100, kv_heads=8, exchange=exchange)
+        except ValueError:
+            assert answer == "This mesh does not fit"
+            assert {*values, *shown} == {"–"}
+            met.add((exchange, "does not fit"))
+            continue
+        parts = cost.project, cost.attend, cost.wait, cost.reduce, cost.traffic
+        assert shown == [f"{number(1e3 * x, 2)} ms" for x in parts]
+        assert answer == f"80 layers: {number(80 * cost.seconds, 2)} s"
+        ring = exchange == "ring"
+        step = cost.attend / context if ring else cost.attend
+        message = cost.traffic / max(1, context - 1) if ring else cost.traffic
+        assert values[:2] == [f"{n // context:,.0f}", f"{context:,}"]
+        assert values[2:] == [number(1e3 * x) for x in (step, message)]
+        assert f"{number(100 * cost.wait / cost.seconds, 0)} percent" in said(figure)
+        met.add((exchange, "waits" if cost.wait else "hides"))
+    assert met >= {("ring", "waits"), ("ring", "hides"), ("all-to-all", "waits")}
+    assert ("all-to-all", "does not fit") in met
+
+
 # What they have in common
 
 
@@ -625,11 +662,11 @@ def test_without_scripts_and_in_print_the_still_shows(
         page = context.new_page()
         page.goto(sheet.as_uri())
         still, live = page.locator(".still"), page.locator(".attn-live")
-        assert [part.is_visible() for part in still.all()] == [not scripts] * 6
-        assert [part.is_visible() for part in live.all()] == [True] * 6 * scripts
+        assert [part.is_visible() for part in still.all()] == [not scripts] * 7
+        assert [part.is_visible() for part in live.all()] == [True] * 7 * scripts
         page.emulate_media(media="print")
-        assert [part.is_visible() for part in still.all()] == [True] * 6
-        assert [part.is_visible() for part in live.all()] == [False] * 6 * scripts
+        assert [part.is_visible() for part in still.all()] == [True] * 7
+        assert [part.is_visible() for part in live.all()] == [False] * 7 * scripts
         context.close()
 
 
@@ -647,8 +684,8 @@ def test_nothing_moves_by_itself_and_little_is_loaded() -> None:
     """Readers who want reduced motion get all there is; what moves is moved by them."""
     scripts = sorted(stills.STATIC.glob("attn-*.js"))
     style = (stills.STATIC / "attn.css").read_text(encoding="utf-8")
-    assert len(scripts) == 9
-    assert sum(script.stat().st_size for script in scripts) < 42_000
+    assert len(scripts) == 10
+    assert sum(script.stat().st_size for script in scripts) < 46_000
     assert not re.search(r"transition|animation|@import|url\(", style)
     for script in scripts:
         assert not re.search(

@@ -94,7 +94,7 @@ def test_data_groups_share_the_sequences(batch, rounds):
 
 
 def test_where_the_ring_stops_hiding_its_traffic():
-    """Liu et al. (2023), section 3: a block of at least rate of arithmetic over rate of the link; here for grouped heads."""
+    """Tokens of a process: at least the rate of arithmetic over that of the link, times the share of grouped heads."""
     quick = replace(H100, start=0, link_hop=0, network_hop=0)
     for kv, machine in ((64, quick), (8, quick)):
         tokens = machine.number * machine.flops / machine.network * kv / 64

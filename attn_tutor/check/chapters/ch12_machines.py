@@ -50,7 +50,8 @@ for name, changes, words in (
     (
         "no maximum subtracted",
         dict(top=False),
-        "e^1000 is infinity, and ∞/∞ is NaN. Subtract the largest level of the processes first: only differences count.",
+        "e^1000 is infinity, and ∞/∞ is NaN. Subtract the largest level of the processes first: only differences "
+        "count.",
     ),
     (
         "NaN where there is no key",

@@ -1,4 +1,4 @@
-"""What attention over many GPUs costs: seconds from FLOPs, bytes, links and their latency. No process is started here."""
+"""What attention over many GPUs costs, in seconds: from FLOPs, bytes, links and their latency, on paper."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
