@@ -21,6 +21,7 @@ from playwright.sync_api import Browser, Locator, Page
 
 import attn_tutor.numpy as an
 from attn_tutor.data import load_cars
+from attn_tutor.torch.distributed.cost import H100, Mesh, attention_cost
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "_build" / "html"
@@ -411,6 +412,42 @@ def test_encoding_explorer(page: Page, rng: np.random.Generator) -> None:
         np.testing.assert_allclose(
             tip, [50 + 34 * P[p + k, 0], 46 - 34 * P[p + k, 1]], atol=1e-9
         )
+
+
+def test_mesh(page: Page, rng: np.random.Generator) -> None:
+    figure, met = page.locator("attn-mesh"), set()
+    for trial in range(20):
+        exchange = ("ring", "all-to-all")[trial % 2]
+        choose(figure, "Tokens meet by", exchange)
+        slide(figure, "Tokens", rng.uniform())
+        slide(figure, "GPUs", rng.uniform(0, 0.6 if trial % 2 else 1))
+        slide(figure, "GPUs that share heads", rng.uniform(0, 0.7))
+        arrows(figure.get_by_label("GPUs", exact=True), rng, "ArrowLeft", "ArrowRight")
+        now = state(figure)
+        n, context = 2 ** now["length"], 2 ** (now["gpus"] - now["heads"])
+        shown = figure.locator("svg text[text-anchor=end]").all_text_contents()
+        answer = figure.locator(".attn-answer").inner_text()
+        values = [value for _, value in cells(figure, 0)]
+        try:
+            mesh = Mesh(context=int(context), tensor=2 ** now["heads"])
+            cost = attention_cost(n, 64, mesh, H100, kv_heads=8, exchange=exchange)
+        except ValueError:
+            assert answer == "This mesh does not fit"
+            assert {*values, *shown} == {"–"}
+            met.add((exchange, "does not fit"))
+            continue
+        parts = cost.project, cost.attend, cost.wait, cost.reduce, cost.traffic
+        assert shown == [f"{number(1e3 * x, 2)} ms" for x in parts]
+        assert answer == f"80 layers: {number(80 * cost.seconds, 2)} s"
+        ring = exchange == "ring"
+        step = cost.attend / context if ring else cost.attend
+        message = cost.traffic / max(1, context - 1) if ring else cost.traffic
+        assert values[:2] == [f"{n // context:,.0f}", f"{context:,}"]
+        assert values[2:] == [number(1e3 * x) for x in (step, message)]
+        assert f"{number(100 * cost.wait / cost.seconds, 0)} percent" in said(figure)
+        met.add((exchange, "waits" if cost.wait else "hides"))
+    assert met >= {("ring", "waits"), ("ring", "hides"), ("all-to-all", "waits")}
+    assert ("all-to-all", "does not fit") in met
 
 
 # What they have in common

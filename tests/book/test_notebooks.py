@@ -292,6 +292,8 @@ TOPICS = {
     "fused kernel, FlashAttention, HBM, SRAM, roofline, MLA, sliding window, linear attention, log-sum-exp",
     "09": "transformer, residual connection, layer norm, feed-forward network, cross-entropy, perplexity, vocabulary, "
     "autoregressive, key–value cache, cross-attention",
+    "12": "all-reduce, all-to-all, tensor parallelism, context parallelism, ring attention, zigzag, FSDP, NVLink, "
+    "InfiniBand, NCCL, node, mesh, rank of a process, key–value cache, causal mask",
 }
 
 

@@ -272,6 +272,27 @@ def torch_linear_attention(Q, K, V):
     return kernel @ V / kernel.sum(-1, keepdim=True)
 
 
+def torch_merge_parts(outputs, levels):
+    return (torch.nan_to_num(levels.softmax(0)) * outputs).sum(0)
+
+
+def torch_zigzag_positions(n, size):
+    chunks = torch.arange(n).chunk(2 * size)
+    pairs = zip(chunks[:size], reversed(chunks[size:]), strict=True)
+    return torch.stack([torch.cat(pair) for pair in pairs])
+
+
+def torch_bytes_sent(n, size, heads, kv_heads, width, number):
+    tokens = torch.empty(n // size, width, number, dtype=torch.uint8)
+    ring = sum(2 * kv_heads * tokens.nbytes for _ in range(size - 1))
+    whole = torch.tensor(2 * (heads + kv_heads) * tokens.nbytes)
+    return torch.tensor(ring), whole - whole // size
+
+
+def torch_ring(Q, K, V, size):
+    return at.attention(Q, K, V, causal=True)
+
+
 def right_in_torch(name):
     return globals().get(f"torch_{name}") or getattr(at, name)
 

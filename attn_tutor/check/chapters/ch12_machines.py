@@ -1,0 +1,382 @@
+"""Chapter 12: attention over processes, by the numbers: what they merge, hold, send, and pass around."""
+
+from typing import Any
+
+import numpy as np
+
+from attn_tutor.check.chapters.inputs import Array, numbers
+from attn_tutor.check.exercise import Exercise
+
+draw = numbers(12)
+
+
+def share(levels: Array, axis: int = 0, top: bool = True, safe: bool = True) -> Array:
+    """Softmax over processes; nothing where no process has a key."""
+    highest = levels.max(axis, keepdims=True) if top else np.zeros_like(levels[:1])
+    e = np.exp(
+        levels - (np.where(np.isneginf(highest), 0, highest) if safe else highest)
+    )
+    total = e.sum(axis, keepdims=True)
+    return e / (np.where(total == 0, 1, total) if safe else total)
+
+
+def by_hand(outputs: Array, levels: Array, axis: int = 0, **how: bool) -> Array:
+    return (share(levels, axis, **how) * outputs).sum(0)
+
+
+def column(*entries: float) -> Array:
+    return np.array(entries)[:, None, None]
+
+
+EMPTY = draw(3, 2, 1)
+EMPTY[0, 0], EMPTY[:, 1] = -np.inf, -np.inf
+
+merge_parts = Exercise(
+    12,
+    "merge_parts(outputs, levels): the output over all keys, from the outputs of p processes and the log-sum-exps of "
+    "their scores; no key anywhere gives 0; (p, n, d), (p, n, 1) → (n, d)",
+    by_hand,
+    [
+        (column(2, 5, 11), np.log(column(1, 2, 3))),
+        (column(2, 5), np.log(column(3, 1))),
+        (draw(3, 5, 2), draw(3, 5, 1)),
+        (draw(3, 2, 5) * np.isfinite(EMPTY), EMPTY),
+        (draw(2, 3, 5), 1000 + draw(2, 3, 1)),
+        (draw(2, 3, 5).astype("f4"), draw(2, 3, 1).astype("f4")),
+    ],
+)
+
+for name, changes, words in (
+    (
+        "no maximum subtracted",
+        dict(top=False),
+        "e^1000 is infinity, and ∞/∞ is NaN. Subtract the largest level of the processes first: only differences "
+        "count.",
+    ),
+    (
+        "NaN where there is no key",
+        dict(safe=False),
+        "Where no process has a key every level is −∞: −∞ − (−∞) is NaN, and so is 0/0. Subtract 0 there, and divide "
+        "by 1.",
+    ),
+    (
+        "softmax over queries",
+        dict(axis=1),
+        "Your softmax runs over the queries of one process. The weights of one query are shared out among processes, "
+        "axis 0.",
+    ),
+):
+    merge_parts.variant(by_hand, name, words, **changes)
+
+
+@merge_parts.mistake("a plain mean")
+def _(outputs: Array, levels: Array) -> Array:
+    """You average the outputs as if each process had the same weight. One that holds the best keys has more: e to its
+    level, over the sum of all."""
+    return outputs.mean(0)
+
+
+@merge_parts.mistake("outputs added up")
+def _(outputs: Array, levels: Array) -> Array:
+    """You add the outputs. Each was divided by its own total, so the sum has p times the weight: multiply each by its
+    share first."""
+    return outputs.sum(0)
+
+
+@merge_parts.mistake("levels as weights")
+def _(outputs: Array, levels: Array) -> Array:
+    """You take the levels themselves for weights. They are logarithms: the weight of a process is e to its level."""
+    return (levels / levels.sum(0) * outputs).sum(0)
+
+
+@merge_parts.mistake("not divided by the sum")
+def _(outputs: Array, levels: Array) -> Array:
+    """You multiply by e^(ℓ − top) and add up, but the shares must sum to 1: divide by the sum of those
+    exponentials."""
+    top = levels.max(0)
+    return (np.exp(levels - np.where(np.isneginf(top), 0, top)) * outputs).sum(0)
+
+
+@merge_parts.mistake("only the best process")
+def _(outputs: Array, levels: Array) -> Array:
+    """You keep the output of the process with the largest level. The others have a share too."""
+    best = levels.argmax(0)[None]
+    return np.take_along_axis(outputs, best, 0)[0]
+
+
+def halves(n: int, size: int) -> tuple[Array, Array]:
+    """The chunks of the front, and those of the back, the last first."""
+    chunks = np.arange(n).reshape(2 * size, -1)
+    return chunks[:size], chunks[size:][::-1]
+
+
+zigzag_positions = Exercise(
+    12,
+    "zigzag_positions(n, size): the positions of the tokens that each process holds: chunk r of 2 · size from the "
+    "front, then chunk r from the back, each in the order of the text; → integers (size, n / size)",
+    lambda n, size: np.concatenate(halves(n, size), 1),
+    [(8, 2), (4, 2), (12, 3), (18, 3), (16, 4), (6, 1)],
+)
+
+
+@zigzag_positions.mistake("blocks")
+def _(n: int, size: int) -> Array:
+    """Your processes hold blocks, one after the other. The last has the most past to read, and the others wait for
+    it: give each an early chunk and a late one."""
+    return np.arange(n).reshape(size, -1)
+
+
+@zigzag_positions.mistake("stripes")
+def _(n: int, size: int) -> Array:
+    """You deal tokens out like cards. Those are stripes: nearly balanced, but asked are two chunks for each process."""
+    return np.arange(n).reshape(-1, size).T
+
+
+@zigzag_positions.mistake("the back not reversed")
+def _(n: int, size: int) -> Array:
+    """Process r has chunk r and chunk r + size. Then both halves get later with r, and so does the work. Count the
+    second chunk from the end: 2 · size − 1 − r."""
+    front, back = halves(n, size)
+    return np.concatenate([front, back[::-1]], 1)
+
+
+@zigzag_positions.mistake("tokens of the back reversed")
+def _(n: int, size: int) -> Array:
+    """The chunks are right, but inside those from the back your tokens run backwards. Reverse the order of the
+    chunks, not that of their tokens."""
+    front, back = halves(n, size)
+    return np.concatenate([front, back[:, ::-1]], 1)
+
+
+@zigzag_positions.mistake("the late chunk first")
+def _(n: int, size: int) -> Array:
+    """Each process has the right tokens, but the late chunk stands before the early one. Keep the order of the text."""
+    front, back = halves(n, size)
+    return np.concatenate([back, front], 1)
+
+
+@zigzag_positions.mistake("processes in columns")
+def _(n: int, size: int) -> Array:
+    """Your columns are processes. Rows are: (size, n / size)."""
+    return np.concatenate(halves(n, size), 1).T
+
+
+@zigzag_positions.mistake("one token a chunk")
+def _(n: int, size: int) -> Array:
+    """Your chunks have one token each, dealt to and fro. Two chunks a process are asked, each in one piece."""
+    deal = np.arange(n).reshape(-1, 2 * size)
+    front, back = deal[:, :size].T, deal[:, size:][:, ::-1].T
+    return np.concatenate([front, back], 1)
+
+
+def sent(
+    n: int,
+    size: int,
+    heads: int,
+    kv_heads: int,
+    width: int,
+    number: int,
+    *,
+    last: int = 1,
+    whole: bool = False,
+    both: int = 2,
+    turned: bool = True,
+    grouped: bool = True,
+    local: bool = True,
+) -> tuple[Any, Any]:
+    """Bytes of a ring and of an all-to-all, with what people get wrong as options."""
+    tokens = n // size if local else n
+    kv = kv_heads if grouped else heads
+    ring = (size - last) * tokens * both * kv * width * number
+    parts = size if whole else size - 1
+    moved = 2 * (heads + kv) if turned else heads + 2 * kv
+    turned_round = parts * tokens * moved * width * number // size
+    return np.array(ring), np.array(turned_round)
+
+
+bytes_sent = Exercise(
+    12,
+    "bytes_sent(n, size, heads, kv_heads, width, number): bytes that one process sends in a ring, which passes keys "
+    "and values on size − 1 times, and in the all-to-alls of queries, keys, values and output; → two whole numbers",
+    sent,
+    [
+        (8, 2, 4, 2, 3, 2),
+        (6, 2, 2, 2, 5, 4),
+        (24, 4, 8, 4, 5, 2),
+        (27, 3, 6, 3, 7, 8),
+        (7, 1, 2, 1, 3, 2),
+    ],
+)
+
+for name, changes, words in (
+    (
+        "the ring passes on once too often",
+        dict(last=0),
+        "Your ring passes its block on p times. After p − 1 all have seen it, and the last would only bring it home.",
+    ),
+    (
+        "the part that stays is counted",
+        dict(whole=True),
+        "In your all-to-all every part travels. One of the p parts is for the process itself and stays: (p − 1)/p.",
+    ),
+    (
+        "keys without values",
+        dict(both=1),
+        "Your ring sends keys only. Their values travel with them: twice as much.",
+    ),
+    (
+        "the output is not sent back",
+        dict(turned=False),
+        "Your all-to-all moves queries, keys and values, but the output must go back to where its tokens are: heads of "
+        "queries count twice.",
+    ),
+    (
+        "as many heads of keys as of queries",
+        dict(grouped=False),
+        "You send keys and values for every query head. Grouped heads share them: only kv_heads travel.",
+    ),
+    (
+        "all tokens in place of one's own",
+        dict(local=False),
+        "A process holds n / size tokens, and sends those of one process at a time. You count all n.",
+    ),
+):
+    bytes_sent.variant(sent, name, words, **changes)
+
+
+@bytes_sent.mistake("numbers in place of bytes")
+def _(
+    n: int, size: int, heads: int, kv_heads: int, width: int, number: int
+) -> tuple[Any, Any]:
+    """You count numbers. Each has `number` bytes."""
+    return sent(n, size, heads, kv_heads, width, 1)
+
+
+@bytes_sent.mistake("the two swapped")
+def _(
+    n: int, size: int, heads: int, kv_heads: int, width: int, number: int
+) -> tuple[Any, Any]:
+    """Your two numbers are right, in the other order: the ring first."""
+    return sent(n, size, heads, kv_heads, width, number)[::-1]
+
+
+def around(
+    Q: Array,
+    K: Array,
+    V: Array,
+    size: int,
+    *,
+    mask_of: int = -1,
+    local: bool = False,
+    steps: int = 0,
+    rescale: bool = True,
+    top: bool = True,
+    scale: bool = True,
+    causal: bool = True,
+) -> Array:
+    """Ring attention in one process, with what people get wrong as options."""
+    places = np.split(np.arange(len(Q)), size)
+    rows = []
+    for rank, mine in enumerate(places):
+        t, z = np.full((len(mine), 1), -1e300), np.zeros((len(mine), 1))
+        u = np.zeros((len(mine), V.shape[1]))
+        for step in range(size + steps):
+            keys = places[(rank - step) % size]
+            masked = places[(rank + mask_of * step) % size]
+            seen = mine[:, None] >= (masked - masked[0] + mine[0] if local else masked)
+            S = Q[mine] @ K[keys].T / (np.sqrt(Q.shape[1]) if scale else 1)
+            S = np.where(seen, S, -np.inf) if causal else S
+            new = np.maximum(t, S.max(-1, keepdims=True)) if top else 0 * t
+            e, shrink = np.exp(S - new), np.exp(t - new) if rescale and top else 1.0
+            t, z = new, shrink * z + e.sum(-1, keepdims=True)
+            u = shrink * u + e @ V[keys]
+        rows.append(u / z)
+    return np.concatenate(rows)
+
+
+I = np.eye(4)
+ring = Exercise(
+    12,
+    "ring(Q, K, V, size): causal attention of tokens in `size` equal blocks; in each of `size` steps every block of "
+    "queries meets one block of keys, and the blocks of keys move on by one; (n, d), (n, d), (n, d_v) → (n, d_v)",
+    around,
+    [
+        (I * 2, I * 2, np.array([[1.0], [2.0], [4.0], [8.0]]), 2),
+        (draw(4, 3), draw(4, 3), draw(4, 2), 1),
+        (draw(6, 3), draw(6, 3), draw(6, 5), 3),
+        (draw(8, 5), draw(8, 5), draw(8, 2), 4),
+        (40 * draw(6, 3), 40 * draw(6, 3), draw(6, 2), 3),
+    ],
+)
+
+for name, changes, words in (
+    (
+        "the mask of another owner",
+        dict(mask_of=1),
+        "You attend to the keys of rank − step under the mask of rank + step. With two processes both are the same; "
+        "with more they are not. Use one owner for both.",
+    ),
+    (
+        "a mask by local positions",
+        dict(local=True),
+        "Your mask compares places inside the blocks, so every block looks like one's own. Compare positions in the "
+        "whole text.",
+    ),
+    (
+        "the last block left out",
+        dict(steps=-1),
+        "You take p − 1 steps. There are p − 1 messages, but p blocks to attend to: one's own is the first.",
+    ),
+    (
+        "one's own block counted twice",
+        dict(steps=1),
+        "After p steps your own block is back, and you attend to it again: its keys count twice.",
+    ),
+    (
+        "old sums not rescaled",
+        dict(rescale=False),
+        "When a block brings a larger score, total and pooled values shrink by e^(old top − new top). Yours stay.",
+    ),
+    (
+        "no maximum subtracted",
+        dict(top=False),
+        "With large scores exp is infinity, and ∞/∞ is NaN. Keep the largest score so far and subtract it.",
+    ),
+    (
+        "no √d",
+        dict(scale=False),
+        "Your scores are not divided by √d, the root of the keys' width.",
+    ),
+    (
+        "no causal mask",
+        dict(causal=False),
+        "Your queries see the keys after them. The mask compares positions: a query sees those up to its own.",
+    ),
+):
+    ring.variant(around, name, words, **changes)
+
+
+@ring.mistake("each block alone")
+def _(Q: Array, K: Array, V: Array, size: int) -> Array:
+    """Your blocks attend to their own keys only: the blocks of keys never move."""
+    parts = (np.split(x, size) for x in (Q, K, V))
+    return np.concatenate([around(*each, 1) for each in zip(*parts, strict=True)])
+
+
+@ring.mistake("outputs of blocks averaged")
+def _(Q: Array, K: Array, V: Array, size: int) -> Array:
+    """You take a softmax over each block and average the outputs. Blocks have different weight: keep top, total and
+    pooled values, and divide once, at the end."""
+    places = np.split(np.arange(len(Q)), size)
+    rows = []
+    for i in range(len(Q)):
+        seen = [keys[keys <= i] for keys in places if keys[0] <= i]
+        alone = [around_one(Q[i], K[keys], V[keys]) for keys in seen]
+        rows.append(np.mean(alone, 0))
+    return np.array(rows)
+
+
+def around_one(q: Array, K: Array, V: Array) -> Array:
+    s = K @ q / np.sqrt(len(q))
+    e = np.exp(s - s.max())
+    return e @ V / e.sum()

@@ -1,0 +1,79 @@
+/* Chapter 12: choose a length and a mesh of H100s, and see where the time of an attention layer goes. The model is
+   attention_cost of attn_tutor.torch.distributed, with 64 query heads and 8 heads of keys and values of width 128. */
+customElements.define("attn-mesh", class extends attn.Figure {
+  static title = "Seconds of attention against the mesh";
+  static start = { length: 20, gpus: 10, heads: 0, exchange: "ring" };
+  static exchanges = { ring: "ring", "all-to-all": "all-to-all" };
+  static parts = { project: "projections", attend: "attention", wait: "waiting", reduce: "adding up heads", traffic: "links busy" };
+
+  build() {
+    const { html, svg } = attn, power = (k) => (2 ** k).toLocaleString("en-US");
+    this.slider("length", "Tokens", [13, 24, 1], power);
+    this.slider("gpus", "GPUs", [0, 13, 1], power);
+    this.slider("heads", "GPUs that share heads", [0, 6, 1], power);
+    this.choice("exchange", "Tokens meet by", this.constructor.exchanges);
+
+    const chart = svg("svg", { viewBox: "0 0 400 166", role: "img" });
+    this.chart = this.picture.appendChild(chart);
+    this.bars = Object.entries(this.constructor.parts).map(([part, name], i) => {
+      const y = 22 + 32 * i;
+      const line = [svg("rect", { class: part === "wait" ? "attn-score attn-beyond" : part === "traffic" ? "attn-weight" : "attn-score",
+        x: 128, y: y - 13, height: 18 }), svg("text", { x: 396, y, "text-anchor": "end" })];
+      chart.append(svg("text", { x: 2, y }, name), ...line);
+      return line;
+    });
+    chart.append(svg("path", { class: "attn-axis", d: "M128 4V162" }));
+
+    this.answer = html("p", { class: "attn-answer" });
+    this.shape = ["tokens on each GPU", "GPUs in a ring or swap", "one step computes (ms)", "one message travels (ms)"];
+    this.cells = this.shape.map(() => html("td"));
+    const table = attn.table("Each GPU", ["measure", "value"], this.shape.map((name, i) => [html("th", { scope: "row" }, name), this.cells[i]]));
+    this.picture.append(html("div", {}, this.answer, table));
+  }
+
+  /* Seconds of one layer, part by part, or null where the mesh does not fit. */
+  cost(n, context, tensor, exchange) {
+    const flops = 989.4e12, link = 450e9, network = 50e9, node = 8, start = 8.4e-6, width = 128, all = 64, bytes = 2;
+    if (n % context || all % tensor || (exchange === "all-to-all" && (all / tensor) % context)) return null;
+    const tokens = n / context, here = all / tensor, kv = Math.ceil(8 / tensor);
+    const joint = (span) => (span <= node ? [link, 3.4e-6] : [network, 14e-6]);
+    const project = 4 * tokens * all * width * (here + kv) * width / flops;
+    const attend = 4 * here * width * (n * (n + 1) / 2) / context / flops;
+    const [rate, hop] = joint(context * tensor);
+    let travel = start + hop + 2 * tokens * kv * width * bytes / rate, traffic = (context - 1) * travel;
+    let wait = (context - 1) * Math.max(0, travel - attend / context);
+    if (exchange === "all-to-all") {
+      const near = Math.min(context, Math.max(1, Math.floor(node / tensor)));
+      const part = 2 * tokens * (here + kv) * width * bytes / context;
+      travel = context === 1 ? 0 : 2 * (start + hop) + Math.max((near - 1) * part / link, (context - near) * part / network);
+      wait = traffic = travel;
+    }
+    const [inside, step] = joint(tensor), share = tokens * all * width * bytes / tensor;
+    const reduce = tensor === 1 ? 0 : start + 2 * (tensor - 1) * (step + share / inside);
+    return { project, attend, wait, reduce, traffic, travel, step: exchange === "ring" ? attend / context : attend };
+  }
+
+  draw() {
+    const { length, gpus, heads, exchange } = this.state, { number } = attn;
+    const n = 2 ** length, tensor = 2 ** heads, context = 2 ** (gpus - heads);
+    const whole = (x) => x.toLocaleString("en-US");
+    const c = context < 1 ? null : this.cost(n, context, tensor, exchange);
+    const seconds = c && c.project + c.attend + c.wait + c.reduce;
+    const top = c && Math.max(c.project, c.attend, c.wait, c.reduce, c.traffic);
+    Object.keys(this.constructor.parts).forEach((part, i) => {
+      this.bars[i][0].setAttribute("width", c ? 170 * c[part] / top : 0);
+      this.bars[i][1].textContent = c ? number(1e3 * c[part], 2) + " ms" : "–";
+    });
+    const values = c ? [whole(n / context), whole(context), number(1e3 * c.step, 3), number(context > 1 ? 1e3 * c.travel : 0, 3)] : ["–", "–", "–", "–"];
+    this.cells.forEach((cell, i) => { cell.textContent = values[i]; });
+    this.answer.textContent = c ? `80 layers: ${number(80 * seconds, 2)} s` : "This mesh does not fit";
+    const mesh = `${whole(n)} tokens on ${whole(2 ** gpus)} GPUs`;
+    const sentence = c
+      ? `${mesh}, context ${whole(context)} × tensor ${tensor}, ${exchange}: ${number(80 * seconds, 2)} seconds for 80 layers, `
+        + `${number(100 * c.wait / seconds, 0)} percent of them waiting.`
+      : `${mesh}: ` + (context < 1 ? `${tensor} cannot share heads among so few GPUs.`
+        : `an all-to-all over ${whole(context)} GPUs needs as many heads, and each has ${64 / tensor}.`);
+    this.chart.setAttribute("aria-label", sentence);
+    return sentence;
+  }
+});
