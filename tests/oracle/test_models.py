@@ -216,15 +216,13 @@ def test_rxnmapper_has_the_logits_of_transformers(rxn):
         torch.testing.assert_close(rxn.weights(ids), attentions, rtol=0, atol=1e-5)
 
 
-def test_rxnmapper_aligns_most_atoms_as_its_authors_publish(rxn):
-    """The first reaction of their README; what they publish also uses the bonds, and one head alone does not."""
+def test_rxnmapper_aligns_atoms_as_its_authors_publish(rxn):
+    """The first reaction of their README, whose mapping also uses the bonds."""
     ids = rxn.encode(REACTIONS[1])
     product, reactants, weights = rxn.align(ids)
     words = rxn.decode(ids)
     assert "".join(words[i] for i in product) == "CCCScnccccF"
     assert "".join(words[i] for i in reactants[:17]) == "CCCSCNCCOFccccncF"
     torch.testing.assert_close(weights.sum(-1), torch.ones(len(product)))
-    published = torch.tensor([0, 1, 2, 3, 15, 14, 13, 12, 11, 10, 9])
-    agree = weights.argmax(-1) == published
-    print(agree)
-    assert agree.sum() >= 9
+    published = [0, 1, 2, 3, 15, 14, 13, 12, 11, 10, 9]
+    assert weights.argmax(-1).tolist() == published
