@@ -25,7 +25,7 @@ def load_reactions() -> list[Reaction]:
     """Read the reactions, written for this book: five of each kind, textbook steps between small molecules.
 
     No atom of the product could stand for another of its reactant, so that each mapping is the only right one. What
-    leaves, such as water, is not written. The mapping follows from the kind (in an ester, the alcohol keeps its oxygen).
+    leaves, such as water, is not written. The mapping follows from the kind (an ester keeps the oxygen of the alcohol).
 
     Example:
         >>> kind, smiles, mapping = load_reactions()[10]
