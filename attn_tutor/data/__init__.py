@@ -8,14 +8,17 @@ from attn_tutor.data.numbers import (
     number_pairs,
     number_words,
 )
+from attn_tutor.data.reactions import Reaction, load_reactions
 from attn_tutor.data.text import load_book
 
 __all__ = [
     "NumberPairs",
+    "Reaction",
     "decode_digits",
     "encode_words",
     "load_book",
     "load_cars",
+    "load_reactions",
     "number_pairs",
     "number_words",
 ]

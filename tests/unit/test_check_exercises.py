@@ -293,6 +293,30 @@ def torch_ring(Q, K, V, size):
     return at.attention(Q, K, V, causal=True)
 
 
+def torch_received_weight(A):
+    n = A.shape[-1]
+    later = torch.ones(n, n, dtype=A.dtype).tril(-1)
+    return (A * later).sum(-2) / later.sum(-2).clamp_min(1)
+
+
+def torch_induction_score(A, ids):
+    same = (ids[:, None] == ids).tril(-1)
+    after = torch.nn.functional.pad(same, (1, 0))[:, :-1]
+    return A.masked_fill(~after, 0).sum(-1)[..., same.any(-1)].mean(-1)
+
+
+def torch_without_heads(O, W_o, off):
+    O = O.clone()
+    O[off] = 0
+    return at.merge_heads(O) @ W_o
+
+
+def torch_dequantise(blocks):
+    scale, low = blocks[:, :4].contiguous().view(torch.float16).float().split(1, -1)
+    codes = torch.cat([blocks[:, 4:] & 15, blocks[:, 4:] >> 4], -1)
+    return scale * codes + low
+
+
 def right_in_torch(name):
     return globals().get(f"torch_{name}") or getattr(at, name)
 
