@@ -317,6 +317,28 @@ def torch_dequantise(blocks):
     return scale * codes + low
 
 
+def torch_window_with_sinks(n, m, window, sinks):
+    band = torch.ones(n, m).tril(m - n)
+    recent = band.triu(m - n - window + 1)
+    recent[:, :sinks] = band[:, :sinks]
+    return recent.bool()
+
+
+def torch_linear_in_chunks(Q, K, V, size):
+    return at.linear_attention(Q, K, V, causal=True)
+
+
+def torch_delta_step(S, k, v, beta):
+    k = torch.nn.functional.normalize(k, dim=0)
+    return S - beta * torch.outer(k, k @ S) + beta * torch.outer(k, v)
+
+
+def torch_keep_guess(p, q, guess, coin, draw):
+    numbers = torch.tensor([coin, draw], dtype=p.dtype)
+    target, guesses = torch.stack([p, p]), torch.tensor([guess])
+    return at.accept_draft(target, q[None], guesses, numbers)[0]
+
+
 def right_in_torch(name):
     return globals().get(f"torch_{name}") or getattr(at, name)
 

@@ -1,0 +1,316 @@
+"""Chapter 13: what a memory keeps, adds up, corrects and guesses."""
+
+import numpy as np
+
+from attn_tutor.check.chapters.inputs import Array, numbers
+from attn_tutor.check.exercise import Exercise
+
+draw = numbers(13)
+
+
+def sink_mask(
+    n: int,
+    m: int,
+    window: int,
+    sinks: int,
+    first: int | None = None,
+    wider: int = 0,
+    past: bool = True,
+    sinks_past: bool = True,
+) -> Array:
+    i = np.arange(n)[:, None] + (m - n if first is None else first)
+    j = np.arange(m)
+    recent = j > i - window - wider
+    if past:
+        recent = recent & (j <= i)
+    return np.asarray(recent | ((j < sinks) & ((j <= i) | (not sinks_past))))
+
+
+window_with_sinks = Exercise(
+    13,
+    "window_with_sinks(n, m, window, sinks): the mask of n queries, the last of m tokens: each sees itself, the "
+    "window − 1 tokens before it and the first sinks, and none after itself; boolean, (n, m)",
+    sink_mask,
+    [(3, 8, 2, 1), (5, 5, 2, 2), (7, 11, 3, 0), (2, 5, 1, 3), (4, 4, 9, 1)],
+)
+
+for name, changes, words in (
+    (
+        "a sink in the future",
+        dict(sinks_past=False),
+        "Early queries see sinks that come after them. A sink is never dropped, but it must have been written: j ≤ i "
+        "for sinks, too.",
+    ),
+    (
+        "window one too wide",
+        dict(wider=1),
+        "Each query sees window tokens before itself. Its own counts as one of them: j > i − window.",
+    ),
+    (
+        "window one too narrow",
+        dict(wider=-1),
+        "A query sees itself and only window − 2 tokens before it: j > i − window, without another 1.",
+    ),
+    (
+        "aligned upper left",
+        dict(first=0),
+        "Your queries are the first n of m tokens. They are the last: query i stands at position i + m − n.",
+    ),
+    (
+        "not causal",
+        dict(past=False),
+        "Your queries see what comes after them. Of the window, only j ≤ i has been written.",
+    ),
+):
+    window_with_sinks.variant(sink_mask, name, words, **changes)
+
+
+@window_with_sinks.mistake("no sinks")
+def _(n: int, m: int, window: int, sinks: int) -> Array:
+    """This is a plain sliding window. Whoever drops the first tokens drops what trained heads park their weight on: add
+    j < sinks."""
+    return sink_mask(n, m, window, 0)
+
+
+@window_with_sinks.mistake("inverted")
+def _(n: int, m: int, window: int, sinks: int) -> Array:
+    """Your mask is True where a query may *not* attend. In this book True means "may attend"."""
+    return ~sink_mask(n, m, window, sinks)
+
+
+def phi(x: Array) -> Array:
+    """elu(x) + 1."""
+    return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
+
+
+def chunked(
+    Q: Array,
+    K: Array,
+    V: Array,
+    size: int,
+    past: bool = True,
+    total_past: bool = True,
+    early: bool = False,
+    inside: bool = True,
+) -> Array:
+    S, z, out = np.zeros((K.shape[1], V.shape[1])), np.zeros(K.shape[1]), []
+    for i in range(0, len(Q), size):
+        q, k, v = phi(Q[i : i + size]), phi(K[i : i + size]), V[i : i + size]
+        kernel = np.tril(q @ k.T) if inside else q @ k.T
+        if early:
+            S, z = S + k.T @ v, z + k.sum(0)
+        pooled, total = kernel @ v + q @ S * past, kernel.sum(-1) + q @ z * total_past
+        out.append(pooled / total[:, None])
+        if not early:
+            S, z = S + k.T @ v, z + k.sum(0)
+    return np.vstack(out)
+
+
+linear_in_chunks = Exercise(
+    13,
+    "linear_in_chunks(Q, K, V, size): causal linear attention with φ(x) = elu(x) + 1, a chunk of so many tokens at a "
+    "time; (n, d), (n, d), (n, d_v) → (n, d_v)",
+    chunked,
+    [
+        (draw(2, 3), draw(2, 3), draw(2, 2), 1),
+        (draw(6, 3), draw(6, 3), draw(6, 5), 2),
+        (draw(7, 2), draw(7, 2), draw(7, 3), 3),
+        (draw(5, 2), draw(5, 2), draw(5, 3), 8),
+    ],
+)
+
+for name, changes, words in (
+    (
+        "each chunk forgets the past",
+        dict(past=False, total_past=False),
+        "Your chunks do not know of one another. Add what the state holds: φ(q) S above the line, φ(q) · z below.",
+    ),
+    (
+        "the total forgets the past",
+        dict(total_past=False),
+        "Above the line you add the past, below it you do not. The total needs a state of its own, z = Σ φ(k), or a "
+        "column of ones in V.",
+    ),
+    (
+        "the total alone remembers",
+        dict(past=False),
+        "Below the line you add the past, above it you do not: q @ S belongs to the pooled values.",
+    ),
+    (
+        "the chunk counted twice",
+        dict(early=True),
+        "You add a chunk to the state before you ask it, so its keys count twice, and those of the future once. Ask "
+        "first, then add.",
+    ),
+    (
+        "not causal inside a chunk",
+        dict(inside=False),
+        "Inside a chunk each query sees the whole chunk. Keep the lower triangle of φ(q) φ(k)ᵀ.",
+    ),
+):
+    linear_in_chunks.variant(chunked, name, words, **changes)
+
+
+@linear_in_chunks.mistake("not divided")
+def _(Q: Array, K: Array, V: Array, size: int) -> Array:
+    """You return the pooled values alone. The weights must add up to 1: divide by φ(q) · Σ φ(k) over the same keys."""
+    return np.tril(phi(Q) @ phi(K).T) @ V
+
+
+@linear_in_chunks.mistake("no features")
+def _(Q: Array, K: Array, V: Array, size: int) -> Array:
+    """You multiply queries and keys themselves. Their products can be negative, and their sum 0: take φ of both."""
+    kernel = np.tril(Q @ K.T)
+    return kernel @ V / kernel.sum(-1, keepdims=True)
+
+
+@linear_in_chunks.mistake("the future too")
+def _(Q: Array, K: Array, V: Array, size: int) -> Array:
+    """Each query reads the whole text. The state may hold earlier chunks only."""
+    kernel = phi(Q) @ phi(K).T
+    return kernel @ V / kernel.sum(-1, keepdims=True)
+
+
+def corrected(
+    S: Array, k: Array, v: Array, beta: float, unit: bool = True, all_of: bool = True
+) -> Array:
+    if unit:
+        k = k / np.sqrt(k @ k)
+    answer = S.T @ k
+    change = beta * (v - answer) if all_of else beta * v - answer
+    return S + np.outer(k, change)
+
+
+delta_step = Exercise(
+    13,
+    "delta_step(S, k, v, beta): write the value v under the key k, scaled to length 1, into the state S: add beta "
+    "times the difference between v and what S answers; (d, d_v), (d), (d_v) → (d, d_v)",
+    corrected,
+    [
+        (np.zeros((2, 1)), np.array([3.0, 4]), np.array([5.0]), 1.0),
+        (draw(3, 2), draw(3), draw(2), 0.5),
+        (draw(3, 5), 2 * draw(3), draw(5), 0.25),
+        (draw(5, 2), draw(5), draw(2), 1.0),
+    ],
+)
+
+for name, changes, words in (
+    (
+        "the key as it is",
+        dict(unit=False),
+        "You write under the key as it comes. A key of length 2 then writes four times too much: divide it by its "
+        "length first.",
+    ),
+    (
+        "the whole answer removed",
+        dict(all_of=False),
+        "You take away all of the old answer and add β of the new one. β is on their difference: β (v − Sᵀk).",
+    ),
+):
+    delta_step.variant(corrected, name, words, **changes)
+
+
+@delta_step.mistake("added, not corrected")
+def _(S: Array, k: Array, v: Array, beta: float) -> Array:
+    """You add β k vᵀ, as plain linear attention does. Write the difference between v and what S answers now, Sᵀk."""
+    k = k / np.sqrt(k @ k)
+    return S + beta * np.outer(k, v)
+
+
+@delta_step.mistake("the error added with the wrong sign")
+def _(S: Array, k: Array, v: Array, beta: float) -> Array:
+    """You add β (Sᵀk − v), so that each step makes the answer worse. It is what should be there minus what is."""
+    k = k / np.sqrt(k @ k)
+    return S + beta * np.outer(k, S.T @ k - v)
+
+
+@delta_step.mistake("everything fades")
+def _(S: Array, k: Array, v: Array, beta: float) -> Array:
+    """You multiply the whole state by 1 − β, so that every key fades. Only what is stored under *this* key is replaced:
+    S − β k (kᵀS) + β k vᵀ."""
+    k = k / np.sqrt(k @ k)
+    return (1 - beta) * S + beta * np.outer(k, v)
+
+
+def replacement(left: Array, draw: float) -> int:
+    upto = left.cumsum()
+    return int(np.searchsorted(upto, draw * upto[-1], side="right"))
+
+
+def kept_or_drawn(
+    p: Array, q: Array, guess: int, coin: float, draw: float
+) -> int | Array:
+    if coin * q[guess] < p[guess]:
+        return guess
+    return replacement(np.maximum(p - q, 0), draw)
+
+
+P, Q = np.array([0.5, 0.3, 0.2, 0.0]), np.array([0.1, 0.2, 0.3, 0.4])
+R = np.array([0.05, 0.15, 0.1, 0.7])
+
+keep_guess = Exercise(
+    13,
+    "keep_guess(p, q, guess, coin, draw): the guess with probability min(1, p/q), else a token drawn from "
+    "max(0, p − q) by its running sums; coin and draw are random numbers in [0, 1); (t), (t) → a token",
+    kept_or_drawn,
+    [
+        (P, Q, 0, 0.9, 0.95),
+        (P, Q, 3, 0.0, 0.1),
+        (P, Q, 3, 0.9, 0.85),
+        (P, Q, 2, 0.6, 0.7),
+        (P, Q, 2, 0.7, 0.82),
+        (P, Q, 1, 0.35, 0.2),
+        (R, P, 0, 0.2, 0.1),
+        (R, P, 0, 0.08, 0.1),
+        (R, P, 1, 0.45, 0.99),
+    ],
+)
+
+
+@keep_guess.mistake("always kept")
+def _(p: Array, q: Array, guess: int, coin: float, draw: float) -> int:
+    """Every guess stays, so what is written has the distribution of the small model. Refuse with probability
+    1 − p/q."""
+    return guess
+
+
+@keep_guess.mistake("kept with probability p")
+def _(p: Array, q: Array, guess: int, coin: float, draw: float) -> int:
+    """You compare the coin with p alone. The guess already came up with probability q: keep it with p/q."""
+    return guess if coin < p[guess] else replacement(np.maximum(p - q, 0), draw)
+
+
+@keep_guess.mistake("the ratio upside down")
+def _(p: Array, q: Array, guess: int, coin: float, draw: float) -> int:
+    """You keep with probability q/p. Refused must be what the small model says too *often*: keep with p/q."""
+    keep = coin * p[guess] < q[guess]
+    return guess if keep else replacement(np.maximum(p - q, 0), draw)
+
+
+@keep_guess.mistake("drawn from p")
+def _(p: Array, q: Array, guess: int, coin: float, draw: float) -> int:
+    """After a refusal you draw from p. Part of p has come out as kept guesses already: draw from what is missing,
+    max(0, p − q)."""
+    return guess if coin * q[guess] < p[guess] else replacement(p, draw)
+
+
+@keep_guess.mistake("drawn from |p − q|")
+def _(p: Array, q: Array, guess: int, coin: float, draw: float) -> int:
+    """You draw from |p − q|, so tokens come back of which the small model gives too much. Cut at 0: max(0, p − q)."""
+    return guess if coin * q[guess] < p[guess] else replacement(abs(p - q), draw)
+
+
+@keep_guess.mistake("the likeliest in place of a draw")
+def _(p: Array, q: Array, guess: int, coin: float, draw: float) -> int:
+    """After a refusal you take the likeliest token. To keep the distribution, draw from max(0, p − q)."""
+    return guess if coin * q[guess] < p[guess] else int(p.argmax())
+
+
+@keep_guess.mistake("running sums not divided")
+def _(p: Array, q: Array, guess: int, coin: float, draw: float) -> int:
+    """You look for the draw among running sums that end below 1. Divide max(0, p − q) by its sum, or multiply the draw
+    by it."""
+    if coin * q[guess] < p[guess]:
+        return guess
+    upto = np.maximum(p - q, 0).cumsum()
+    return min(int(np.searchsorted(upto, draw, side="right")), len(p) - 1)
