@@ -21,6 +21,7 @@ from playwright.sync_api import Browser, Locator, Page
 
 import attn_tutor.numpy as an
 from attn_tutor.data import load_cars
+from attn_tutor.memory import cache_bytes
 from attn_tutor.torch.distributed.cost import H100, Mesh, attention_cost
 
 ROOT = Path(__file__).parents[2]
@@ -450,6 +451,37 @@ def test_mesh(page: Page, rng: np.random.Generator) -> None:
     assert ("all-to-all", "does not fit") in met
 
 
+def test_cache(page: Page, rng: np.random.Generator) -> None:
+    figure, met = page.locator("attn-cache"), set()
+    numbers = {"heads": 64, "groups": 8, "one": 1}
+    for trial in range(20):
+        heads = ("heads", "groups", "one", "latents")[trial % 4]
+        bits = ("16", "8", "4")[trial % 3]
+        window = ("all", "window")[rng.integers(2)]
+        choose(figure, "Keeps", heads)
+        choose(figure, "Bits a number", bits)
+        choose(figure, "Of", window)
+        slide(figure, "Tokens", rng.uniform())
+        n = 2 ** state(figure)["length"]
+        kept = {"window": 4096, "sinks": 4} if window == "window" else {}
+        size = {kind: {"kv_heads": k, "width": 128} for kind, k in numbers.items()}
+        size["latents"] = {"latent": 512, "width": 64}
+        bytes_ = [
+            cache_bytes(n, layers=80, bits=int(bits), **kind, **kept)
+            for kind in size.values()
+        ]
+        shown = figure.locator("svg text[text-anchor=end]").all_text_contents()
+        units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+        for text, exact in zip(shown, bytes_, strict=True):
+            value, unit = text.split()
+            assert 1 <= float(value) < 1024
+            assert abs(exact / units[unit] - float(value)) <= 0.00501
+        mine = shown[list(size).index(heads)]
+        assert said(figure).endswith(f"a text of {n:,} tokens takes {mine}.")
+        met.add((window, n > 4100))
+    assert met >= {("all", True), ("window", True)}
+
+
 # What they have in common
 
 
@@ -769,6 +801,21 @@ def test_task_of_the_heads(page: Page) -> None:
         "You guessed “both”; it is “that of the second city”. The layer answers 1.38 and 0.00; "
         "the truth is 1.40 and −1.30. Each head serves one of the two cities."
     )
+
+
+def test_tasks_of_the_cache(page: Page) -> None:
+    figure = page.locator("attn-cache")
+    press(figure, "Again", "131,072")
+    tokens = figure.get_by_label("Tokens", exact=True)
+    keys(tokens, *["ArrowLeft"] * 3)
+    choose(figure, "Keeps", "latents")
+    keys(tokens, "ArrowLeft")
+    choose(figure, "Keeps", "groups")
+    choose(figure, "Of", "window")
+    assert verdict(figure).startswith("Your guess")
+    keys(tokens, "ArrowRight")
+    assert verdict(figure).startswith("You guessed “131,072”; it is “16,384”.")
+    assert "latents take 720.00 MiB and the window 1.25 GiB" in verdict(figure)
 
 
 def test_tasks_of_the_encoding(page: Page) -> None:
