@@ -71,28 +71,28 @@ attn.Task = class {
 
 Object.assign(attn, (() => {
   "use strict";
-  /* The address of a state: the figure's name and what differs from its start, "#attn-scale?power=9&scale=root". */
+  /* The address of a state: the figure's name and what differs from its start, "#attn-scale--power-9--scale-root". Other
+     signs than letters and digits are written as their codes, since the theme takes each address for a selector. */
+  const coded = (text) => encodeURIComponent(text).replace(/[-_.!~*'()]/g, (sign) => "%" + sign.charCodeAt(0).toString(16)).replaceAll("%", "_");
+  const decoded = (text) => decodeURIComponent(text.replaceAll("_", "%"));
   const address = ({ localName, state, constructor: { start } }) => {
     const changed = Object.entries(state).filter(([key, value]) => key in start && JSON.stringify(value) !== JSON.stringify(start[key]));
-    return `#${localName}?` + new URLSearchParams(changed.map(([key, value]) => [key, typeof value === "string" ? value : JSON.stringify(value)]));
+    const words = changed.map(([key, value]) => coded(key) + "-" + coded(typeof value === "string" ? value : JSON.stringify(value)));
+    return "#" + [localName, ...(words.length ? words : [""])].join("--");
   };
 
   // An address comes from anywhere: what is not of the kind that the figure begins with, or what no control could set, stays out.
   const alike = (a, b) => typeof a === typeof b && Array.isArray(a) === Array.isArray(b)
     && (!Array.isArray(a) || (a.length === b.length && a.every((x, i) => alike(x, b[i]))));
-  const read = (text, start) => {
-    try {
-      return typeof start === "string" ? text : JSON.parse(text);
-    } catch {
-      return undefined;
-    }
-  };
-  const state_of = (figure, query) => {
+  const state_of = (figure, words) => {
     const { start } = figure.constructor, state = structuredClone(start);
-    for (const [key, text] of new URLSearchParams(query)) {
-      if (!Object.hasOwn(start, key)) continue;
-      const value = read(text, start[key]);
-      if (alike(value, start[key]) && (figure.fits[key]?.(value) ?? true)) state[key] = value;
+    for (const word of words) {
+      try {
+        const [key, text] = word.split("-").map(decoded), value = typeof start[key] === "string" ? text : JSON.parse(text);
+        if (Object.hasOwn(start, key) && alike(value, start[key]) && (figure.fits[key]?.(value) ?? true)) state[key] = value;
+      } catch {
+        continue; // no state is written like that
+      }
     }
     return state;
   };
@@ -100,12 +100,14 @@ Object.assign(attn, (() => {
   /* Links to the figure, in the text too, set its state. */
   const follow_links = (figure) => {
     const follow = () => {
-      const [name, query] = location.hash.slice(1).split("?");
-      if (name !== figure.localName || query === undefined) return;
-      figure.set(state_of(figure, query));
+      const [name, ...words] = location.hash.slice(1).split("--");
+      if (name !== figure.localName || !words.length) return;
+      figure.set(state_of(figure, words));
       figure.scrollIntoView({ block: "nearest" });
     };
     addEventListener("hashchange", follow);
+    // The formulas above the figure are drawn late, and push it down.
+    addEventListener("load", () => Promise.resolve(window.MathJax?.startup?.promise).then(follow));
     follow();
   };
 
