@@ -43,10 +43,11 @@ def probabilities(
     if not again:
         return np.where(kept, weights_of(x), 0)
     x = np.where(kept, x, hidden)
-    if maximum:
-        p = an.masked_softmax(x, x > -np.inf)
-    else:
-        p = np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+    p = (
+        an.masked_softmax(x, x > -np.inf)
+        if maximum
+        else np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+    )
     return p / temperature if late else p
 
 
