@@ -292,7 +292,8 @@ TOPICS = {
     "10": "weight, online softmax, tile, additive score, key–value cache, grouped-query attention, half precision, "
     "fused kernel, FlashAttention, HBM, SRAM, roofline, MLA, sliding window, linear attention, log-sum-exp",
     "09": "transformer, residual connection, layer norm, feed-forward network, cross-entropy, perplexity, vocabulary, "
-    "autoregressive, key–value cache, cross-attention",
+    "autoregressive, key–value cache, cross-attention, residual stream, induction head, RMSNorm, SwiGLU, "
+    "tied embeddings, byte-pair encoding, top-k sampling, sliding window",
     "12": "all-reduce, all-to-all, tensor parallelism, context parallelism, ring attention, zigzag, FSDP, NVLink, "
     "InfiniBand, NCCL, node, mesh, rank of a process, key–value cache, causal mask",
 }

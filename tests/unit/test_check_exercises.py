@@ -207,9 +207,22 @@ def torch_next_token_loss(logits, targets):
 
 
 def torch_top_k(logits, k, temperature):
-    least = logits.topk(k).values[..., -1:]
-    kept = logits.masked_fill(logits < least, -torch.inf)
+    best, places = logits.topk(k)
+    kept = torch.full_like(logits, -torch.inf).scatter(-1, places, best)
     return (kept / temperature).softmax(-1)
+
+
+def torch_join_pair(ids, pair, new):
+    out, tokens = [], ids.tolist()
+    while tokens:
+        joins = tuple(tokens[:2]) == tuple(pair)
+        out.append(new if joins else tokens[0])
+        tokens = tokens[1 + joins :]
+    return torch.tensor(out)
+
+
+def torch_induction_score(A, period):
+    return torch.diagonal(A, 1 - period, -2, -1)[..., 1:].mean(-1)
 
 
 def torch_greedy(step, end, max_len):
