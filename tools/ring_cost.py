@@ -25,7 +25,7 @@ from attn_tutor.torch.distributed.cost import Machine, Mesh, attention_cost
 
 TABLE = Path(__file__).resolve().parents[1] / "book" / "_tables" / "ring_cost.markdown"
 HEADS, WIDTH = 8, 64
-LENGTHS = (1024, 2048, 4096)
+LENGTHS = (512, 1024, 2048)
 BYTES = 2**16, 2**24
 KINDS: dict[Literal["ring", "all-to-all"], Callable[..., Any]] = {
     "ring": ring_attention,
