@@ -41,6 +41,13 @@ from attn_tutor.torch.distributed import (
 from attn_tutor.torch.distributed.dropout import growth
 from attn_tutor.torch.visibility import Visibility
 
+
+@pytest.fixture(scope="module")
+def _dynamo():
+    """DTensor loads torch's compiler when it is first used: better once here than in every process."""
+    import torch._dynamo  # noqa: F401
+
+
 LAYOUTS = {"blocks": blocks, "striped": striped, "zigzag": zigzag}
 HEADS, D, D_V, BATCH = 12, 5, 3, 2
 # Rounding: outputs and gradients here are of order 1, sums have at most 100 terms.
@@ -306,6 +313,7 @@ def spread(rank, size):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_dynamo")
 @pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_heads_and_hidden_units_in_processes_are_the_whole(size):
     for found, counts in run(spread, size):
@@ -508,6 +516,7 @@ def weights(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_dynamo")
 @pytest.mark.parametrize(
     "parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.full)]
 )
