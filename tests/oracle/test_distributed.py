@@ -23,6 +23,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import attn_tutor.torch as at
+from attn_tutor import train
 from attn_tutor.torch.distributed import (
     blocks,
     context_parallel_attention,
@@ -34,7 +35,6 @@ from attn_tutor.torch.distributed import (
     run,
     striped,
     tensor_parallel,
-    train,
     ulysses_attention,
     zigzag,
 )
