@@ -1,5 +1,6 @@
 """Processes from one call, for a notebook or a test; ``torchrun`` starts those of a program."""
 
+import logging
 import pickle
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from torch.multiprocessing.spawn import start_processes
 
 from attn_tutor._checks import require_positive, require_size
 
@@ -63,13 +65,17 @@ def run(
         # Python warns of threads before a fork; a child that keeps to one thread is safe.
         warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
         work = function, size, args, backend, timeout, folder
-        started: Any = mp.start_processes(
+        started: Any = start_processes(
             _work, work, nprocs=size, join=False, daemon=True, start_method=method
         )
+        log = logging.getLogger(start_processes.__module__)
+        level = log.level
+        log.setLevel(logging.ERROR)  # which others it ends then need not be said
         try:
             while not started.join():
                 pass
         finally:
+            log.setLevel(level)
             for process in started.processes:
                 process.kill()
                 process.join()

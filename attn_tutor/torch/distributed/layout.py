@@ -50,7 +50,7 @@ def striped(n: int, size: int) -> list[torch.Tensor]:
         [[0, 2, 4, 6], [1, 3, 5, 7]]
     """
     _require("striped", n, size)
-    return [torch.arange(rank, n, size) for rank in range(size)]
+    return [torch.arange(n)[rank::size] for rank in range(size)]
 
 
 def zigzag(n: int, size: int) -> list[torch.Tensor]:

@@ -113,7 +113,7 @@ class Ring(NamedTuple):
             *block.shape[:-2], len(self.P.keys[owner]), block.shape[-1]
         )
         after, before = (rank + 1) % size, (rank - 1) % size
-        world = self.group or dist.group.WORLD
+        world: Any = self.group or dist.group.WORLD
         ways = (dist.isend, block.contiguous(), after), (dist.irecv, new, before)
         # Both are started before either is waited for: if all sent first, nobody would receive.
         travel = [
@@ -224,8 +224,8 @@ class _Ring(torch.autograd.Function):
 def cut(positions: torch.Tensor) -> Iterator[slice]:
     """The rows of tiles: at most so many, and none across a gap, so that more tiles are seen whole or not at all."""
     gaps = positions.diff()
-    jumps = (gaps > gaps.min()).nonzero().flatten() + 1 if len(gaps) else []
-    edges = [0, *map(int, jumps), len(positions)]
+    jumps = (gaps > gaps.min()).nonzero() + 1 if len(gaps) else gaps
+    edges = [0, *jumps.flatten().tolist(), len(positions)]
     for start, stop in zip(edges, edges[1:], strict=False):
         for first in range(start, stop, TILE):
             yield slice(first, min(first + TILE, stop))

@@ -1,0 +1,537 @@
+"""Attention over processes beside attention in one: the same numbers, gradients and weights, or an error in words.
+
+Many cases share one start of processes. What runs in them returns its errors, and the test judges them.
+"""
+
+import itertools
+import os
+import shutil
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import loss_parallel
+from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
+from torch.nn.functional import cross_entropy
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import attn_tutor.torch as at
+from attn_tutor import train
+from attn_tutor.torch.distributed import (
+    blocks,
+    context_parallel_attention,
+    decode_attention,
+    merge,
+    partial_attention,
+    ring,
+    ring_attention,
+    run,
+    striped,
+    tensor_parallel,
+    ulysses_attention,
+    zigzag,
+)
+from attn_tutor.torch.distributed.dropout import growth
+from attn_tutor.torch.visibility import Visibility
+
+
+@pytest.fixture(scope="module")
+def _dynamo():
+    """DTensor loads torch's compiler when it is first used: better once here than in every process."""
+    import torch._dynamo  # noqa: F401
+
+
+LAYOUTS = {"blocks": blocks, "striped": striped, "zigzag": zigzag}
+HEADS, D, D_V, BATCH = 12, 5, 3, 2
+# Rounding: outputs and gradients here are of order 1, sums have at most 100 terms.
+ROUNDING = 1e-12
+
+# Queries, keys, heads of keys, options, and the kind of mask. Twelve heads split over one to four processes.
+CASES = [
+    (13, 13, 12, {}, None),
+    (13, 13, 4, {"causal": True}, None),
+    (3, 3, 1, {"causal": True}, "rows"),  # some processes hold one query or none
+    (13, 17, 4, {"causal": True, "window": 5}, None),  # the last query sees the last key
+    (17, 13, 12, {"causal": True}, None),  # the first queries see nothing
+    (13, 17, 4, {"scale": 0.3}, "rows"),
+    (11, 17, 12, {"causal": True, "window": 4}, "heads"),
+    (13, 17, 1, {}, "lengths"),
+]  # fmt: skip
+
+
+def problem(n, m, h_kv, kind):
+    """The same arrays in all processes."""
+    generator = torch.Generator().manual_seed(7 * n + m)
+    Q, K, V, g = (
+        torch.randn(BATCH, *shape, dtype=torch.float64, generator=generator)
+        for shape in ((HEADS, n, D), (h_kv, m, D), (h_kv, m, D_V), (HEADS, n, D_V))
+    )
+    shapes = {"rows": (n, m), "heads": (BATCH, HEADS, n, m), "lengths": (BATCH, 1, 1, m)}  # fmt: skip
+    mask = None
+    if kind:
+        mask = torch.rand(shapes[kind], generator=generator) < 0.4
+    return Q, K, V, g, mask
+
+
+def whole(Q, K, V, mask, **options):
+    """Attention in one process, with the heads of keys copied."""
+    K, V = (X.repeat_interleave(HEADS // X.shape[1], 1) for X in (K, V))
+    return at.attention(Q, K, V, mask, **options)
+
+
+def worst(pairs):
+    """The largest difference; a NaN is one, too."""
+    gaps = [(x - y).detach().abs().max() for x, y in pairs if x.numel()]
+    return torch.stack([x.new_tensor(0.0) for x, _ in pairs[:1]] + gaps).max().item()
+
+
+def difference(rank, size, attend, layout, case):
+    """Of outputs and gradients, from those of one process."""
+    n, m, h_kv, options, kind = case
+    Q, K, V, g, mask = problem(n, m, h_kv, kind)
+    leaves = [X.requires_grad_() for X in (Q, K, V)]
+    output = whole(*leaves, mask, **options)
+    gradients = torch.autograd.grad(output, leaves, g)
+    i, j = (LAYOUTS[layout](length, size)[rank] for length in (n, m))
+    mine = [X.detach()[..., at_, :].clone().requires_grad_() for X, at_ in ((Q, i), (K, j), (V, j))]  # fmt: skip
+    if mask is not None and mask.shape[-2] > 1:
+        mask = mask[..., i, :]
+    part = attend(*mine, mask, layout=layout, **options)
+    part.backward(g[..., i, :])
+    expected = (X[..., at_, :] for X, at_ in zip((output, *gradients), (i, i, j, j), strict=True))  # fmt: skip
+    return worst(list(zip((part, *(X.grad for X in mine)), expected, strict=True)))
+
+
+def all_differences(rank, size):
+    found = {}
+    for case in CASES:
+        for layout in LAYOUTS:
+            found["ring", layout, str(case)] = difference(rank, size, ring_attention, layout, case)  # fmt: skip
+        h_kv = case[2]
+        if h_kv % size == 0 or size % h_kv == 0:
+            for layout in ("blocks", "zigzag"):
+                found["heads", layout, str(case)] = difference(rank, size, ulysses_attention, layout, case)  # fmt: skip
+    for case in CASES[:2]:
+        found["either", str(case)] = difference(rank, size, context_parallel_attention, "zigzag", case)  # fmt: skip
+    found["decode"] = decoding(rank, size)
+    found["nan"] = hidden_nan(rank, size)
+    found["dropout"] = dropped(rank, size)
+    return found
+
+
+def decoding(rank, size):
+    """One new token, and a cache whose parts are unequal, some empty."""
+    Q, K, V, _, mask = problem(1, 17, 4, "lengths")
+    here = torch.arange(17)[rank * 7 : (rank + 1) * 7 if rank + 1 < size else 17]
+    output = decode_attention(Q, K[..., here, :], V[..., here, :], mask[..., here])
+    return worst([(output, whole(Q, K, V, mask))])
+
+
+def hidden_nan(rank, size):
+    """What stands in a hidden key or value reaches no output and no gradient."""
+    Q, K, V, g, _ = problem(13, 13, 12, None)
+    i = zigzag(13, size)[rank]
+    found = []
+    for bad in (0.0, torch.nan):
+        Q_, K_, V_ = (X[..., i, :].clone() for X in (Q, K, V))
+        K_[..., i == 5, 1], V_[..., i == 5, 2] = bad, bad
+        for X in (Q_, K_, V_):
+            X.requires_grad_()
+        mask = torch.arange(13) != 5
+        ring_attention(Q_, K_, V_, mask, causal=True).backward(g[..., i, :])
+        found.append([Q_.grad, K_.grad, V_.grad])
+    return worst(list(zip(*found, strict=True)))
+
+
+def dropped(rank, size):
+    """Dropout by position, beside the formula with the weights of the whole problem."""
+    Q, K, V, g, _ = problem(13, 17, 4, None)
+    leaves = [X.requires_grad_() for X in (Q, K, V)]
+    k, v = (X.repeat_interleave(3, 1) for X in (K, V))
+    weights = at.attention_weights(Q, k, causal=True)
+    grown = growth((BATCH, HEADS), (13, 17), torch.arange(13), torch.arange(17), 0.3, 5)
+    output = (weights * grown) @ v
+    gradients = torch.autograd.grad(output, leaves, g)
+    i, j = (zigzag(length, size)[rank] for length in (13, 17))
+    mine = [X.detach()[..., at_, :].clone().requires_grad_() for X, at_ in ((Q, i), (K, j), (V, j))]  # fmt: skip
+    part = ring_attention(*mine, causal=True, dropout_p=0.3, seed=5)
+    part.backward(g[..., i, :])
+    expected = (X[..., at_, :] for X, at_ in zip((output, *gradients), (i, i, j, j), strict=True))  # fmt: skip
+    return worst(list(zip((part, *(X.grad for X in mine)), expected, strict=True)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_parts_in_processes_are_the_whole(size):
+    for found in run(all_differences, size, timeout=60):
+        wrong = {case: gap for case, gap in found.items() if not gap <= ROUNDING}
+        assert not wrong
+
+
+def test_parts_merge_in_any_order():
+    Q, K, V, _, mask = problem(7, 13, 12, "lengths")
+    cuts = [slice(0, 0), slice(0, 6), slice(6, 7), slice(7, 13)]
+    parts = [
+        partial_attention(Q, K[..., x, :], V[..., x, :], mask[..., x]) for x in cuts
+    ]
+    expected = whole(Q, K, V, mask)
+    for a, b, c, d in itertools.permutations(parts):
+        one_by_one = merge(*merge(*merge(*a, *b), *c), *d)[0]
+        in_pairs = merge(*merge(*a, *b), *merge(*c, *d))[0]
+        assert worst([(one_by_one, expected), (in_pairs, expected)]) <= ROUNDING
+    nothing = merge(*parts[0], *parts[0])
+    assert (nothing[0] == 0).all() and (nothing[1] == -torch.inf).all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("n", "size"), [(64, 2), (13, 3), (3, 4), (0, 2)])
+def test_a_layout_deals_out_every_token_once(layout, n, size):
+    held = LAYOUTS[layout](n, size)
+    assert len(held) == size
+    assert sorted(torch.cat(held).tolist()) == list(range(n))
+    assert all((x.diff() > 0).all() for x in held)
+
+
+def test_zigzag_shares_causal_work_evenly():
+    """Sums of i + 1 over the positions: 1 + … + 32 = 528 and 33 + … + 64 = 1552; 2080 in all, and 1040 is half."""
+
+    def pairs(layout):
+        see = Visibility(64, 64, torch.device("cpu"), causal=True).dense()
+        return [int(see[i].sum()) for i in layout(64, 2)]
+
+    assert pairs(blocks) == [528, 1552]
+    assert pairs(zigzag) == [1040, 1040]
+    assert pairs(striped) == [1024, 1056]
+
+
+@pytest.mark.parametrize("window", [None, 1, 4])
+@pytest.mark.parametrize(("n", "m"), [(13, 13), (7, 17), (17, 7)])
+def test_what_is_seen_at_any_positions(n, m, window):
+    see = Visibility(n, m, torch.device("cpu"), None, True, window)
+    for queries, keys in itertools.product(zigzag(n, 3), striped(m, 2)):
+        expected = see.dense()[queries][:, keys]
+        seen = see.between(queries, keys, None)
+        if seen is None or seen is False:
+            seen = torch.full_like(expected, seen is None)
+        assert torch.equal(seen, expected)
+
+
+def test_dropout_is_a_fair_draw_for_each_place():
+    """Of 40,000 draws with chance 0.3, a share of 0.3 ± 5 · √(0.3 · 0.7 / 40,000) = 0.3 ± 0.0115 is dropped."""
+    places = torch.arange(100)
+    first = growth((2, 2), (100, 100), places, places, 0.3, 0)
+    assert first.unique().tolist() == [0, pytest.approx(1 / 0.7)]
+    other = growth((2, 2), (100, 100), places, places, 0.3, 1)
+    assert (first == 0).double().mean().item() == pytest.approx(0.3, abs=0.0115)
+    both = ((first == 0) & (other == 0)).double().mean().item()
+    assert both == pytest.approx(0.09, abs=0.0072)  # seeds are independent
+    neighbours = ((first == 0) & (first.roll(1, -1) == 0)).double().mean().item()
+    assert neighbours == pytest.approx(0.09, abs=0.0072)
+
+
+# Heads, hidden units and the vocabulary over processes.
+
+
+class Collectives(TorchDispatchMode):
+    """Counts torch's collectives; CommDebugMode does too, but follows no module that is called twice, as Dropout is."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if any(issubclass(kind, DTensor) for kind in types):
+            return NotImplemented
+        name = str(func)
+        if name.startswith("_c10d_functional.") and "wait" not in name and "wrap" not in name:  # fmt: skip
+            assert name == "_c10d_functional.all_reduce.default"
+            self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def gradients_of(module):
+    grads = (x.grad for x in module.parameters())
+    return [x.full_tensor() if isinstance(x, DTensor) else x for x in grads]
+
+
+def spread(rank, size):
+    mesh = init_device_mesh("cpu", (size,))
+    made = {"n_kv_heads": 4, "dtype": torch.float64}
+    torch.manual_seed(0)
+    X = torch.randn(3, 7, 24, dtype=torch.float64)
+    ids, targets = torch.randint(13, (2, 3, 7)).unbind()
+    found, counts = {}, {}
+    for name, make in {
+        "heads": lambda: at.MultiHeadAttention(24, 12, causal=True, **made),
+        "rotary": lambda: at.Block(24, 12, causal=True, positions="rotary", **made),
+        "alibi": lambda: at.Block(24, 12, causal=True, positions="alibi", **made),
+    }.items():
+        modules, inputs = [], [X.clone().requires_grad_() for _ in range(2)]
+        for _ in range(2):
+            torch.manual_seed(1)
+            modules.append(make())
+        tensor_parallel(modules[1], mesh)
+        mask = torch.rand(3, 12, 7, 7) < 0.7
+        expected = modules[0](inputs[0], mask=mask)
+        with Collectives() as forward:
+            output = modules[1](inputs[1], mask=mask)
+        expected.square().sum().backward()
+        with Collectives() as backward:
+            output.square().sum().backward()
+        pairs = [(output, expected), (inputs[1].grad, inputs[0].grad)]
+        pairs += zip(*map(gradients_of, modules), strict=True)
+        found[name], counts[name] = worst(pairs), (forward.count, backward.count)
+    one, many = [], []
+    for _ in range(2):
+        torch.manual_seed(1)
+        one, many = many, at.LanguageModel(13, 24, 12, 2, positions="alibi", **made)
+    tensor_parallel(many, mesh)
+    logits, expected = many(ids), one(ids)
+    with loss_parallel():
+        loss = cross_entropy(logits.flatten(0, 1), targets.flatten())
+        loss.backward()
+    right = cross_entropy(expected.flatten(0, 1), targets.flatten())
+    right.backward()
+    pairs = [(logits.full_tensor(), expected), (loss.full_tensor(), right)]
+    pairs += zip(*map(gradients_of, (many, one)), strict=True)
+    found["model"] = worst(pairs)
+    written = many.generate(ids[:, :3], 5), one.generate(ids[:, :3], 5)
+    found["writing"] = float((written[0] != written[1]).sum())
+    if size > 1:
+        with pytest.raises(ValueError, match=f"n_kv_heads=1 does not split into processes={size}"):  # fmt: skip
+            tensor_parallel(at.MultiHeadAttention(24, 12, n_kv_heads=1), mesh)
+    with pytest.raises(TypeError, match="got Linear"):
+        tensor_parallel(torch.nn.Linear(2, 2), mesh)
+    return found, counts
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_dynamo")
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.full)])
+def test_heads_and_hidden_units_in_processes_are_the_whole(size):
+    for found, counts in run(spread, size):
+        assert not {name: gap for name, gap in found.items() if not gap <= ROUNDING}
+        # One all-reduce for attention and one for the small network, forward and backward.
+        assert counts == {"heads": (1, 1), "rotary": (2, 2), "alibi": (2, 2)}
+
+
+# Bytes: what a forward pass sends, beside the formula that chooses between the two ways.
+
+
+def numbers_sent(rank, size):
+    sent = []
+    travel, exchange = dist.batch_isend_irecv, dist.all_to_all_single
+
+    def counted_travel(ways):
+        sent.append(sum(way.tensor.numel() for way in ways if way.op is dist.isend))
+        return travel(ways)
+
+    def counted_exchange(Y, X, taken, given, group):
+        sent.append(X.numel() * (sum(given) - given[rank]) // sum(given))
+        return exchange(Y, X, taken, given, group=group)
+
+    dist.batch_isend_irecv, dist.all_to_all_single = counted_travel, counted_exchange
+    found = {}
+    for h_kv in (12, 4):
+        Q, K, V, *_ = problem(8, 8, h_kv, None)
+        i = zigzag(8, size)[rank]
+        for method in ("ring", "heads", "auto"):
+            sent.clear()
+            parts = (X[..., i, :] for X in (Q, K, V))
+            context_parallel_attention(*parts, causal=True, method=method)
+            found[h_kv, method] = sum(sent)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 4])
+def test_the_cheaper_way_is_taken(size):
+    """(p − 1)/p · h_kv · 8 · (5 + 3), and (p − 1)/p · (h + h_kv) · 8 · (5 + 3) / p, for each of two sequences."""
+    for found in run(numbers_sent, size):
+        for h_kv in (12, 4):
+            ring = (size - 1) * h_kv * 64 * BATCH // size
+            heads = (size - 1) * (HEADS + h_kv) * 64 * BATCH // size**2
+            assert found[h_kv, "ring"] == ring
+            assert found[h_kv, "heads"] == heads
+            assert found[h_kv, "auto"] == min(ring, heads)
+
+
+# What goes wrong is said in words, in time, and leaves no process behind.
+
+
+def wrong_calls(rank, size):
+    Q, K, V, *_ = problem(8, 8, 12, None)
+    i = blocks(8, size)[rank]
+    q, k, v = (X[..., i, :] for X in (Q, K, V))
+    longer = torch.cat([q] * (rank + 1), -2)
+    for message, call in {
+        r"hold \[4, 8\] queries, but .* is \[6, 6\]": lambda: ring_attention(
+            longer, k, v
+        ),  # fmt: skip
+        "K has d=4 but Q has d=5": lambda: ring_attention(q, k[..., 1:], v),
+        "heads of Q=1 does not split into processes=2": lambda: ulysses_attention(
+            q[:, :1], k[:, :1], v[:, :1]
+        ),  # fmt: skip
+        "layout must be one of": lambda: ring_attention(q, k, v, layout="rows"),
+        "needs causal=True": lambda: ring_attention(q, k, v, window=3),
+        r"must broadcast to the scores, \(2,12,4,8\)": lambda: ring_attention(
+            q, k, v, torch.ones(4, 4) > 0
+        ),  # fmt: skip
+        "method must be": lambda: context_parallel_attention(q, k, v, method="star"),
+        "heads of Q=12 does not split into heads of K=5": lambda: decode_attention(
+            q, k[:, :5], v[:, :5]
+        ),  # fmt: skip
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            call()
+        dist.barrier()
+    return True
+
+
+@pytest.mark.slow
+def test_what_does_not_fit_is_refused_in_every_process():
+    assert run(wrong_calls, 2, timeout=20) == [True, True]
+
+
+def fails(rank, size):
+    if rank == 1:
+        raise KeyError("no such letter")
+    dist.barrier()
+
+
+def stops_answering(rank, size, how):
+    """Process 1 is lost in the middle of the ring."""
+    if rank == 1:
+        ring.Ring.pass_on = how
+    Q, K, V, *_ = problem(8, 8, 12, None)
+    i = zigzag(8, size)[rank]
+    ring_attention(*(X[..., i, :] for X in (Q, K, V)))
+
+
+def hangs(*_):
+    time.sleep(600)
+
+
+def is_killed(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_an_error_in_a_process_is_raised_with_its_rank_and_traceback():
+    with pytest.raises(ProcessRaisedException, match=r"Process 1 (.|\n)*in fails(.|\n)*no such letter"):  # fmt: skip
+        run(fails, 2)
+
+
+@pytest.mark.slow
+def test_a_peer_that_hangs_is_named_within_the_time_out():
+    start = time.monotonic()
+    words = "process 0 of 2 waited in vain, at step 1 of 1, .* process 1:"
+    with pytest.raises(ProcessRaisedException, match=words):
+        run(stops_answering, 2, hangs, timeout=2)
+    assert time.monotonic() - start < 60  # of 600; a busy machine takes long to start
+
+
+@pytest.mark.slow
+def test_a_peer_that_is_killed_is_named():
+    """Whichever is noticed first: its end, or that the other waits for it."""
+    lost = (ProcessExitedException, ProcessRaisedException)
+    with pytest.raises(lost, match="process 1 terminated with signal SIGKILL|step 1 of 1, .* process 1:"):  # fmt: skip
+        run(stops_answering, 2, is_killed, timeout=60)
+
+
+def waits(rank, size, folder):
+    Path(folder, str(os.getpid())).touch()
+    if rank == 0:
+        dist.recv(torch.zeros(1), 1)
+    time.sleep(600)
+
+
+@pytest.mark.slow
+def test_an_interrupt_leaves_no_process(tmp_path):
+    def interrupt():
+        while len(list(tmp_path.iterdir())) < 2:
+            time.sleep(0.05)
+        time.sleep(0.2)  # until one of them waits for the other
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        run(waits, 2, tmp_path)
+    for path in tmp_path.iterdir():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(path.name), 0)
+
+
+def multiplies(rank, size):
+    X = torch.randn(300, 300, requires_grad=True)
+    (X @ X).relu().sum().backward()
+    return torch.get_num_threads()
+
+
+@pytest.mark.slow
+def test_processes_start_after_threads_have_run():
+    """The threads of a parent are not there after a fork, and a child that waited for them would wait for ever."""
+    torch.set_num_threads(2)
+    try:
+        multiplies(0, 1)
+        assert run(multiplies, 2) == [1, 1]
+    finally:
+        torch.set_num_threads(1)
+
+
+# Training.
+
+
+def fitted(rank, size, folder, parallel, killed_at):
+    """Train for 7 steps, with a checkpoint every 2, and maybe be killed."""
+    arguments = (
+        f"--checkpoints {folder} --parallel {parallel} --steps 7 --every 2 --batch 4"
+    )
+    draw = train.draw
+
+    def draw_or_die(ids, options, step):
+        if step == killed_at and rank == size - 1:
+            is_killed()
+        return draw(ids, options, step)
+
+    train.draw = draw_or_die
+    # Adam turns the rounding of a small gradient into a step, so that it must be small itself.
+    torch.set_default_dtype(torch.float64)
+    train.fit(train.parse(arguments.split()), torch.device("cpu"))
+
+
+def weights(folder):
+    """The name of the last checkpoint, and what it holds, read without any process group."""
+    last = train.complete(folder)[-1]
+    dcp_to_torch_save(last, folder / "whole.pt")
+    state = torch.load(folder / "whole.pt", weights_only=False)
+    return last.name, state["model"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_dynamo")
+@pytest.mark.parametrize(
+    "parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.full)]
+)
+def test_a_training_goes_on_after_a_kill_with_any_number_of_processes(tmp_path, parallel):  # fmt: skip
+    run(fitted, 1, tmp_path / "whole", "ddp", None)
+    name, expected = weights(tmp_path / "whole")
+    assert name == "step_000007"
+    with pytest.raises((ProcessExitedException, ProcessRaisedException), match="rocess 1 |at step 6"):  # fmt: skip
+        run(fitted, 2, tmp_path / "killed", parallel, 5)  # the sixth step
+    assert [x.name for x in train.complete(tmp_path / "killed")] == ["step_000002", "step_000004"]  # fmt: skip
+    for size in (1, 4):
+        folder = tmp_path / str(size)
+        shutil.copytree(tmp_path / "killed", folder)
+        run(fitted, size, folder, parallel, None)
+        name, found = weights(folder)
+        assert name == "step_000007"
+        for key, x in expected.items():
+            torch.testing.assert_close(found[key], x, rtol=0, atol=1e-9)
