@@ -23,6 +23,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import attn_tutor.torch as at
+from attn_tutor import train
 from attn_tutor.torch.distributed import (
     blocks,
     context_parallel_attention,
@@ -34,12 +35,18 @@ from attn_tutor.torch.distributed import (
     run,
     striped,
     tensor_parallel,
-    train,
     ulysses_attention,
     zigzag,
 )
 from attn_tutor.torch.distributed.dropout import growth
 from attn_tutor.torch.visibility import Visibility
+
+
+@pytest.fixture(scope="module")
+def _dynamo():
+    """DTensor loads torch's compiler when it is first used: better once here than in every process."""
+    import torch._dynamo  # noqa: F401
+
 
 LAYOUTS = {"blocks": blocks, "striped": striped, "zigzag": zigzag}
 HEADS, D, D_V, BATCH = 12, 5, 3, 2
@@ -306,6 +313,7 @@ def spread(rank, size):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_dynamo")
 @pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_heads_and_hidden_units_in_processes_are_the_whole(size):
     for found, counts in run(spread, size):
@@ -508,6 +516,7 @@ def weights(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_dynamo")
 @pytest.mark.parametrize(
     "parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.full)]
 )

@@ -1,5 +1,6 @@
 """Processes from one call, for a notebook or a test; ``torchrun`` starts those of a program."""
 
+import logging
 import pickle
 import sys
 import tempfile
@@ -67,10 +68,14 @@ def run(
         started: Any = start_processes(
             _work, work, nprocs=size, join=False, daemon=True, start_method=method
         )
+        log = logging.getLogger(start_processes.__module__)
+        level = log.level
+        log.setLevel(logging.ERROR)  # which others it ends then need not be said
         try:
             while not started.join():
                 pass
         finally:
+            log.setLevel(level)
             for process in started.processes:
                 process.kill()
                 process.join()
