@@ -497,7 +497,8 @@ def test_a_peer_that_hangs_is_named_within_the_time_out():
 @pytest.mark.slow
 def test_a_peer_that_is_killed_is_named():
     """Whichever is noticed first: its end, or that the other waits for it."""
-    with pytest.raises(RuntimeError, match="process 1 terminated with signal SIGKILL|step 1 of 1, .* process 1:"):  # fmt: skip
+    words = "process 1 terminated with signal SIGKILL|step 1 of 1, .* process 1:"
+    with pytest.raises(RuntimeError, match=words):
         run(stops_answering, 2, is_killed, timeout=60)
 
 
