@@ -1,12 +1,16 @@
 """Find the sections of the book by meaning: a question is near a section if their vectors are."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attn_tutor._checks import require_size
-from attn_tutor.models.minilm import MiniLM
+
+if TYPE_CHECKING:
+    from attn_tutor.models.minilm import MiniLM
 
 __all__ = ["Section", "read_index", "search"]
 
@@ -44,8 +48,12 @@ def search(
         ValueError: ``n_best`` is below 1.
     """
     require_size("search", "n_best", n_best, least=1)
+    if model is None:
+        from attn_tutor.models.minilm import MiniLM  # here: --help needs no model
+
+        model = MiniLM.load()
     sections, vectors = read_index()
-    (asked,) = (model or MiniLM.load()).embed([question])
+    (asked,) = model.embed([question])
     cosines = vectors @ asked
     best = np.argsort(-cosines, kind="stable")[:n_best]
     return [(float(cosines[i]), sections[i]) for i in best]

@@ -4,6 +4,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from attn_tutor.search import search
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
@@ -19,8 +21,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.n < 1:
         parser.error(f"-n must be 1 or more, got {asked.n}")
     try:
-        from attn_tutor.search import search
-
         found = search(" ".join(asked.question), asked.n)
     except ImportError as error:  # what is missing, and how to install it
         parser.exit(1, f"{error}\n")
