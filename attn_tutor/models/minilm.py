@@ -60,11 +60,11 @@ def gelu(X: np.ndarray) -> np.ndarray:
 class MiniLM:
     """Sentences to unit vectors: the dot product of two says how alike their meanings are.
 
-    Example:
-        >>> model = MiniLM.load()  # doctest: +SKIP
-        >>> a, b, c = model.embed(["a cat", "a kitten", "a tax form"])  # doctest: +SKIP
-        >>> bool(a @ b > 2 * a @ c)  # doctest: +SKIP
-        True
+    Example::
+
+        model = MiniLM.load()
+        a, b, c = model.embed(["a cat", "a kitten", "a tax form"])
+        bool(a @ b > 2 * a @ c)  # True
     """
 
     learnt: dict[str, np.ndarray]
