@@ -28,6 +28,7 @@ TORCH_ONLY = {
     "History",
     "Translator",
     "load_weights",
+    "record_weights",
     "save_weights",
     "train",
     "translation_loss",
@@ -248,7 +249,7 @@ def imported(path):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-ABOVE = ("figures", "check", "data", "bench")  # stand above both halves
+ABOVE = ("figures", "check", "data", "bench", "models", "search")  # stand above both halves
 FORBIDDEN = {
     "numpy": [
         "torch",

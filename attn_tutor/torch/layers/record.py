@@ -1,0 +1,160 @@
+"""Attention weights of a whole model, seen from outside: no layer has to be changed for it."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from attn_tutor.torch.attention import attention_weights
+from attn_tutor.torch.layers.attention import (
+    AdditiveAttention,
+    BilinearAttention,
+    SelfAttention,
+)
+from attn_tutor.torch.layers.block import Block
+from attn_tutor.torch.layers.multi_head import MultiHeadAttention
+
+__all__ = ["record_weights"]
+
+ASKED = (AdditiveAttention, MultiHeadAttention, SelfAttention, nn.MultiheadAttention)
+Keep = Callable[[torch.Tensor], None]
+
+
+@contextmanager
+def record_weights(model: nn.Module) -> Iterator[dict[str, list[torch.Tensor]]]:
+    """Collect the weights of every attention layer of a model, at each call inside the ``with``.
+
+    It knows the layers of this package, ``torch.nn.MultiheadAttention``, and those of ``transformers``, which have
+    weights to show if the model is made with ``attn_implementation="eager"``. What the model returns stays the same.
+    Weights are as before dropout where a layer is of this package, and after it elsewhere.
+
+    Args:
+        model: any module; its own layers and those of its parts are recorded.
+
+    Returns:
+        A dictionary from the layer's name, as in ``named_modules``, to the weights of each of its calls, (…, h, n, m)
+        or (…, n, m) where a layer has no heads, cut off from the gradient.
+
+    Raises:
+        TypeError: ``model`` is no ``torch.nn.Module``.
+        ValueError: it has no attention layer that is known here, or one of ``transformers`` keeps its weights.
+
+    Example:
+        >>> layer = MultiHeadAttention(8, n_heads=2)
+        >>> with record_weights(layer) as recorded:
+        ...     output = layer(torch.ones(5, 8))
+        >>> [weights.shape for weights in recorded[""]]
+        [torch.Size([2, 5, 5])]
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"record_weights: model must be a torch.nn.Module, got {type(model).__name__}"
+        )
+    recorded: dict[str, list[torch.Tensor]] = {}
+    with ExitStack() as undo:
+        for name, layer in model.named_modules():
+            watch = _how(layer)
+            if watch is None:
+                continue
+            name += ".attention" * isinstance(layer, Block)
+            calls = recorded.setdefault(name.removeprefix("."), [])
+            watch(layer, lambda weights, to=calls: to.append(weights.detach()), undo)
+        if not recorded:
+            raise ValueError(
+                f"record_weights: {type(model).__name__} has no attention layer that is known here"
+            )
+        yield recorded
+
+
+def _how(layer: nn.Module) -> Callable[[Any, Keep, ExitStack], None] | None:
+    if isinstance(layer, ASKED):
+        return _ask
+    if isinstance(layer, BilinearAttention):
+        return _compute
+    if isinstance(layer, Block):
+        return _enter_block
+    if _of_transformers(layer) and not any(map(_of_transformers, _below(layer))):
+        return _look
+    return None
+
+
+def _ask(layer: nn.Module, keep: Keep, undo: ExitStack) -> None:
+    """A layer that returns its weights when asked to: ask, and return what the caller asked for."""
+    signature = inspect.signature(layer.forward)
+    wishes: list[tuple[bool, bool]] = []
+
+    def before(_: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        call = signature.bind(*args, **kwargs)
+        call.apply_defaults()
+        asked = call.arguments
+        wishes.append((asked["need_weights"], asked.get("average_attn_weights", False)))
+        asked["need_weights"] = True
+        if "average_attn_weights" in asked:
+            asked["average_attn_weights"] = False
+        return call.args, call.kwargs
+
+    def after(_: nn.Module, args: Any, both: Any) -> Any:
+        output, weights = both
+        keep(weights)
+        wanted, averaged = wishes.pop()
+        if not wanted:
+            return (
+                (output, None) if isinstance(layer, nn.MultiheadAttention) else output
+            )
+        return output, weights.mean(-3) if averaged else weights
+
+    undo.callback(layer.register_forward_pre_hook(before, with_kwargs=True).remove)
+    undo.callback(layer.register_forward_hook(after).remove)
+
+
+def _compute(layer: BilinearAttention, keep: Keep, undo: ExitStack) -> None:
+    """A layer that never has its weights: compute them beside it."""
+
+    def after(_: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        def weights(Q: Any, K: Any, V: Any, mask: Any = None) -> torch.Tensor:
+            return attention_weights(Q @ layer.M, K, mask, scale=1.0)
+
+        keep(weights(*args, **kwargs))
+
+    undo.callback(layer.register_forward_hook(after, with_kwargs=True).remove)
+
+
+def _enter_block(block: Block, keep: Keep, undo: ExitStack) -> None:
+    """A block, which enters its layer behind the door where hooks stand."""
+    attend = block.attend
+
+    def attend_and_keep(*args: Any, need_weights: bool = False, **kwargs: Any) -> Any:
+        output, weights = attend(*args, need_weights=True, **kwargs)
+        keep(weights)
+        return (output, weights) if need_weights else output
+
+    block.attend = attend_and_keep  # type: ignore[method-assign]
+    undo.callback(delattr, block, "attend")
+
+
+def _of_transformers(layer: nn.Module) -> bool:
+    kind = type(layer)
+    return kind.__module__.startswith("transformers.") and kind.__name__.endswith(
+        "Attention"
+    )
+
+
+def _below(layer: nn.Module) -> Iterator[nn.Module]:
+    return (part for part in layer.modules() if part is not layer)
+
+
+def _look(layer: nn.Module, keep: Keep, undo: ExitStack) -> None:
+    """A layer of transformers, which returns (output, weights), or None for weights that it never had."""
+
+    def after(_: nn.Module, args: Any, output: Any) -> None:
+        if output[1] is None:
+            raise ValueError(
+                f"record_weights: {type(layer).__name__} keeps its weights; "
+                'make the model with attn_implementation="eager"'
+            )
+        keep(output[1])
+
+    undo.callback(layer.register_forward_hook(after).remove)

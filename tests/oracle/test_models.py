@@ -1,0 +1,228 @@
+"""Published models against another implementation of them, transformers: same weights, same numbers, same text."""
+
+import json
+import os
+import re
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import regex
+import torch
+
+from attn_tutor.models import minilm, rxnmapper, smollm2
+from attn_tutor.models.minilm import MiniLM
+from attn_tutor.models.rxnmapper import RXNMapper
+from attn_tutor.models.smollm2 import SmolLM2
+
+pytestmark = pytest.mark.slow
+
+
+def need(*files):
+    try:
+        for file in files:
+            file.find()
+    except ImportError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+
+
+# SmolLM2
+
+PROMPTS = [
+    "The capital of France is",
+    "Once upon a time, in a small village by the sea,",
+    "def fibonacci(n):\n    if n < 2:\n        return n\n",
+    "1 2 3 4 5 6 7 8",
+    "In 1969, 2 men walked on the moon; 600 million people watched.",
+    "Le chat est assis sur le tapis. Où est le chien ?",
+    "2 + 2 = 4, and 10 - 3 = 7. It's   spaced\t\toddly\n\n\n",
+    "<|im_start|>user\nWhat is attention?<|im_end|>\n<|im_start|>assistant\n",
+    "Водка, 水, ☕ and 😀: words that few have read.",
+    "A",
+]
+
+
+@pytest.fixture(scope="module")
+def smol():
+    need(smollm2.FILE)
+    return SmolLM2.load()
+
+
+@pytest.fixture(scope="module")
+def llama(smol):
+    """The model as transformers has it, on the same memory but for queries and keys."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
+        num_key_value_heads=3, rms_norm_eps=1e-5, tie_word_embeddings=True, bos_token_id=None, eos_token_id=None,
+        rope_parameters={"rope_type": "default", "rope_theta": 100_000.0},
+    )  # fmt: skip
+    weights = {
+        "model.embed_tokens.weight": smol.embedding,
+        "lm_head.weight": smol.embedding,
+        "model.norm.weight": smol.norm,
+    }
+    names = ["input_layernorm"]
+    names += [f"self_attn.{letter}_proj" for letter in "qkvo"]
+    names += ["post_attention_layernorm"]
+    names += [f"mlp.{name}_proj" for name in ("gate", "up", "down")]
+    for i, layer in enumerate(smol.layers):
+        for name, W in zip(names, layer, strict=True):
+            turns = name.endswith(("q_proj", "k_proj"))
+            W = halves(W.mT) if turns else W.mT if W.ndim == 2 else W
+            weights[f"model.layers.{i}.{name}.weight"] = W
+    with torch.device("meta"):
+        model = LlamaForCausalLM(config)
+    model.load_state_dict(weights, assign=True)
+    rotary = type(model.model.rotary_emb)
+    model.model.rotary_emb = rotary(config)  # its buffers are no weights
+    return model.eval()
+
+
+def halves(W):
+    """Rows of each head from neighbouring pairs (2i, 2i + 1) to pairs (i, i + 32), as transformers turns them."""
+    return W.unflatten(0, (-1, 32, 2)).swapaxes(1, 2).flatten(0, 2)
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_smollm2_has_the_logits_of_transformers(smol, llama, prompt):
+    ids = smol.encode(prompt)
+    with torch.no_grad():
+        theirs = llama(ids[None]).logits[0]
+    assert (smol(ids) - theirs).abs().max() < 2e-3
+
+
+def test_smollm2_writes_the_text_of_transformers(smol, llama):
+    from transformers import GenerationConfig
+
+    ids = smol.encode(PROMPTS[1])
+    greedy = GenerationConfig(max_new_tokens=40, do_sample=False)
+    theirs = llama.generate(ids[None], greedy, attention_mask=torch.ones(1, len(ids)))
+    assert len(theirs[0]) == len(ids) + 40
+    assert smol.generate(ids, 40).tolist() == theirs[0].tolist()
+
+
+def test_smollm2_knows_the_capital_of_france(smol):
+    ids = smol.encode(PROMPTS[0])
+    assert smol.decode(smol.generate(ids, 1)) == "The capital of France is Paris"
+
+
+def test_byte_pairs_are_merged_as_the_algorithm_says(smol):
+    """Sennrich et al. (2016): among neighbours merge the pair that is earliest in the list, until there is none."""
+    model = json.loads(smol.tokenizer.to_str())["model"]
+    rank = {tuple(pair): i for i, pair in enumerate(model["merges"])}
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in plain]
+    letter = {byte: chr(byte) for byte in plain}
+    letter |= {byte: chr(256 + i) for i, byte in enumerate(others)}
+    pieces = regex.compile(
+        r"'(?:[stmd]|re|ve|ll)|\p{N}| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?![^\s\p{N}])|\s+"
+    )
+    for prompt in (p for p in PROMPTS if "<|" not in p):
+        ids = []
+        for piece in pieces.findall(prompt):
+            word = [letter[byte] for byte in piece.encode()]
+            while best := min(
+                pairwise(word), key=lambda p: rank.get(p, 1e9), default=()
+            ):
+                if best not in rank:
+                    break
+                i = list(pairwise(word)).index(best)
+                word[i : i + 2] = ["".join(best)]
+            ids += [model["vocab"][part] for part in word]
+        assert smol.encode(prompt).tolist() == ids
+        assert smol.decode(smol.encode(prompt)) == prompt
+
+
+# MiniLM
+
+SENTENCES = [
+    "Why are the scores divided by the root of the width?",
+    "naïve Café — ÀÉÎ, 水 and 😀",
+    "word " * 300,
+]
+
+
+@pytest.fixture(scope="module")
+def mini():
+    need(minilm.WEIGHTS, minilm.VOCABULARY)
+    return MiniLM.load()
+
+
+def test_minilm_has_the_vectors_of_transformers(mini):
+    from transformers import AutoTokenizer, BertModel
+
+    folder = minilm.WEIGHTS.find().parent
+    bert = BertModel.from_pretrained(folder, attn_implementation="eager").eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    batch = tokenizer(
+        SENTENCES, padding=True, truncation=True, max_length=256, return_tensors="pt"
+    )
+    real = batch["attention_mask"].bool()
+    for text, ids, mask in zip(SENTENCES, batch["input_ids"], real, strict=True):
+        assert mini.encode(text).tolist() == ids[mask].tolist()
+    with torch.no_grad():
+        out = bert(**batch, output_attentions=True)
+    X = out.last_hidden_state * real[..., None]
+    theirs = torch.nn.functional.normalize(X.sum(1) / real.sum(1, keepdim=True))
+    ours = mini.embed(SENTENCES)
+    np.testing.assert_allclose(ours, theirs.numpy(), rtol=0, atol=1e-5)
+    n = int(real[0].sum())
+    attentions = torch.stack(out.attentions)[:, 0, :, :n, :n]
+    weights = mini.weights(mini.encode(SENTENCES[0]))
+    np.testing.assert_allclose(weights, attentions.numpy(), rtol=0, atol=1e-5)
+
+
+# RXNMapper
+
+REACTIONS = [
+    "CC(=O)O.OCC>>CC(=O)OCC",
+    "CC(C)S.CN(C)C=O.Fc1cccnc1F.O=C([O-])[O-].[K+].[K+]>>CC(C)Sc1ncccc1F",
+    "C[C@H](N)C(=O)O.BrCc1ccc%10ccccc%10c1>>C[C@H](NCc1ccc2ccccc2c1)C(=O)O",
+]
+# Schwaller et al. (2019), section 2.2
+PUBLISHED = re.compile(
+    r"(\[[^\]]+]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|\/|:|~|@|\?|>>?|\*|\$|\%[0-9]{2}|[0-9])"
+)
+
+
+@pytest.fixture(scope="module")
+def rxn():
+    need(rxnmapper.WEIGHTS, rxnmapper.VOCABULARY)
+    return RXNMapper.load()
+
+
+def test_rxnmapper_has_the_logits_of_transformers(rxn):
+    from transformers import AlbertConfig, AlbertForMaskedLM
+
+    file = rxnmapper.WEIGHTS.find()
+    config = AlbertConfig.from_json_file(file.with_name("config.json"))
+    config._attn_implementation = "eager"
+    albert = AlbertForMaskedLM(config).eval()
+    weights = torch.load(file, map_location="cpu", weights_only=True)
+    left_over = albert.load_state_dict(weights, strict=False)
+    assert not left_over.missing_keys
+    assert all(".pooler." in name for name in left_over.unexpected_keys)
+    for reaction in REACTIONS:
+        ids = rxn.encode(reaction)
+        assert rxn.decode(ids)[1:-1] == PUBLISHED.findall(reaction)
+        with torch.no_grad():
+            theirs = albert(ids[None], output_attentions=True)
+        torch.testing.assert_close(rxn(ids), theirs.logits[0], rtol=0, atol=1e-4)
+        attentions = torch.cat(theirs.attentions)
+        torch.testing.assert_close(rxn.weights(ids), attentions, rtol=0, atol=1e-5)
+
+
+def test_rxnmapper_aligns_atoms_as_its_authors_publish(rxn):
+    """The first reaction of their README, whose mapping also uses the bonds."""
+    ids = rxn.encode(REACTIONS[1])
+    product, reactants, weights = rxn.align(ids)
+    words = rxn.decode(ids)
+    assert "".join(words[i] for i in product) == "CCCScnccccF"
+    assert "".join(words[i] for i in reactants[:17]) == "CCCSCNCCOFccccncF"
+    torch.testing.assert_close(weights.sum(-1), torch.ones(len(product)))
+    published = [0, 1, 2, 3, 15, 14, 13, 12, 11, 10, 9]
+    assert weights.argmax(-1).tolist() == published
