@@ -278,7 +278,7 @@ def torch_received_weight(A):
     return (A * later).sum(-2) / later.sum(-2).clamp_min(1)
 
 
-def torch_induction_score(A, ids):
+def torch_prefix_matching_score(A, ids):
     same = (ids[:, None] == ids).tril(-1)
     after = torch.nn.functional.pad(same, (1, 0))[:, :-1]
     return A.masked_fill(~after, 0).sum(-1)[..., same.any(-1)].mean(-1)
