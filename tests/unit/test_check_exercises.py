@@ -296,7 +296,13 @@ def torch_dequantise(blocks):
     return scale * codes + low
 
 
+PUZZLES = "successor first_token letter_shares previous_token reverse same_letter "
+PUZZLES += "largest_so_far latest_a argsort induction"
+
+
 def right_in_torch(name):
+    if name in PUZZLES.split():  # its answer is matrices, whatever they are made with
+        return in_torch(EXERCISES[name].right)
     return globals().get(f"torch_{name}") or getattr(at, name)
 
 
