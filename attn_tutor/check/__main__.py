@@ -24,6 +24,7 @@ TITLES = {
     8: "A translator",
     9: "A small transformer",
     10: "Fast attention",
+    11: "Inside a real model",
 }
 
 

@@ -91,7 +91,7 @@ def on_what_came_next(
     ids: Array,
     *,
     after: int = 1,
-    queries: Callable[[Array], Array] = lambda same: same.any(-1),
+    queries: Callable[[Array], Array] = lambda same: np.any(same, axis=-1),
     which: Callable[[Array], Array] = lambda same: same,
     turn: Callable[[Array], Array] = lambda A: A,
     join: Callable[..., Array] = np.sum,
