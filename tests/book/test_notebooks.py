@@ -173,6 +173,28 @@ def test_exercises_have_solutions_that_run(path: Path) -> None:
 
 
 @each_chapter
+def test_a_solution_with_a_function_asserts_a_checker(path: Path) -> None:
+    """Below the function; what is asked for by experiment has no single answer that a checker could know."""
+    text = "\n\n".join(
+        f"<run>\n{cell.source}\n</run>" if cell.cell_type == "code" else cell.source
+        for cell in section(path, "Exercises")
+    )
+    asked = text.split(":::{exercise} ")[1:]
+    checked = []
+    for exercise in asked:
+        label = re.search(r":label: (\S+)", exercise)[1]
+        code = "\n".join(re.findall(r"<run>\n(.*?)\n</run>", exercise, re.DOTALL))
+        first = re.search(r"^(def|class) ", code, re.MULTILINE)
+        question = exercise.partition(":::{solution-start}")[0]
+        if first and "by experiment" not in question.lower():
+            assert re.search(
+                r"^assert check\.\w+\(", code[first.start() :], re.MULTILINE
+            ), label
+            checked.append(label)
+    assert checked
+
+
+@each_chapter
 def test_summary_is_about_ten_lines(path: Path) -> None:
     summary = section(path, "Summary")[0].source
     assert 8 <= summary.count("\n* ") <= 12
