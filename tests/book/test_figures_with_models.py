@@ -22,7 +22,7 @@ import attn_tutor.torch as at
 NAMES = ("lm", "induction")
 alphabet = "".join(figure_weights.alphabet)
 READ = """([ids, options]) => {
-    const model = new attn.LanguageModel(attn.lm), { logits, layers } = model.read(ids, model.reading(options));
+    const { model } = document.querySelector("attn-lm"), { logits, layers } = model.read(ids, model.reading(options));
     const whole = row => ids.map((_, j) => row[j] ?? 0);
     return [logits.map(row => [...row]), layers.map(({ weights }) => weights.map(heads => heads.map(whole)))];
 }"""
@@ -137,7 +137,7 @@ def test_the_likeliest_text_is_torchs_with_the_cache(
 ) -> None:
     texts = page.evaluate(
         """prompts => {
-            const model = new attn.LanguageModel(attn.lm);
+            const { model } = document.querySelector("attn-lm");
             return prompts.map(ids => {
                 const reading = model.reading();
                 while (ids.length < 48) {
@@ -157,7 +157,7 @@ def test_a_step_is_done_within_a_frame(page: Page) -> None:
     """At 64 characters, with what the model has read before."""
     milliseconds = page.evaluate(
         """() => {
-            const model = new attn.LanguageModel(attn.lm), reading = model.reading(), ids = attn.range(64);
+            const { model } = document.querySelector("attn-lm"), reading = model.reading(), ids = attn.range(64);
             return attn.range(20).map(() => {
                 model.read(ids.slice(0, 63), reading);
                 const start = performance.now();
@@ -196,7 +196,7 @@ def test_the_page_shows_what_the_model_says(
 ) -> None:
     figure = page.locator("attn-lm")
     texts = ["A mask hides", "the same token, twice", "One query asks, many keys answer it."]  # fmt: skip
-    for trial in range(4):
+    for trial in range(3):
         figure.get_by_role("button", name="Again").click()
         text = texts[trial % 3]
         figure.get_by_label("Text", exact=True).fill(text)
