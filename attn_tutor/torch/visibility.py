@@ -1,7 +1,7 @@
 """Which query sees which key: decided once, from a mask, causality, a window and a bias, and asked ever after."""
 
 import functools
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch.nn.functional import pad
@@ -103,7 +103,7 @@ class Visibility:
     def of_heads(self, heads: slice) -> "Visibility":
         """What is seen in some of the heads."""
         mask = of_heads(self.mask, heads)
-        return self if mask is self.mask else self._with(cast(torch.Tensor, mask))
+        return self if mask is None else self._with(mask)
 
     def _with(self, mask: torch.Tensor) -> "Visibility":
         other = Visibility(self.n, self.m, self.device, mask)
@@ -289,8 +289,9 @@ def in_groups(X: torch.Tensor, n_groups: int) -> torch.Tensor:
 
 def of_heads(X: torch.Tensor | None, heads: slice) -> torch.Tensor | None:
     """Some of the heads of (…, h, n, m); what is the same in all heads stays as it is."""
-    same = X is None or X.ndim < 3 or X.shape[-3] == 1 or heads == slice(None)
-    return X if same else cast(torch.Tensor, X)[..., heads, :, :]
+    if X is None or X.ndim < 3 or X.shape[-3] == 1:
+        return X
+    return X[..., heads, :, :]
 
 
 def sees_nothing(mask: torch.Tensor) -> torch.Tensor | None:

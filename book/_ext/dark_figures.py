@@ -20,9 +20,9 @@ from sphinx.application import Sphinx
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-GROUND = (0x14, 0x18, 0x1E)  # of the dark theme
+GROUND = (0x12, 0x12, 0x12)  # of the dark theme
 BRIGHTEST = 0.85  # luminance of what was black: full white glares
-VIVID = 4.5  # times a colour's strength squared: the least luminance that it keeps
+VIVID = 4  # times a colour's strength squared: the least luminance that it keeps
 STILL = "attn-"  # stands in for a figure that moves on paper and without scripts: there is no dark there
 
 # The colour space Oklab (B. Ottosson, 2020): lightness, and two coordinates of hue.
@@ -53,21 +53,15 @@ def luminance(light: Array) -> Array:
     return np.asarray(light @ [0.2126, 0.7152, 0.0722])
 
 
-def to_lab(light: Array) -> Array:
-    return np.asarray(np.cbrt(light @ TO_CONES.T) @ TO_LAB.T)
-
-
 def dark(colours: Any) -> Array:
     """Colours (n, 3) of 0 to 255 as the dark figure has them."""
-    light, ground = linear(colours), linear(GROUND)
-    before = luminance(light)
+    light, ground = linear(colours), luminance(linear(GROUND))
     # The contrast of two colours is the quotient of luminance + 0.05: kept where white becomes the ground.
-    wanted = 1.05 * (luminance(ground) + 0.05) / (before + 0.05) - 0.05
+    wanted = 1.05 * (ground + 0.05) / (luminance(light) + 0.05) - 0.05
     wanted = wanted.clip(max=BRIGHTEST)
-    lab = to_lab(light)
+    lab = np.cbrt(light @ TO_CONES.T) @ TO_LAB.T
     # Orange and yellow lines, faint on white already, may be brighter.
     wanted = wanted.clip(min=VIVID * (lab[:, 1:] ** 2).sum(1))
-    lab[:, 1:] += before[:, None] * to_lab(ground)[1:]  # the ground has a hue
     low, high = np.zeros(len(lab)), np.full(len(lab), 1.5)
     for _ in range(20):  # halve until the lightness gives that luminance
         lab[:, 0] = (low + high) / 2

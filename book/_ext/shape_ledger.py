@@ -8,7 +8,7 @@ from typing import Any
 from public_names import commands, sections
 
 HALVES = ["numpy", "torch"]
-PACKAGES = [*HALVES, "figures", "data"]
+PACKAGES = [*HALVES, "torch.distributed", "figures", "data"]
 HEAD = ["| function | signature, shapes, and what it gives |", "|---|---|"]
 
 

@@ -58,7 +58,10 @@ document.addEventListener("DOMContentLoaded", () => {
     };
     // With its number before it Sphinx takes a page's title for another than that of its first heading, and lists both.
     const twice = ([, title]) => /^<span.*<\/span>(.*) > \1$/.test(title);
-    return find(query, ...terms).filter((found) => !twice(found)).sort((a, b) => rank(a) - rank(b)).map((found) => {
+    const all = find(query, ...terms), entries = all.some((found) => rank(found) === 1);
+    const again = ([page, , anchor]) => entries && !anchor && page.endsWith("/glossary"); // its entry says more
+    const once = all.filter((found) => !twice(found) && !again(found));
+    return once.sort((a, b) => rank(a) - rank(b)).map((found) => {
       if (rank(found) === 1) found[1] = `Glossary: ${glossary[found[2]]}`;
       return found;
     });

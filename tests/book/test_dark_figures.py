@@ -82,7 +82,7 @@ def test_light_and_dark_change_places() -> None:
 def test_a_drawing_is_changed_like_a_picture() -> None:
     svg = '<svg id="a#1"><path d="M 0 0"/><path style="fill: #ffffff; clip-path: url(#p36a2d1299a)"/></svg>'
     found = dark_figures.dark_drawing(svg)
-    assert "fill: #14181e" in found and "url(#p36a2d1299a)" in found
+    assert "fill: #121212" in found and "url(#p36a2d1299a)" in found
     [letters] = dark_figures.dark([[0] * 3])
     default = BeautifulSoup(found, "html.parser").select("svg")[0]["fill"]
     assert default == "#" + letters.tobytes().hex()
@@ -218,6 +218,16 @@ def test_a_page_shows_and_loads_the_twins_of_its_theme_alone(
         assert page.locator(f"img.in-{theme}:visible").count() >= 6
         assert page.locator(f"img.in-{other}:visible").count() == 0
         assert page.locator("figcaption:visible").count() >= 6
+        style = "body => getComputedStyle(body).backgroundColor"
+        ground = {"light": [255] * 3, "dark": GROUND}[theme]
+        assert page.locator("body").evaluate(style) == f"rgb{tuple(ground)}"
+        frame = (
+            "image => getComputedStyle(image).padding + getComputedStyle(image).filter"
+        )
+        looks = page.locator(f".cell_output img.in-{theme}").evaluate_all(
+            f"images => images.map({frame})"
+        )
+        assert set(looks) == {"0pxnone"}
         shown, hidden = (
             page.locator(f"img.in-{x}").evaluate_all(
                 "images => images.map(image => image.complete && image.naturalWidth)"

@@ -22,7 +22,7 @@ import attn_tutor.torch as at
 NAMES = ("lm", "induction")
 alphabet = "".join(figure_weights.alphabet)
 READ = """([ids, options]) => {
-    const model = new attn.LanguageModel(attn.lm), { logits, layers } = model.read(ids, model.reading(options));
+    const { model } = document.querySelector("attn-lm"), { logits, layers } = model.read(ids, model.reading(options));
     const whole = row => ids.map((_, j) => row[j] ?? 0);
     return [logits.map(row => [...row]), layers.map(({ weights }) => weights.map(heads => heads.map(whole)))];
 }"""
@@ -135,28 +135,38 @@ def test_what_is_taken_away_is_taken_away_in_torch(
 def test_the_likeliest_text_is_torchs_with_the_cache(
     page: Page, model: at.LanguageModel, prompts: list[list[int]]
 ) -> None:
-    """And a step of it is done within a frame: 16 ms, at 64 characters."""
-    texts, fastest = page.evaluate(
+    texts = page.evaluate(
         """prompts => {
-            const model = new attn.LanguageModel(attn.lm);
-            let fastest = Infinity;
-            const texts = prompts.map(ids => {
+            const { model } = document.querySelector("attn-lm");
+            return prompts.map(ids => {
                 const reading = model.reading();
-                while (ids.length < 65) {
-                    const start = performance.now();
+                while (ids.length < 48) {
                     const logits = model.read(ids, reading).logits.at(-1);
-                    if (ids.length === 64) fastest = Math.min(fastest, performance.now() - start);
                     ids = [...ids, logits.indexOf(Math.max(...logits))];
                 }
                 return ids;
             });
-            return [texts, fastest];
         }""",
         prompts,
     )
     for ids, found in zip(prompts, texts, strict=True):
-        assert found == model.generate(torch.tensor(ids), 65 - len(ids)).tolist()
-    assert fastest < 16
+        assert found == model.generate(torch.tensor(ids), 48 - len(ids)).tolist()
+
+
+def test_a_step_is_done_within_a_frame(page: Page) -> None:
+    """At 64 characters, with what the model has read before."""
+    milliseconds = page.evaluate(
+        """() => {
+            const { model } = document.querySelector("attn-lm"), reading = model.reading(), ids = attn.range(64);
+            return attn.range(20).map(() => {
+                model.read(ids.slice(0, 63), reading);
+                const start = performance.now();
+                model.read(ids, reading);
+                return performance.now() - start;
+            });
+        }"""
+    )
+    assert min(milliseconds) < 16
 
 
 def test_only_the_likeliest_k_are_drawn_and_as_often_as_they_should(
@@ -186,7 +196,7 @@ def test_the_page_shows_what_the_model_says(
 ) -> None:
     figure = page.locator("attn-lm")
     texts = ["A mask hides", "the same token, twice", "One query asks, many keys answer it."]  # fmt: skip
-    for trial in range(4):
+    for trial in range(3):
         figure.get_by_role("button", name="Again").click()
         text = texts[trial % 3]
         figure.get_by_label("Text", exact=True).fill(text)

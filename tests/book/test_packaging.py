@@ -50,10 +50,19 @@ def test_wheel_holds_the_package_and_nothing_else(dist: Path) -> None:
         "attn_tutor/py.typed",
         "attn_tutor/data/book.txt",
         "attn_tutor/data/cars.csv",
+        "attn_tutor/figures/head_view.js",
+        "attn_tutor/search/sections.npz",
         "attn_tutor/torch/attention.py",
     } <= set(names)
     assert {name.partition("/")[0] for name in names} == {"attn_tutor"}
-    assert {Path(name).suffix for name in names} == {".py", ".csv", ".txt", ".typed"}
+    assert {Path(name).suffix for name in names} == {
+        ".py",
+        ".csv",
+        ".js",
+        ".npz",
+        ".txt",
+        ".typed",
+    }
 
 
 def test_sdist_builds_and_leaves_the_book_out(dist: Path) -> None:
@@ -88,6 +97,7 @@ def test_metadata_requires_numpy_alone_and_offers_the_extras(dist: Path) -> None
         "torch",
         "plot",
         "fast",
+        "models",
         "book",
         "test",
     }

@@ -211,6 +211,11 @@ def test_reference_has_pictures_data_and_the_help_of_commands() -> None:
     for package in ("attn_tutor.figures", "attn_tutor.data"):
         for name in importlib.import_module(package).__all__:
             assert page.find(id=f"{package}.{name}"), name
+    page = soup(BUILT / "book" / "api_distributed.html")
+    for name in importlib.import_module("attn_tutor.torch.distributed").__all__:
+        assert page.find(id=f"attn_tutor.torch.distributed.{name}"), name
+    assert "-m attn_tutor.train" in page.get_text()
+    page = soup(BUILT / "book" / "api_more.html")
     for command in ("check", "bench"):
         assert f"usage: python -m attn_tutor.{command}" in page.get_text()
 

@@ -72,6 +72,27 @@ def test_titles_come_first_and_then_the_glossary_by_its_words(find: Find) -> Non
     assert "Glossary" not in titles[:10]
 
 
+ASKED = {
+    "flash attention": "10_fast", "rope": "06_pos", "gqa": "10_fast", "kv cache": "10_fast", "pad token": "03_masked",
+    "nan after softmax": "03_masked", "loss is nan": "failure", "inverted mask": "03_masked",
+    "causal mask": "03_masked", "d_k": "04_self", "sqrt": "failure", "why divide by sqrt d": "02_scoring",
+    "attention sink": "03_masked", "teacher forcing": "08_", "alibi": "06_pos", "sliding window": "10_fast",
+    "cross attention": "04_self",
+    "einsum": "05_multi", "beam search": "08_", "is_causal": "failure", "key_padding_mask": "failure",
+    "masked_fill": "03_masked", "out of memory": "10_fast", "future tokens": "04_self", "bahdanau": "02_scoring",
+    "look-ahead": "glossary", "byte-pair encoding": "09_", "vanishing gradient": "02_scoring", "float16": "failure",
+}  # fmt: skip  # what people type, and the start of the page that answers it
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("words", ASKED)
+def test_what_people_type_finds_its_page_in_the_first_three(
+    find: Find, words: str
+) -> None:
+    first = [address for _, address in find(words)][:3]
+    assert any(address.startswith(f"book/{ASKED[words]}") for address in first), first
+
+
 @pytest.mark.parametrize(
     "name", ["RoPE", "flash attention", "FlashAttention", "KV cache"]
 )

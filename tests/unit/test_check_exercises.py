@@ -207,9 +207,22 @@ def torch_next_token_loss(logits, targets):
 
 
 def torch_top_k(logits, k, temperature):
-    least = logits.topk(k).values[..., -1:]
-    kept = logits.masked_fill(logits < least, -torch.inf)
+    best, places = logits.topk(k)
+    kept = torch.full_like(logits, -torch.inf).scatter(-1, places, best)
     return (kept / temperature).softmax(-1)
+
+
+def torch_join_pair(ids, pair, new):
+    out, tokens = [], ids.tolist()
+    while tokens:
+        joins = tuple(tokens[:2]) == tuple(pair)
+        out.append(new if joins else tokens[0])
+        tokens = tokens[1 + joins :]
+    return torch.tensor(out)
+
+
+def torch_induction_score(A, period):
+    return torch.diagonal(A, 1 - period, -2, -1)[..., 1:].mean(-1)
 
 
 def torch_greedy(step, end, max_len):
@@ -238,6 +251,20 @@ def torch_exact_match(found, target, end):
     )
     after = (other == end).cumsum(1) - (other == end).long() > 0
     return ((one == other) | after).all(1).double().mean()
+
+
+def torch_nucleus(p, share):
+    falling, order = p.sort(descending=True)
+    kept = torch.where(falling.cumsum(0) - falling < share, falling, 0)
+    return torch.zeros_like(p).scatter(0, order, kept / kept.sum())
+
+
+def torch_may_stop(finished, running, length, max_len):
+    return torch.all(running / max_len <= finished).item()
+
+
+def torch_path_lengths(m, backwards):
+    return torch.arange(1, 2 * m, 2) if backwards else torch.full((m,), m)
 
 
 def torch_merge(t1, l1, o1, t2, l2, o2):
@@ -299,7 +326,7 @@ def torch_received_weight(A):
     return (A * later).sum(-2) / later.sum(-2).clamp_min(1)
 
 
-def torch_induction_score(A, ids):
+def torch_prefix_matching_score(A, ids):
     same = (ids[:, None] == ids).tril(-1)
     after = torch.nn.functional.pad(same, (1, 0))[:, :-1]
     return A.masked_fill(~after, 0).sum(-1)[..., same.any(-1)].mean(-1)
@@ -339,7 +366,13 @@ def torch_keep_guess(p, q, guess, coin, draw):
     return at.accept_draft(target, q[None], guesses, numbers)[0]
 
 
+PUZZLES = "successor first_token letter_shares previous_token reverse same_letter "
+PUZZLES += "largest_so_far latest_a argsort induction"
+
+
 def right_in_torch(name):
+    if name in PUZZLES.split():  # its answer is matrices, whatever they are made with
+        return in_torch(EXERCISES[name].right)
     return globals().get(f"torch_{name}") or getattr(at, name)
 
 

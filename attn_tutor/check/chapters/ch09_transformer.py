@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-import attn_tutor.numpy as an
 from attn_tutor.check.chapters.inputs import Array, numbers, weights_of
 from attn_tutor.check.exercise import Exercise
 
@@ -314,93 +313,3 @@ def log_p_over_tokens(logits: Array, targets: Array) -> Array:
     top = logits.max(-2, keepdims=True)
     logs = logits - top - np.log(np.exp(logits - top).sum(-2, keepdims=True))
     return np.take_along_axis(logs, targets[..., None], -1)[..., 0]
-
-
-def best(logits: Array, k: int) -> Array:
-    """The k largest of each row; no two are equal here."""
-    return logits >= np.sort(logits)[..., [-k]]
-
-
-top_k = Exercise(
-    9,
-    "top_k(logits, k, temperature): probabilities softmax(logits / temperature) of the k largest logits, all others 0; "
-    "(…, V) → (…, V)",
-    lambda logits, k, temperature: an.masked_softmax(
-        logits / temperature, best(logits, k)
-    ),
-    [
-        (np.log([[3.0, 1.0, 2.0]]), 2, 1.0),
-        (np.log([[3.0, 1.0, 2.0]]), 1, 0.5),
-        (draw(3, 7), 7, 2.0),
-        (draw(3, 7), 3, 0.7),
-        (draw(2, 5, 11), 4, 1.7),
-        (np.array([[1000.0, 999.0, 0.0]]), 2, 1.0),
-        (np.array([[-1000.0, -999.0, -2000.0]]), 2, 1.0),
-    ],
-)
-
-
-@top_k.mistake("not divided again")
-def _(logits: Array, k: int, temperature: float) -> Array:
-    """You take the softmax first and then put the others to 0: what is left does not sum to 1. Put −∞ in their place
-    *before* the softmax, or divide by the sum."""
-    return np.where(best(logits, k), weights_of(logits / temperature), 0)
-
-
-@top_k.mistake("0 in place of −∞")
-def _(logits: Array, k: int, temperature: float) -> Array:
-    """You set the other logits to 0, and exp 0 is 1: they are still drawn. Set them to −∞."""
-    return weights_of(np.where(best(logits, k), logits, 0) / temperature)
-
-
-@top_k.mistake("times the temperature")
-def _(logits: Array, k: int, temperature: float) -> Array:
-    """You multiply by the temperature, so that a high one makes the text tamer. Logits are divided by it."""
-    return an.masked_softmax(logits * temperature, best(logits, k))
-
-
-@top_k.mistake("temperature ignored")
-def _(logits: Array, k: int, temperature: float) -> Array:
-    """The temperature is not used."""
-    return an.masked_softmax(logits, best(logits, k))
-
-
-@top_k.mistake("temperature after the softmax")
-def _(logits: Array, k: int, temperature: float) -> Array:
-    """You divide the probabilities by the temperature, and they no longer sum to 1. It divides the logits."""
-    return an.masked_softmax(logits, best(logits, k)) / temperature
-
-
-@top_k.mistake("one too many")
-def _(logits: Array, k: int, temperature: float) -> Array:
-    """You keep k + 1 tokens: the threshold is the k-th largest logit, and those equal to it or above stay."""
-    kept = best(logits, min(k + 1, logits.shape[-1]))
-    return an.masked_softmax(logits / temperature, kept)
-
-
-@top_k.mistake("one too few")
-def _(logits: Array, k: int, temperature: float) -> Array:
-    """You keep k − 1 tokens: the k-th largest logit itself must stay. It is ≥ the threshold, not >."""
-    kept = np.sort(logits)[..., [-k]] < logits
-    return an.masked_softmax(logits / temperature, kept)
-
-
-@top_k.mistake("no maximum subtracted")
-def _(logits: Array, k: int, temperature: float) -> Array:
-    """exp(1000) is infinity, and ∞/∞ is NaN; exp(−1000) is 0, and 0/0 is NaN. Subtract the largest logit of each row
-    first."""
-    e = np.where(best(logits, k), np.exp(logits / temperature), 0)
-    return e / e.sum(-1, keepdims=True)
-
-
-@top_k.mistake("the k largest of all rows")
-def _(logits: Array, k: int, temperature: float) -> Array:
-    """You keep the k largest logits of the whole array. Each row keeps its own k."""
-    kept = logits >= np.sort(logits, None)[-k]
-    return an.masked_softmax(logits / temperature, kept)
-
-
-@top_k.mistake("the k smallest")
-def _(logits: Array, k: int, temperature: float) -> Array:
-    """You keep the least likely tokens: sort the other way."""
-    return an.masked_softmax(logits / temperature, best(-logits, k))

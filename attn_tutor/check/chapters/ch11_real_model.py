@@ -45,8 +45,8 @@ received_weight = Exercise(
 received_weight.variant(
     mean_of_later,
     "a token's weight on itself counted",
-    "You count the diagonal, what a token gives itself. Token 0 has no choice and gives itself 1, so it would look like "
-    "a sink in every model. Take the queries *after* the key: A[..., j + 1:, j].",
+    "You count the diagonal, what a token gives itself. Token 0 has no choice and gives itself 1, so it would look "
+    "like a sink in every model. Take the queries *after* the key: A[..., j + 1:, j].",
     first=0,
     divide=lambda n, j: n - j,
 )
@@ -91,7 +91,7 @@ def on_what_came_next(
     ids: Array,
     *,
     after: int = 1,
-    queries: Callable[[Array], Array] = lambda same: same.any(-1),
+    queries: Callable[[Array], Array] = lambda same: np.any(same, axis=-1),
     which: Callable[[Array], Array] = lambda same: same,
     turn: Callable[[Array], Array] = lambda A: A,
     join: Callable[..., Array] = np.sum,
@@ -107,10 +107,10 @@ def on_what_came_next(
 
 IDS = np.array([4, 7, 4, 9, 7, 4, 4])
 LONG = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5])
-induction_score = Exercise(
+prefix_matching_score = Exercise(
     11,
-    "induction_score(A, ids): of the queries whose token has stood before, the mean of their total weight on the tokens "
-    "that came right after its earlier copies; (…, n, n), (n,) → (…)",
+    "prefix_matching_score(A, ids): of the queries whose token has stood before, the mean of their total weight on the "
+    "tokens that came right after its earlier copies; (…, n, n), (n,) → (…)",
     on_what_came_next,
     [
         (causal_weights(2, 3, 3), np.array([5, 2, 5])),
@@ -120,45 +120,45 @@ induction_score = Exercise(
 )
 
 
-def induction_mistake(name: str, words: str, **changes: Any) -> None:
-    induction_score.variant(on_what_came_next, name, words, **changes)
+def prefix_mistake(name: str, words: str, **changes: Any) -> None:
+    prefix_matching_score.variant(on_what_came_next, name, words, **changes)
 
 
-induction_mistake(
+prefix_mistake(
     "the earlier copies themselves",
-    "You take the earlier copies themselves. That is a *duplicate-token* head. An induction head looks at what came right "
-    "after them: the keys j + 1 where ids[j] == ids[i].",
+    "You take the earlier copies themselves. That is a *duplicate-token* head. An induction head looks at what came "
+    "right after them: the keys j + 1 where ids[j] == ids[i].",
     after=0,
 )
-induction_mistake(
+prefix_mistake(
     "the tokens before the earlier copies",
     "You take the tokens before the earlier copies, j − 1. What is to be copied came *after* them: j + 1.",
     after=-1,
 )
-induction_mistake(
+prefix_mistake(
     "all queries counted",
     "You average over all queries. One whose token is new has nothing to look for and can only lower the score: take "
     "those with an earlier copy.",
     queries=lambda same: np.ones(len(same), dtype=bool),
 )
-induction_mistake(
+prefix_mistake(
     "the newest copy alone",
     "You look at the newest earlier copy alone. There may be several, and the weight on what came after any of them "
     "counts: add them up.",
     which=lambda same: same & (same[:, ::-1].cumsum(-1)[:, ::-1] == 1),
 )
-induction_mistake(
+prefix_mistake(
     "the oldest copy alone",
     "You look at the first copy alone. There may be several, and the weight on what came after any of them counts: add "
     "them up.",
     which=lambda same: same & (same.cumsum(-1) == 1),
 )
-induction_mistake(
+prefix_mistake(
     "queries and keys swapped",
     "You read A[key, query]. Rows are queries: the weight of query i on key j is A[..., i, j].",
     turn=lambda A: A.swapaxes(-1, -2),
 )
-induction_mistake(
+prefix_mistake(
     "the largest weight of each query",
     "You take the largest of the weights on what came after. If a token has stood before twice, both places are right: "
     "add their weights.",
@@ -293,7 +293,8 @@ ONE_BLOCK = np.concatenate(
 dequantise = Exercise(
     11,
     "dequantise(blocks): 32 weights of each block of 20 bytes: scale and minimum (each two bytes, float16), then 16 "
-    "bytes with the codes of weights 0 to 15 in the low and of 16 to 31 in the high four bits; (b, 20) of uint8 → (b, 32)",
+    "bytes with the codes of weights 0 to 15 in the low and of 16 to 31 in the high four bits; "
+    "(b, 20) of uint8 → (b, 32)",
     read_blocks,
     [(ONE_BLOCK,), (blocks(1),), (blocks(3),), (blocks(7),)],
     tolerance=1e-3,

@@ -360,7 +360,7 @@ for name, changes, words in (
 def _(Q: Array, K: Array, V: Array, size: int) -> Array:
     """Your blocks attend to their own keys only: the blocks of keys never move."""
     parts = (np.split(x, size) for x in (Q, K, V))
-    return np.concatenate([around(*each, 1) for each in zip(*parts, strict=True)])
+    return np.concatenate([around(q, k, v, 1) for q, k, v in zip(*parts, strict=True)])
 
 
 @ring.mistake("outputs of blocks averaged")

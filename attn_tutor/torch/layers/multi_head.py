@@ -74,7 +74,7 @@ class MultiHeadAttention(nn.Module):
         self.d_h = d_model // n_heads
         self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
         self.dropout, self.causal, self.window = dropout, causal, window
-        self.heads = slice(None)  # those whose projections are here: all, or a share
+        self.heads: slice | None = None  # those whose projections are here; None is all
         made: Any = {"bias": bias, "device": device, "dtype": dtype}
         self.q_proj = linear(d_model, d_model, **made)
         self.k_proj = linear(kdim, n_kv_heads * self.d_h, **made)
@@ -128,7 +128,8 @@ class MultiHeadAttention(nn.Module):
 
         :class:`Block` enters here, with queries and keys that know their positions.
         """
-        see, bias = see.of_heads(self.heads), of_heads(bias, self.heads)
+        if self.heads is not None:
+            see, bias = see.of_heads(self.heads), of_heads(bias, self.heads)
         queries, keys, values = (
             X.unflatten(-1, (-1, self.d_h)).swapaxes(-3, -2)  # (…, heads, rows, d_h)
             for X in (queries, keys, values)

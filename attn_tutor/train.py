@@ -1,6 +1,6 @@
 """Train the language model of chapter 9 in several processes.
 
-torchrun --nproc-per-node 2 -m attn_tutor.torch.distributed.train --checkpoints DIR
+torchrun --nproc-per-node 2 -m attn_tutor.train --checkpoints DIR
 
 Started again, it goes on from the last checkpoint, with as many processes as then or with others.
 """
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     words = (__doc__ or "").splitlines()
     parser = argparse.ArgumentParser(
-        prog="torchrun --nproc-per-node N -m attn_tutor.torch.distributed.train",
+        prog="torchrun --nproc-per-node N -m attn_tutor.train",
         description=words[0],
         epilog=words[-1],
     )

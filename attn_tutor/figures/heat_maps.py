@@ -1,8 +1,4 @@
-"""Pictures of attention: weights, masks, heads and positional encodings. Computes nothing.
-
-Rows are queries and columns are keys, as in the matrices. The colours stay apart for colour-blind readers.
-The ground is white, so that a picture also reads on a dark page. Arrays may be NumPy's or torch's.
-"""
+"""Heat maps: weights, masks, heads side by side, and positional encodings."""
 
 from __future__ import annotations
 
@@ -11,26 +7,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, ListedColormap
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
-try:
-    import matplotlib as mpl
-    import matplotlib.pyplot as plt
-    from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap, ListedColormap
-    from matplotlib.image import AxesImage
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-    from matplotlib.ticker import MaxNLocator
-    from matplotlib.transforms import ScaledTranslation, blended_transform_factory
-except ImportError as error:
-    raise ImportError(
-        "attn_tutor.figures needs matplotlib: pip install attn_tutor[plot]"
-    ) from error
+from attn_tutor.figures.inputs import (
+    Labels,
+    array_of,
+    check_shape,
+    numbers,
+    texts,
+    weights_of,
+)
 
 __all__ = ["plot_encoding", "plot_heads", "plot_mask", "plot_weights"]
-
-Labels = Sequence[Any] | None
 
 STYLE: dict[Any, Any] = {
     "font.size": 10, "axes.labelsize": 10, "axes.titlesize": 10, "legend.fontsize": 10,
@@ -80,9 +77,9 @@ def plot_weights(
         TypeError: if ``weights`` are not real numbers.
         ValueError: if ``weights`` are not (n, m), are negative or not finite, or the labels do not fit.
     """
-    array = _weights("plot_weights", weights, "(n, m)", vmax)
-    rows = _texts("plot_weights", "queries", queries, array.shape[0])
-    columns = _texts("plot_weights", "keys", keys, array.shape[1])
+    array = weights_of("plot_weights", weights, "(n, m)", vmax)
+    rows = texts("plot_weights", "queries", queries, array.shape[0])
+    columns = texts("plot_weights", "keys", keys, array.shape[1])
     if ax is None:
         ax = _new_axes(array.shape, rows, columns)
     _colour_bar(_draw_cells(ax, array, rows, columns, "viridis", vmax), "weight", array)
@@ -110,14 +107,14 @@ def plot_mask(
         TypeError: if ``mask`` is not boolean.
         ValueError: if ``mask`` is not (n, m), or the labels do not fit.
     """
-    array = _array(mask)
+    array = array_of(mask)
     if array.dtype != bool:
         raise TypeError(
             f"plot_mask: masks are boolean, True = may attend; got {array.dtype}"
         )
-    _check_shape("plot_mask", "mask", array, "(n, m)")
-    rows = _texts("plot_mask", "queries", queries, array.shape[0])
-    columns = _texts("plot_mask", "keys", keys, array.shape[1])
+    check_shape("plot_mask", "mask", array, "(n, m)")
+    rows = texts("plot_mask", "queries", queries, array.shape[0])
+    columns = texts("plot_mask", "keys", keys, array.shape[1])
     if ax is None:
         ax = _new_axes(array.shape, rows, columns)
     _draw_cells(ax, array, rows, columns, ListedColormap([FORBIDDEN, PERMITTED]), 1)
@@ -159,10 +156,10 @@ def plot_heads(
         TypeError: if ``weights`` are not real numbers.
         ValueError: if ``weights`` are not (h, n, m), are negative or not finite, or the labels do not fit.
     """
-    array = _weights("plot_heads", weights, "(h, n, m)", vmax)
+    array = weights_of("plot_heads", weights, "(h, n, m)", vmax)
     h, *shape = array.shape
-    rows = _texts("plot_heads", "queries", queries, shape[0])
-    columns = _texts("plot_heads", "keys", keys, shape[1])
+    rows = texts("plot_heads", "queries", queries, shape[0])
+    columns = texts("plot_heads", "keys", keys, shape[1])
     margins = _margins(rows, columns)
     width, gap = WIDTH - margins[0], np.array([0.15, 0.4])
     across = max(1, int(width / (_inches(shape, rows, columns, widest=0.9) + gap)[0]))
@@ -204,7 +201,7 @@ def plot_encoding(encoding: Any, ax: Axes | None = None) -> Axes:
         TypeError: if ``encoding`` is not real numbers.
         ValueError: if ``encoding`` is not (n, d), or not finite.
     """
-    array = _numbers("plot_encoding", "encoding", encoding, "(n, d)")
+    array = numbers("plot_encoding", "encoding", encoding, "(n, d)")
     if ax is None:
         ax = plt.subplots(figsize=(WIDTH, 3.6), layout="constrained")[1]
     largest = np.abs(array).max() or 1.0
@@ -214,64 +211,6 @@ def plot_encoding(encoding: Any, ax: Axes | None = None) -> Axes:
     ax.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     _colour_bar(image, "value", array)
     return ax
-
-
-# What goes in
-
-
-def _array(values: Any) -> np.ndarray:
-    """Turn values into an array; a torch tensor is known by its methods, so that torch need not be there."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        values = (
-            values.double() if values.is_floating_point() else values
-        ).numpy()  # NumPy has no bfloat16
-    return np.asarray(values)
-
-
-def _check_shape(function: str, name: str, array: np.ndarray, needed: str) -> None:
-    if array.ndim != needed.count(",") + 1 or 0 in array.shape:
-        raise ValueError(
-            f"{function}: {name} has shape {array.shape}; needs {needed}, none of them 0"
-        )
-
-
-def _texts(function: str, name: str, labels: Labels, length: int) -> list[str]:
-    """The labels of one side as strings; none at all where it is numbered."""
-    if labels is not None and len(labels) != length:
-        raise ValueError(f"{function}: {name} has {len(labels)} labels; needs {length}")
-    return [] if labels is None else [str(label) for label in labels]
-
-
-def _numbers(function: str, name: str, values: Any, needed: str) -> np.ndarray:
-    array = _array(values)
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"{function}: {name} must be real numbers; got {array.dtype}")
-    _check_shape(function, name, array, needed)
-    array = array.astype(float)
-    _refuse(function, name, array, ~np.isfinite(array), "needs finite numbers")
-    return array
-
-
-def _weights(function: str, values: Any, needed: str, vmax: float) -> np.ndarray:
-    if not vmax > 0:
-        raise ValueError(f"{function}: vmax is {vmax}; needs a weight above 0")
-    array = _numbers(function, "weights", values, needed)
-    hint = "weights are never negative; masked_softmax makes them"
-    _refuse(function, "weights", array, array < 0, hint)
-    return array
-
-
-def _refuse(
-    function: str, name: str, array: np.ndarray, bad: np.ndarray, needed: str
-) -> None:
-    if bad.any():
-        first = tuple(np.argwhere(bad)[0])
-        axes = ("head", "row", "column")[-array.ndim :]
-        place = ", ".join(f"{axis} {i}" for axis, i in zip(axes, first, strict=True))
-        raise ValueError(
-            f"{function}: {name} has {array[first]:.3g} in {place}; {needed}"
-        )
 
 
 # How it is laid out

@@ -1,0 +1,84 @@
+"""The last puzzle: two layers, set by hand, that continue a text as it went on before."""
+
+import numpy as np
+
+import attn_tutor.numpy as an
+from attn_tutor.check.chapters.ch04_puzzles import STRONG, Matrices, soft, texts, tokens
+from attn_tutor.check.chapters.inputs import Array
+from attn_tutor.check.exercise import Exercise
+
+# A token is (letter | free, as wide as the alphabet | place | 1).
+
+
+def two_layers(
+    a: int,
+    n: int,
+    *,
+    back: int = 1,
+    copies: bool = False,
+    sink: float = 1,
+    strength: float = STRONG,
+    places: bool = False,
+) -> Matrices:
+    I = np.eye(2 * a + n + 1)
+    T, F, P, one = np.split(I, [a, 2 * a, 2 * a + n], axis=1)
+    Q, K = np.hstack([T, one]), np.hstack([T if copies else F, -sink * P[:, :1]])
+    first = strength * n**0.5 * P @ np.eye(n, k=-back), P, T @ F.T
+    return *first, strength * (a + 1) ** 0.5 * Q, K, P if places else T
+
+
+SEEN = {2 * a + n + 1: (a, n) for a, n in ((2, 5), (3, 7), (5, 11))}
+
+
+def after_copies(matrices: Matrices) -> Array:
+    """What the two layers write at tokens whose letter has stood before."""
+    W_q, W_k, W_v, *second = matrices
+    a, n = SEEN.get(len(W_q), (1, 1))
+    letters = texts(a, n)
+    X = tokens(letters, a)
+    X = np.concatenate([X[..., :a], 0 * X[..., :a], X[..., a:]], -1)
+    X = X + an.self_attention(X, W_q, W_k, W_v, causal=True)
+    same = (letters[:, :, None] == letters[:, None]) & np.tri(n, k=-1, dtype=bool)
+    return an.self_attention(X, *second, causal=True)[same.any(-1)]
+
+
+induction = Exercise(
+    4,
+    "induction(a, n): two causal layers, the first added to X. Each token whose letter has stood before "
+    "writes the letter "
+    "that came after it then (of several, the mean). X is (letter, one-hot | a zeros | place, one-hot | "
+    "1); → W_q, W_k, "
+    "W_v of the first (W_v is (d, d)), then of the second layer",
+    two_layers,
+    list(SEEN.values()),
+    reads=after_copies,
+    tolerance=2e-3,
+)
+soft(induction)
+induction.variant(
+    two_layers,
+    "the first token says that it follows itself",
+    "Your first token has nobody before it, reads itself, and then claims to stand after its own letter. "
+    "The second layer "
+    "must leave it out: a column more in W_q (the 1) and W_k (minus place 0).",
+    sink=0,
+)
+induction.variant(
+    two_layers,
+    "the copies themselves",
+    "The second layer finds earlier copies of the letter, not what came after them. Its keys must be what the "
+    "first layer wrote, and that the letter *before* each token, not its own.",
+    copies=True,
+)
+induction.variant(
+    two_layers,
+    "the first layer reads two back",
+    "Your first layer looks two back. One back: np.eye(n, k=-1).",
+    back=2,
+)
+induction.variant(
+    two_layers,
+    "the place written",
+    "You find the right token, and write its place. Its letter was asked for.",
+    places=True,
+)

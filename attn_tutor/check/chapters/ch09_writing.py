@@ -1,0 +1,272 @@
+"""Chapter 9, second part: which token to draw, tokens joined in pairs, and heads that look for repeats."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+import attn_tutor.numpy as an
+from attn_tutor.check.chapters.inputs import Array, numbers, weights_of
+from attn_tutor.check.exercise import Exercise
+
+draw = numbers(91)
+
+
+def exactly(logits: Array, k: int) -> Array:
+    """The k largest of each row, and of equal ones the first."""
+    places = np.argsort(-logits, -1, stable=True)[..., : max(k, 0)]
+    kept = np.zeros(logits.shape, bool)
+    np.put_along_axis(kept, places, True, -1)
+    return kept
+
+
+def at_least(logits: Array, k: int) -> Array:
+    """All that are not below the k-th largest of their row."""
+    return logits >= np.sort(logits)[..., [-k]]
+
+
+def probabilities(
+    logits: Array,
+    k: int,
+    temperature: float,
+    *,
+    keep: Callable[[Array, int], Array] = exactly,
+    more: int = 0,
+    cool: Callable[[Array, float], Array] = lambda x, temperature: x / temperature,
+    late: bool = False,
+    maximum: bool = True,
+    hidden: float = -np.inf,
+    again: bool = True,
+) -> Array:
+    """Softmax of the k largest, with what people get wrong in it as options."""
+    kept = keep(logits, min(k + more, logits.shape[-1]))
+    x = logits if late else cool(logits, temperature)
+    if not again:
+        return np.where(kept, weights_of(x), 0)
+    x = np.where(kept, x, hidden)
+    p = (
+        an.masked_softmax(x, x > -np.inf)
+        if maximum
+        else np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+    )
+    return p / temperature if late else p
+
+
+def with_ties_in_order(p: Array) -> Array:
+    """The probabilities; in order where all that are not 0 are the same, since any of equal logits may stay."""
+    p = np.asarray(p)
+    largest, some = p.max(-1, keepdims=True), (p > 0).sum(-1, keepdims=True) > 1
+    equal = ((p == 0) | (np.abs(p - largest) < 1e-6)).all(-1, keepdims=True)
+    return np.where(equal & some, np.sort(p), p)
+
+
+top_k = Exercise(
+    9,
+    "top_k(logits, k, temperature): probabilities softmax(logits / temperature) of exactly k largest logits, all "
+    "others 0; (…, V) → (…, V)",
+    probabilities,
+    [
+        (np.log([[3.0, 1.0, 2.0]]), 2, 1.0),
+        (np.log([[3.0, 1.0, 2.0]]), 1, 0.5),
+        (np.zeros((1, 5)), 3, 1.0),
+        (draw(3, 7), 7, 2.0),
+        (draw(3, 7), 3, 0.7),
+        (draw(2, 5, 11), 4, 1.7),
+        (np.array([[1000.0, 999.0, 0.0]]), 2, 1.0),
+        (np.array([[-1000.0, -999.0, -2000.0]]), 2, 1.0),
+    ],
+    reads=with_ties_in_order,
+)
+top_k.variant(
+    probabilities,
+    "more than k where logits are equal",
+    "You keep every logit that is not below the k-th largest. Of five equal ones that is all five. Take k places, with "
+    "argsort or topk, and not a threshold.",
+    keep=at_least,
+)
+top_k.variant(
+    probabilities,
+    "not divided again",
+    "You take the softmax first and then put the others to 0: what is left does not sum to 1. Put −∞ in their place "
+    "*before* the softmax, or divide by the sum.",
+    again=False,
+)
+top_k.variant(
+    probabilities,
+    "0 in place of −∞",
+    "You set the other logits to 0, and exp 0 is 1: they are still drawn. Set them to −∞.",
+    hidden=0.0,
+)
+top_k.variant(
+    probabilities,
+    "times the temperature",
+    "You multiply by the temperature, so that a high one makes the text tamer. Logits are divided by it.",
+    cool=lambda x, temperature: x * temperature,
+)
+top_k.variant(
+    probabilities,
+    "temperature ignored",
+    "The temperature is not used.",
+    cool=lambda x, temperature: x,
+)
+top_k.variant(
+    probabilities,
+    "temperature after the softmax",
+    "You divide the probabilities by the temperature, and they no longer sum to 1. It divides the logits.",
+    late=True,
+)
+top_k.variant(
+    probabilities,
+    "one too many",
+    "You keep k + 1 tokens: count again which index is the k-th largest.",
+    more=1,
+)
+top_k.variant(
+    probabilities,
+    "no maximum subtracted",
+    "exp(1000) is infinity, and ∞/∞ is NaN; exp(−1000) is 0, and 0/0 is NaN. Subtract the largest logit of each row "
+    "first.",
+    maximum=False,
+)
+OF_ALL = "You keep the k largest logits of the whole array. Each row keeps its own k."
+TOO_FEW = (
+    "You keep k − 1 tokens: the k-th largest logit itself must stay. A threshold that is compared with > drops it, and "
+    "one that is compared with ≥ keeps too many where logits are equal: take k places."
+)
+SMALLEST = "You keep the least likely tokens: sort the other way."
+for name, words, keep in (
+    ("one too few", TOO_FEW, lambda x, k: x > np.sort(x)[..., [-k]]),
+    ("one too few", TOO_FEW, lambda x, k: exactly(x, k - 1)),
+    ("the k largest of all rows", OF_ALL, lambda x, k: x >= np.sort(x, None)[-k]),
+    (
+        "the k largest of all rows",
+        OF_ALL,
+        lambda x, k: exactly(x.reshape(-1), k).reshape(x.shape),
+    ),
+    ("the k smallest", SMALLEST, lambda x, k: at_least(-x, k)),
+    ("the k smallest", SMALLEST, lambda x, k: exactly(-x, k)),
+):
+    top_k.variant(probabilities, name, words, keep=keep)
+
+
+def joined(
+    ids: Array, pair: tuple[int, int], new: int, *, swap: bool = False, step: int = 2
+) -> Array:
+    """Neighbours that are the pair become one token, from the left; ``step`` is how far to go on after one."""
+    first, second = pair[::-1] if swap else pair
+    out, i = [], 0
+    while i < len(ids):
+        here = i + 1 < len(ids) and ids[i] == first and ids[i + 1] == second
+        out.append(new if here else ids[i])
+        i += step if here else 1
+    return np.array(out)
+
+
+PAIRS = np.array([4, 1, 2, 1, 2, 2, 7, 1, 2, 1, 1, 5, 2, 1])
+join_pair = Exercise(
+    9,
+    "join_pair(ids, pair, new): each pair of neighbours replaced by the number new, from the left; "
+    "(n,), two numbers, a number → (at most n,)",
+    joined,
+    [
+        (np.array([3, 1, 2]), (1, 2), 9),
+        (np.array([5, 6, 7]), (1, 2), 9),
+        (np.array([1, 1, 1]), (1, 1), 9),
+        (np.array([1, 1, 1, 1, 1, 4]), (1, 1), 8),
+        (PAIRS, (1, 2), 30),
+        (PAIRS, (2, 1), 31),
+    ],
+)
+join_pair.variant(
+    joined,
+    "the pair turned round",
+    "You join where the second of the pair stands before the first. The order counts: first, then second.",
+    swap=True,
+)
+join_pair.variant(
+    joined,
+    "a token used twice",
+    "After a pair you go on by one place, so that its second token stays and may even begin another pair. Two tokens "
+    "become one: go on by two.",
+    step=1,
+)
+
+
+@join_pair.mistake("the first pair only")
+def _(ids: Array, pair: tuple[int, int], new: int) -> Array:
+    """You join the first pair that you find, and stop. Every place where the two stand side by side is joined."""
+    for i in range(len(ids) - 1):
+        if (ids[i], ids[i + 1]) == pair:
+            return np.concatenate([ids[:i], [new], ids[i + 2 :]])
+    return ids
+
+
+@join_pair.mistake("from the right")
+def _(ids: Array, pair: tuple[int, int], new: int) -> Array:
+    """You join from the right: of three equal tokens the last two. Encoder and decoder agree only if all go from the
+    left."""
+    return joined(ids[::-1], pair[::-1], new)[::-1].copy()
+
+
+@join_pair.mistake("the last token lost")
+def _(ids: Array, pair: tuple[int, int], new: int) -> Array:
+    """You lose the last token where it belongs to no pair: a loop over neighbours ends one place early."""
+    last = joined(ids, pair, new)
+    return last[:-1] if last[-1] == ids[-1] else last
+
+
+def looks(A: Array, period: int, *, off: int = 1, first: int = 0) -> Array:
+    """Mean weight of queries from period + first on, on the key `period` places back and `off` on."""
+    i = np.arange(period + first, A.shape[-1])
+    return A[..., i, i - period + off].mean(-1)
+
+
+induction_score = Exercise(
+    9,
+    "induction_score(A, period): mean weight of the queries i ≥ period on key i − period + 1, for each head; "
+    "(…, n, n) → (…)",
+    looks,
+    [
+        (np.tril(weights_of(draw(4, 4))), 2),
+        (np.tril(weights_of(draw(3, 7, 7))), 3),
+        (np.tril(weights_of(3 * draw(2, 3, 11, 11))), 5),
+    ],
+)
+for off, name, words in (
+    (
+        0,
+        "the same letter",
+        "You take the weight on the present letter's last occurrence, i − period. What is wanted is what came after "
+        "it, one place on.",
+    ),
+    (
+        2,
+        "one place too far",
+        "You look one place too far: the key is i − period + 1.",
+    ),
+):
+    induction_score.variant(looks, name, words, off=off)
+induction_score.variant(
+    looks,
+    "a query of the first copy",
+    "Your diagonal begins with query period − 1, the last of the first copy, which cannot know what comes. Leave it "
+    "out: i ≥ period.",
+    first=-1,
+)
+
+
+@induction_score.mistake("the sum, not the mean")
+def _(A: Array, period: int) -> Array:
+    """You add up over the queries. The mean does not depend on how long the text is."""
+    return looks(A, period) * (A.shape[-1] - period)
+
+
+@induction_score.mistake("divided by all queries")
+def _(A: Array, period: int) -> Array:
+    """You divide by n. The queries of the second copy alone are asked: n − period of them."""
+    return looks(A, period) * (A.shape[-1] - period) / A.shape[-1]
+
+
+@induction_score.mistake("keys and queries exchanged")
+def _(A: Array, period: int) -> Array:
+    """You take A[…, key, query]. Rows are queries; above the diagonal a causal model has only zeros."""
+    return looks(A.mT, period)
