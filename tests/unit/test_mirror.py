@@ -249,7 +249,14 @@ def imported(path):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-ABOVE = ("figures", "check", "data", "bench", "models", "search")  # stand above both halves
+ABOVE = (
+    "figures",
+    "check",
+    "data",
+    "bench",
+    "models",
+    "search",
+)  # stand above both halves
 FORBIDDEN = {
     "numpy": [
         "torch",
