@@ -51,7 +51,7 @@ def test_paper_is_white_and_the_screen_is_as_before(sheet: Page) -> None:
         ".solution p",  # folded on the screen
         ".sd-tab-set > label",
         ".sd-tab-content",  # both tabs, each with its name
-        "figure img",
+        "figure img.in-light",
     ],
 )
 def test_what_a_reader_of_paper_needs_is_there(sheet: Page, parts: str) -> None:
@@ -70,6 +70,7 @@ def test_what_a_reader_of_paper_needs_is_there(sheet: Page, parts: str) -> None:
         "button",
         "summary",
         "#jb-print-docs-body",
+        "img.in-dark",
     ],
 )
 def test_what_only_a_screen_can_use_is_not(sheet: Page, parts: str) -> None:
