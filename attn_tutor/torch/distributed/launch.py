@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from torch.multiprocessing.spawn import start_processes
+from torch.multiprocessing.spawn import ProcessException, start_processes
 
 from attn_tutor._checks import require_positive, require_size
 
@@ -46,9 +46,7 @@ def run(
 
     Raises:
         ValueError: there is no process to start, or no time.
-        torch.multiprocessing.ProcessRaisedException: the function failed in a process; the message has its rank and
-            traceback.
-        torch.multiprocessing.ProcessExitedException: a process was killed; the message has its rank and the signal.
+        RuntimeError: a process failed or was killed; the message has its rank, and its traceback or the signal.
 
     Example:
         >>> def add(rank, size):
@@ -74,6 +72,8 @@ def run(
         try:
             while not started.join():
                 pass
+        except ProcessException as error:
+            raise RuntimeError(f"run: {str(error).strip()}") from None
         finally:
             log.setLevel(level)
             for process in started.processes:

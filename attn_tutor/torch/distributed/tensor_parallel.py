@@ -38,12 +38,12 @@ def tensor_parallel(module: M, mesh: DeviceMesh) -> M:
     *Megatron-LM*, section 3.
 
     Every process gives the same module and the same tokens, and gets the same output; with dropout, seed all alike. The
-    logits of a :class:`LanguageModel` are a DTensor of which each process holds the scores of some tokens: take torch's
-    own ``cross_entropy`` of them, under ``torch.distributed.tensor.parallel.loss_parallel()``. Without gradients, under
+    logits of a language model are a DTensor of which each process holds the scores of some tokens: take torch's own
+    ``cross_entropy`` of them, under ``torch.distributed.tensor.parallel.loss_parallel()``. Without gradients, under
     ``torch.no_grad()``, they are whole.
 
     Args:
-        module: a :class:`MultiHeadAttention`, :class:`Block` or :class:`LanguageModel`; it is changed.
+        module: a ``MultiHeadAttention``, ``Block`` or ``LanguageModel``; it is changed.
         mesh: processes in one dimension.
 
     Returns:
