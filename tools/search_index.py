@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from search_questions import QUESTIONS
@@ -142,8 +143,9 @@ def main() -> None:
     model, book = MiniLM.load(), sections()
     names(book)  # before a minute is spent
     half = vectors(model, book).astype(np.float16)
-    columns = zip(Section._fields, zip(*book, strict=True), strict=True)
-    np.savez_compressed(INDEX, vectors=half, **{name: np.array(c) for name, c in columns})
+    fields = zip(Section._fields, zip(*book, strict=True), strict=True)
+    columns: dict[str, Any] = {name: np.array(column) for name, column in fields}
+    np.savez_compressed(INDEX, vectors=half, **columns)
     TABLE.write_text(table(model, book, half.astype(np.float32)), encoding="utf-8")
     print(f"{len(book)} sections, {INDEX.stat().st_size / 1000:.0f} kB")
 

@@ -87,8 +87,8 @@ class HeadView:
         ax.set_axis_off()
         ax.set_title(f"layer {self.layer}, head {self.head}: query → key", size=10)
         for i, j, level in self._lines():
-            y = ROW * (np.array([i, j]) + 0.5)
-            ax.plot([LEFT, RIGHT], y, color=COLOUR, alpha=level / 255, linewidth=2)
+            ends = [ROW * (i + 0.5), ROW * (j + 0.5)]
+            ax.plot([LEFT, RIGHT], ends, color=COLOUR, alpha=level / 255, linewidth=2)
         for x, side, words in (
             (LEFT, "right", self.tokens),
             (RIGHT, "left", self.keys),

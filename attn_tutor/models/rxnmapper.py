@@ -51,10 +51,10 @@ class Alignment(NamedTuple):
 class RXNMapper:
     """Tokens of a reaction to scores for the token at each place.
 
-    Example:
-        >>> model = RXNMapper.load()  # doctest: +SKIP
-        >>> model.align(model.encode("CC(=O)O.OCC>>CC(=O)OCC")).weights.shape  # doctest: +SKIP
-        torch.Size([6, 7])
+    Example::
+
+        model = RXNMapper.load()
+        model.align(model.encode("CC(=O)O.OCC>>CC(=O)OCC")).weights.shape  # torch.Size([6, 7])
     """
 
     learnt: dict[str, Tensor]

@@ -97,10 +97,10 @@ class SmolLM2:
     ``mask`` takes keys away: boolean, True = may attend, it broadcasts to (n_layers, h, n, m), so that
     ``torch.arange(n) > 0`` hides the first key everywhere. Who may attend to nothing gets 0.
 
-    Example:
-        >>> model = SmolLM2.load()  # doctest: +SKIP
-        >>> model.decode(model.generate(model.encode("The capital of France is"), 2))  # doctest: +SKIP
-        'The capital of France is Paris.'
+    Example::
+
+        model = SmolLM2.load()
+        model.decode(model.generate(model.encode("The capital of France is"), 2))  # 'The capital of France is Paris.'
     """
 
     embedding: Tensor  # (49152, 576)

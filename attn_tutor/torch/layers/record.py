@@ -61,7 +61,7 @@ def record_weights(model: nn.Module) -> Iterator[dict[str, list[torch.Tensor]]]:
                 continue
             name += ".attention" * isinstance(layer, Block)
             calls = recorded.setdefault(name.removeprefix("."), [])
-            watch(layer, lambda weights, to=calls: to.append(weights.detach()), undo)
+            watch(layer, calls.append, undo)
         if not recorded:
             raise ValueError(
                 f"record_weights: {type(model).__name__} has no attention layer that is known here"
@@ -98,7 +98,7 @@ def _ask(layer: nn.Module, keep: Keep, undo: ExitStack) -> None:
 
     def after(_: nn.Module, args: Any, both: Any) -> Any:
         output, weights = both
-        keep(weights)
+        keep(weights.detach())
         wanted, averaged = wishes.pop()
         if not wanted:
             return (
@@ -117,7 +117,7 @@ def _compute(layer: BilinearAttention, keep: Keep, undo: ExitStack) -> None:
         def weights(Q: Any, K: Any, V: Any, mask: Any = None) -> torch.Tensor:
             return attention_weights(Q @ layer.M, K, mask, scale=1.0)
 
-        keep(weights(*args, **kwargs))
+        keep(weights(*args, **kwargs).detach())
 
     undo.callback(layer.register_forward_hook(after, with_kwargs=True).remove)
 
@@ -128,7 +128,7 @@ def _enter_block(block: Block, keep: Keep, undo: ExitStack) -> None:
 
     def attend_and_keep(*args: Any, need_weights: bool = False, **kwargs: Any) -> Any:
         output, weights = attend(*args, need_weights=True, **kwargs)
-        keep(weights)
+        keep(weights.detach())
         return (output, weights) if need_weights else output
 
     block.attend = attend_and_keep  # type: ignore[method-assign]
@@ -155,6 +155,6 @@ def _look(layer: nn.Module, keep: Keep, undo: ExitStack) -> None:
                 f"record_weights: {type(layer).__name__} keeps its weights; "
                 'make the model with attn_implementation="eager"'
             )
-        keep(output[1])
+        keep(output[1].detach())
 
     undo.callback(layer.register_forward_hook(after).remove)
