@@ -27,8 +27,8 @@ customElements.define("attn-lm", class extends attn.Figure {
     seen: ({ state: { text } }, met) => `With the mask ${attn.number(met.get(text)[0], 2)} nats a character, without it ${attn.number(met.get(text)[1], 2)}. `
       + "The answer stood there, but nothing in training taught these weights to look to the right: what comes from there only disturbs them.",
   }, {
-    ask: "Take away one thing at a time: the heads of layer 0, the heads of layer 1, the positions. Which does the model miss most?",
-    guesses: { "layer 0 off": "heads of layer 0", "layer 1 off": "heads of layer 1", positions: "positions" },
+    ask: "Take away one thing at a time: the heads of block 0, the heads of block 1, the positions. Which does the model miss most?",
+    guesses: { "block 0 off": "heads of block 0", "block 1 off": "heads of block 1", positions: "positions" },
     right: (figure, met) => [...met].reduce((a, b) => (b[1] > a[1] ? b : a))[0],
     done: ({ state, lost, constructor: { sets } }, met) => {
       const name = Object.keys(sets).find((set) => sets[set] === state.off);
@@ -36,8 +36,8 @@ customElements.define("attn-lm", class extends attn.Figure {
       if (state.causal && !state.positions && !state.off) met.set("positions", lost);
       return met.size === 3;
     },
-    seen: ({ whole }, met) => `Whole, the model loses ${attn.number(whole, 2)} nats a character; without the heads of layer 0 ${attn.number(met.get("layer 0 off"), 2)}, `
-      + `without those of layer 1 ${attn.number(met.get("layer 1 off"), 2)}, without positions ${attn.number(met.get("positions"), 2)}.`,
+    seen: ({ whole }, met) => `Whole, the model loses ${attn.number(whole, 2)} nats a character; without the heads of block 0 ${attn.number(met.get("block 0 off"), 2)}, `
+      + `without those of block 1 ${attn.number(met.get("block 1 off"), 2)}, without positions ${attn.number(met.get("positions"), 2)}.`,
   }, {
     ask: "At temperature 0 the model always takes the likeliest character. What will it write after “Attention”? Set the temperature, choose the text “a beginning” and let it write on.",
     guesses: { new: "a new sentence", round: "the same words round and round", copy: "a sentence of the book" },
@@ -49,7 +49,7 @@ customElements.define("attn-lm", class extends attn.Figure {
       return `“${most}” stands ${count(most)} times in what it wrote. The likeliest continuation of a common phrase is a common phrase; a temperature above 0 breaks the circle.`;
     },
   }];
-  static sets = { "all on": "", "layer 0 off": "0.0 0.1 0.2 0.3", "layer 1 off": "1.0 1.1 1.2 1.3" };
+  static sets = { "all on": "", "block 0 off": "0.0 0.1 0.2 0.3", "block 1 off": "1.0 1.1 1.2 1.3" };
 
   build() {
     const { most, texts, sets } = this.constructor, { html, range } = attn, known = attn.lm.alphabet;
@@ -88,7 +88,7 @@ customElements.define("attn-lm", class extends attn.Figure {
     const next = attn.table("What comes next?", ["character", "probability"], this.next);
     this.nextName = next.caption;
     this.rows = this.names.map((name) => this.row(name));
-    const heads = attn.table("Where each head looks from the framed character", ["layer.head", "on", "brightest: most", "most at"], this.rows.map(({ cells }) => cells));
+    const heads = attn.table("Where each head looks from the framed character", ["block.head", "on", "brightest: most", "most at"], this.rows.map(({ cells }) => cells));
     heads.classList.add("attn-strips");
     this.picture.append(html("div", {}, this.line.line, this.key, this.guess, losses), next, heads);
   }
@@ -96,8 +96,8 @@ customElements.define("attn-lm", class extends attn.Figure {
   /* A head's line in the table: shown in the text, on or off, its weights as a strip. */
   row(name) {
     const { html } = attn;
-    const shown = html("input", { type: "radio", name: "attn-lm-head", "aria-label": `show layer ${name[0]}, head ${name[2]} in the text` });
-    const on = html("input", { type: "checkbox", "aria-label": `layer ${name[0]}, head ${name[2]} on` });
+    const shown = html("input", { type: "radio", name: "attn-lm-head", "aria-label": `show block ${name[0]}, head ${name[2]} in the text` });
+    const on = html("input", { type: "checkbox", "aria-label": `block ${name[0]}, head ${name[2]} on` });
     shown.addEventListener("change", () => this.set({ head: name }));
     on.addEventListener("change", () => this.set({ off: this.names.filter((other) => (other === name ? !on.checked : this.off.has(other))).join(" ") }));
     this.syncs.push(() => {
@@ -158,7 +158,7 @@ customElements.define("attn-lm", class extends attn.Figure {
   show_line(text, at, lost) {
     const { head } = this.state, A = this.weights(head, at);
     this.line.show(text, at, A, lost);
-    this.key.textContent = `Colour: the weights of layer ${head[0]}, head ${head[2]}, the brightest ${attn.number(Math.max(...A), 2)}. Red foot: the loss of the character.`;
+    this.key.textContent = `Colour: the weights of block ${head[0]}, head ${head[2]}, the brightest ${attn.number(Math.max(...A), 2)}. Red foot: the loss of the character.`;
   }
 
   weights(head, at) { return this.reading.layers[+head[0]].weights[at][+head[2]]; }

@@ -26,14 +26,14 @@ attn.Task = class {
     this.buttons = Object.entries(guesses).map(([key, text]) => [key, attn.button(text, () => this.take(key))]);
     this.next = attn.button("Next task", () => {
       this.begin(number + 1);
-      this.part.querySelector("button")?.focus();
+      this.part.firstChild.focus(); // the button that had the focus is gone
       this.figure.set({});
     });
     this.next.hidden = true;
     const choices = attn.html("div", { class: "attn-buttons", role: "group", "aria-label": "Your guess" }, ...this.buttons.map(([, button]) => button));
     choices.hidden = !this.buttons.length;
     this.say(this.buttons.length ? "Guess first, then try." : "");
-    this.part.replaceChildren(attn.html("p", {}, name, ask), choices, this.verdict, this.next);
+    this.part.replaceChildren(attn.html("p", { tabindex: -1 }, name, ask), choices, this.verdict, this.next);
     this.mark();
   }
 

@@ -212,12 +212,12 @@ def test_the_page_shows_what_the_model_says(
         slide(figure, "Likeliest kept (top-k)", rng.uniform())
         off = str(rng.choice(["", "0.2", "1.0"]))
         if off:
-            figure.get_by_label(f"layer {off[0]}, head {off[2]} on").uncheck()
+            figure.get_by_label(f"block {off[0]}, head {off[2]} on").uncheck()
         causal, positions = trial != 1, trial != 2
         figure.get_by_label("causal mask").set_checked(causal)
         figure.get_by_label("positions", exact=True).set_checked(positions)
         head = str(rng.choice(["0.3", "1.1"]))
-        figure.get_by_label(f"show layer {head[0]}, head {head[2]} in").check()
+        figure.get_by_label(f"show block {head[0]}, head {head[2]} in").check()
         now = state(figure)
         assert (now["text"], now["at"], now["off"], now["head"]) == (text, place, off, head)  # fmt: skip
 
@@ -257,8 +257,8 @@ def test_it_writes_on(page: Page, model: at.LanguageModel) -> None:
     figure.get_by_role("button", name="Again").click()
     box = figure.get_by_label("Text", exact=True)
     box.fill("Zählt: softmax!")  # some are no letters of the model's
-    assert box.input_value() == "hlt: softmax"
     assert "unknown to the model" in said(figure)
+    assert box.input_value() == "hlt: softmax"
     figure.get_by_label("Temperature").fill("0")
     figure.get_by_role("button", name="Write on").press("Enter")
     written = model.generate(ids_of("hlt: softmax"), 52).tolist()
@@ -349,7 +349,7 @@ def test_tasks_of_the_language_model(page: Page) -> None:
     press(figure, "Next task")
     press(figure, "positions")
     figure.get_by_label("causal mask").press("Space")
-    for name in ("layer 0 off", "layer 1 off", "all on"):
+    for name in ("block 0 off", "block 1 off", "all on"):
         press(figure, name)
     assert verdict(figure).startswith("Your guess: positions.")
     figure.get_by_label("positions", exact=True).press("Space")

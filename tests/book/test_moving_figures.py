@@ -769,6 +769,8 @@ def test_tasks_of_pooling(page: Page) -> None:
     assert verdict(figure).startswith("You guessed “yes”; it is “no”.")
     assert 10.4 <= low < 15 and 26 < high <= 33.9
     press(figure, "Next task")
+    question = figure.locator(":focus").inner_text()
+    assert question == "Task 2 of 2. Yet there are places without any answer. Find one."
     keys(star, *["Shift+ArrowUp"] * 14, *["Shift+ArrowRight"] * 8)
     assert "The epanechnikov kernel ends, here at bandwidth 0.3" in verdict(figure)
 
