@@ -5,11 +5,13 @@ import os
 import re
 from itertools import pairwise
 
+import gguf
 import numpy as np
 import pytest
 import regex
 import torch
 
+from attn_tutor import check
 from attn_tutor.models import minilm, rxnmapper, smollm2
 from attn_tutor.models.minilm import MiniLM
 from attn_tutor.models.rxnmapper import RXNMapper
@@ -226,3 +228,15 @@ def test_rxnmapper_aligns_atoms_as_its_authors_publish(rxn):
     torch.testing.assert_close(weights.sum(-1), torch.ones(len(product)))
     published = [0, 1, 2, 3, 15, 14, 13, 12, 11, 10, 9]
     assert weights.argmax(-1).tolist() == published
+
+
+# Blocks of four-bit weights
+
+
+def test_the_exercise_of_chapter_11_reads_blocks_as_gguf_does():
+    blocks = np.concatenate([case[0] for case in check.dequantise.cases])
+    kind = gguf.GGMLQuantizationType.Q4_1
+    theirs = np.concatenate([gguf.dequantize(row, kind) for row in blocks])
+    np.testing.assert_array_equal(
+        check.dequantise.right(blocks).ravel(), theirs.ravel()
+    )

@@ -9,7 +9,7 @@ import string
 import numpy as np
 import pytest
 
-from attn_tutor.data import load_book, load_cars
+from attn_tutor.data import load_book, load_cars, load_reactions
 from attn_tutor.data.cars import COLUMNS
 
 HEADER = ",".join(COLUMNS)
@@ -186,3 +186,20 @@ def test_the_text_is_prose_of_the_book():
     assert lines[-1] == "" and all(line[0].isalnum() for line in lines[:-1])
     assert all(line[-1] in ".?" for line in lines[:-1])
     assert load_book().lower().count("attention") > 50
+
+
+ATOM = re.compile(r"\[[^]]+]|Br|Cl|[A-Za-z]")
+
+
+@pytest.mark.parametrize("reaction", load_reactions(), ids=lambda x: x.smiles)
+def test_a_mapping_keeps_elements_and_uses_no_atom_twice(reaction):
+    before, after = (ATOM.findall(part) for part in reaction.smiles.split(">>"))
+    assert len(reaction.mapping) == len(after) == len(set(reaction.mapping))
+    kept = [before[i].upper() for i in reaction.mapping]
+    assert kept == [atom.upper() for atom in after]
+
+
+def test_there_are_five_reactions_of_each_of_ten_kinds():
+    kinds = [reaction.kind for reaction in load_reactions()]
+    assert len(set(kinds)) == 10 and {kinds.count(kind) for kind in kinds} == {5}
+    assert len({reaction.smiles for reaction in load_reactions()}) == 50
