@@ -197,7 +197,7 @@ def test_the_page_shows_what_the_model_says(
     figure = page.locator("attn-lm")
     texts = ["A mask hides", "the same token, twice", "One query asks, many keys answer it."]  # fmt: skip
     for trial in range(3):
-        figure.get_by_role("button", name="Again").click()
+        press(figure, "Again")
         text = texts[trial % 3]
         figure.get_by_label("Text", exact=True).fill(text)
         place = int(rng.integers(1, len(text) - 1))
@@ -254,7 +254,7 @@ def visible(letter: str) -> str:
 
 def test_it_writes_on(page: Page, model: at.LanguageModel) -> None:
     figure = page.locator("attn-lm")
-    figure.get_by_role("button", name="Again").click()
+    press(figure, "Again")
     box = figure.get_by_label("Text", exact=True)
     box.fill("Zählt: softmax!")  # some are no letters of the model's
     assert "unknown to the model" in said(figure)
@@ -276,8 +276,8 @@ def test_it_writes_on(page: Page, model: at.LanguageModel) -> None:
 def test_it_writes_on_before_ones_eyes_and_stops(page: Page) -> None:
     page.emulate_media(reduced_motion="no-preference")
     figure = page.locator("attn-lm")
-    figure.get_by_role("button", name="Again").click()
-    figure.get_by_role("button", name="a beginning").click()
+    press(figure, "Again")
+    press(figure, "a beginning")
     figure.get_by_role("button", name="Write on").click()
     page.wait_for_function("document.querySelector('attn-lm').state.text.length > 11")
     figure.get_by_role("button", name="Stop").click()
@@ -294,7 +294,7 @@ def test_it_writes_on_before_ones_eyes_and_stops(page: Page) -> None:
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_induction_figure_shows_its_models(page: Page, blocks: int) -> None:
     figure, model = page.locator("attn-induction"), figure_weights.induction(blocks)
-    figure.get_by_role("button", name="Again").click()
+    press(figure, "Again")
     for trial, head in enumerate(["0.0", "0.1", "1.0", "1.1"][: 2 * blocks]):
         choose(figure, "Head shown", f"{blocks} {head}")
         off = ["none", "0.0", "1.0", "none"][trial]
