@@ -293,7 +293,7 @@ def torch_quotient_scores(a, b, w):
 torch_additive_by_query = at.additive_score
 
 
-def torch_linear_attention(Q, K, V):
+def torch_causal_linear_attention(Q, K, V):
     features = (torch.nn.functional.elu(x) + 1 for x in (Q, K))
     kernel = (next(features) @ next(features).mT).tril()
     return kernel @ V / kernel.sum(-1, keepdim=True)

@@ -104,11 +104,10 @@ def test_single_precision_is_as_accurate_as_the_textbook(
     Q, K, V = single = [X.astype("float32") for X in exact]
     textbook = an.attend(an.scaled_dot_score(Q, K), V)
     truth = an.attention(*(X.astype("float64") for X in single))
-    error, usual = (
-        np.abs(output - truth).max() / np.abs(truth).max()
-        for output in (an.attention(Q, K, V), textbook)
-    )
-    assert error < min(allowed, 1.5 * usual + 1e-7)
+    errors = [output - truth for output in (an.attention(Q, K, V), textbook)]
+    assert np.abs(errors[0]).max() < allowed * np.abs(truth).max()
+    error, usual = (np.sqrt((error**2).mean()) for error in errors)
+    assert error < 1.25 * usual  # the largest one is a matter of chance
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(0.2, 300.0), (300.0, 0.2)])

@@ -21,9 +21,9 @@ def _linear_attention(Q: Array, K: Array, V: Array) -> Array:
     return averages(np.tril(phi(Q) @ phi(K).T), V)
 
 
-linear_attention = Exercise(
+causal_linear_attention = Exercise(
     10,
-    "linear_attention(Q, K, V): causal, the weight of key j for query i is φ(qᵢ) · φ(kⱼ) divided by the sum of these "
+    "causal_linear_attention(Q, K, V): the weight of key j for query i is φ(qᵢ) · φ(kⱼ) divided by the sum of these "
     "over j ≤ i, with φ(x) = elu(x) + 1; (n, d), (n, d), (n, d_v) → (n, d_v)",
     _linear_attention,
     [
@@ -35,13 +35,13 @@ linear_attention = Exercise(
 )
 
 
-@linear_attention.mistake("not causal")
+@causal_linear_attention.mistake("not causal")
 def _(Q: Array, K: Array, V: Array) -> Array:
     """Each query reads the whole text, the future too. Add key i to the sums, then answer query i, then go on."""
     return averages(phi(Q) @ phi(K).T, V)
 
 
-@linear_attention.mistake("the sum over all keys below the line")
+@causal_linear_attention.mistake("the sum over all keys below the line")
 def _(Q: Array, K: Array, V: Array) -> Array:
     """You divide by the sum over all keys, those of the future too, so that the weights of early queries add up to less
     than 1. The total grows along with the pooled values: j ≤ i in both."""
@@ -49,38 +49,38 @@ def _(Q: Array, K: Array, V: Array) -> Array:
     return np.tril(kernel) @ V / kernel.sum(-1, keepdims=True)
 
 
-@linear_attention.mistake("not divided")
+@causal_linear_attention.mistake("not divided")
 def _(Q: Array, K: Array, V: Array) -> Array:
     """You return the pooled values alone. The weights must add up to 1: divide by φ(qᵢ) · Σ φ(kⱼ)."""
     return np.tril(phi(Q) @ phi(K).T) @ V
 
 
-@linear_attention.mistake("divided by the number of keys")
+@causal_linear_attention.mistake("divided by the number of keys")
 def _(Q: Array, K: Array, V: Array) -> Array:
     """You divide by how many keys there are. Divide by the sum of their kernel values, φ(qᵢ) · Σ φ(kⱼ)."""
     seen = np.arange(1, len(Q) + 1)[:, None]
     return np.tril(phi(Q) @ phi(K).T) @ V / seen
 
 
-@linear_attention.mistake("no φ for the queries")
+@causal_linear_attention.mistake("no φ for the queries")
 def _(Q: Array, K: Array, V: Array) -> Array:
     """You leave φ out at the queries. Then a weight can be negative, and the sum below the line can be 0."""
     return averages(np.tril(Q @ phi(K).T), V)
 
 
-@linear_attention.mistake("no φ for the keys")
+@causal_linear_attention.mistake("no φ for the keys")
 def _(Q: Array, K: Array, V: Array) -> Array:
     """You leave φ out at the keys. Then a weight can be negative, and the sum below the line can be 0."""
     return averages(np.tril(phi(Q) @ K.T), V)
 
 
-@linear_attention.mistake("elu without the 1")
+@causal_linear_attention.mistake("elu without the 1")
 def _(Q: Array, K: Array, V: Array) -> Array:
     """Your φ is elu itself, which goes down to −1. It is elu(x) + 1, which is always above 0."""
     return averages(np.tril((phi(Q) - 1) @ (phi(K) - 1).T), V)
 
 
-@linear_attention.mistake("softmax")
+@causal_linear_attention.mistake("softmax")
 def _(Q: Array, K: Array, V: Array) -> Array:
     """This is softmax of the dot products. Its exponential of a score is what linear attention replaces by
     φ(qᵢ) · φ(kⱼ)."""
@@ -88,7 +88,7 @@ def _(Q: Array, K: Array, V: Array) -> Array:
     return averages(np.tril(np.exp(S - S.max(-1, keepdims=True))), V)
 
 
-@linear_attention.mistake("softmax of scaled scores")
+@causal_linear_attention.mistake("softmax of scaled scores")
 def _(Q: Array, K: Array, V: Array) -> Array:
     """This is softmax attention. Its exponential of a score is what linear attention replaces by φ(qᵢ) · φ(kⱼ), and no
     scale is asked for."""
