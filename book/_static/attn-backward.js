@@ -28,7 +28,7 @@ customElements.define("attn-backward", class extends attn.Flow {
       dO: part([282, 310], 26, [4, 3], 0, { kind: "gradient", means: (word) => `How the loss answers to the output of ${word}. Change it and watch.` }),
       dV: back("dV = Aᵀ dO", 270, 1, product("A", "dO", { left: true }), pulls("value")),
       dA: part([166, 310], 27, [4, 4], 1, { ...product("dO", "V''", { right: true }), pairs: true, kind: "gradient", heading: "dA = dO Vᵀ",
-        means: (one, other) => `Would ${one} gain by hearing more of ${other}, if the other weights stayed?` }),
+        means: (one, other) => `How the loss would answer if ${one} heard more of ${other} and no less of the others.` }),
       r: part([131, 310], 31, [4, 1], 2, {
         value: (v) => v.A.map((row, i) => [attn.sum(row.map((a, j) => a * v.dA[i][j]))]), kind: "gradient",
         lit: (i) => range(4).flatMap((j) => [["A", i, j], ["dA", i, j]]),
@@ -39,7 +39,7 @@ customElements.define("attn-backward", class extends attn.Flow {
       dS: part([3, 310], 31, [4, 4], 2, {
         value: (v) => v.A.map((row, i) => row.map((a, j) => a * (v.dA[i][j] - v.r[i][0]))), pairs: true, kind: "gradient", heading: "dS = A ⊙ (dA − r)",
         lit: (i, j) => [["A", i, j], ["dA", i, j], ["r", i, 0]],
-        formula: (i, j) => `${entry("A", i, j)} · (${entry("dA", i, j)} − r${entry("", i)[0]})`,
+        formula: (i, j) => `${entry("A", i, j)} · (${entry("dA", i, j)} − ${entry("r", i)})`,
         says: (v, i, j) => `${short(v.A[i][j])} · (${short(v.dA[i][j])} − ${factor(v.r[i][0])})`,
         means: (one, other) => `How the loss answers to the score of ${one} for ${other}: its weight, times how far its dA is from the row's mean.`,
       }),

@@ -131,10 +131,11 @@ attn.flow = (() => {
   "use strict";
   const { range, transpose, matmul } = attn, tall = 26;
   const sub = (...numbers) => numbers.map((k) => "₁₂₃₄"[k]).join("");
-  const short = (x) => (x === -Infinity ? "−∞" : attn.number(x, Number.isInteger(x) || Math.abs(x) >= 10 ? 0 : 2));
+  const whole = (x) => x === 0 || (Math.abs(x) > 0.5 && Math.abs(x - Math.round(x)) < 1e-9); // 0.00 is not 0
+  const short = (x) => (x === -Infinity ? "−∞" : attn.number(x, whole(x) || Math.abs(x) >= 10 ? 0 : 2));
   const factor = (x) => (x < 0 ? `(${short(x)})` : short(x));
   const same = (a, b) => Object.is(a, b) || Math.abs(a - b) < 1e-9;
-  const entry = (name, i, j) => name.replaceAll("'", "") + sub(i, j);
+  const entry = (name, i, j) => name.replaceAll("'", "") + (name === "r" ? sub(i) : sub(i, j));
   // "W_q" with its letter below the line, on a page or in a drawing.
   const typeset = (text, tag) => text.split(/_(\w)/).flatMap((piece, k) => (!piece ? [] : k % 2
     ? (tag === "sub" ? attn.html("sub", {}, piece) : attn.svg("tspan", { dy: 3, "font-size": 9 }, piece))

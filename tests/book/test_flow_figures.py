@@ -36,9 +36,10 @@ def rng() -> np.random.Generator:
 
 
 def short(x: float) -> str:
-    if np.isinf(x):
-        return "−∞"
-    text = f"{abs(x):.{0 if x == round(x) or abs(x) >= 10 else 2}f}"
+    if not np.isfinite(x):
+        return "NaN" if np.isnan(x) else "−∞"
+    whole = x == 0 or (abs(x) > 0.5 and abs(x - round(x)) < 1e-9)
+    text = f"{abs(x):.{0 if whole or abs(x) >= 10 else 2}f}"
     return ("−" if x < 0 and float(text) else "") + text
 
 
@@ -51,7 +52,6 @@ def change(figure: Locator, rng: np.random.Generator, *inputs: str) -> None:
         arrow = rng.choice(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"])
         for key in (arrow, *rng.choice(["+", "-"], size=rng.integers(1, 4))):
             figure.page.keyboard.press(key)
-            settle(figure.page)  # an input is changed where the last key left it
 
 
 def show_all(figure: Locator) -> None:
@@ -66,20 +66,24 @@ def numbers(figure: Locator) -> dict[str, np.ndarray]:
     return {name: np.array(rows, dtype=float) for name, rows in values.items()}
 
 
-def shown(figure: Locator, name: str) -> list[str]:
-    return figure.locator(
-        f'.attn-number[aria-label^="{name}, "] text'
-    ).all_text_contents()
+def shown(figure: Locator) -> dict[str, list[str]]:
+    """The numbers as they stand in the drawing, by the name that a screen reader says."""
+    pairs = figure.locator(".attn-number").evaluate_all(
+        "cells => cells.map(cell => [cell.ariaLabel.split(',')[0], cell.textContent])"
+    )
+    found: dict[str, list[str]] = {}
+    for name, text in pairs:
+        found.setdefault(name, []).append(text)
+    return found
 
 
 def check(figure: Locator, expected: dict[str, np.ndarray]) -> None:
-    found = numbers(figure)
+    found, texts = numbers(figure), shown(figure)
     for name, matrix in expected.items():
         np.testing.assert_allclose(
             found[name], matrix, rtol=1e-12, atol=1e-12, err_msg=name
         )
-        texts = ["NaN" if np.isnan(x) else short(x) for x in found[name].flat]
-        assert shown(figure, name) == texts, name
+        assert texts[name] == [short(x) for x in found[name].flat], name
 
 
 def test_layer(page: Page, rng: np.random.Generator) -> None:
@@ -188,7 +192,7 @@ def test_a_touched_number_shows_what_made_it(page: Page) -> None:
         *(f"dS, {word}, IS" for word in WORDS),
     ]
     assert touch(back, "r", 2, 0).startswith(
-        "r₃₁ = 0.66 · 2 + 0.21 · 1 + 0.07 · 0 + 0.07 · 2 = 1.66."
+        "r₃ = 0.66 · 2 + 0.21 · 1 + 0.07 · 0 + 0.07 · 2 = 1.66."
     )
 
 
@@ -262,7 +266,7 @@ def test_tasks_of_the_backward_pass(page: Page) -> None:
         "Now clear what is hidden before the product."
     )
     figure.get_by_label("clear what is hidden first").press("Space")
-    assert "NaN in" not in said(figure).partition("Case: NaN in")[2]
+    assert "NaN in d" not in said(figure)
 
 
 @pytest.mark.parametrize("name", NAMES)
