@@ -20,8 +20,8 @@ customElements.define("attn-backward", class extends attn.Flow {
       Q: input(66, "Q", (word) => `What ${word} looks for. Change it and watch.`, { named: true }),
       K: input(168, "K", (word) => `What ${word} is found by. Change it and watch.`),
       V: input(270, "V", (word) => `What ${word} hands over. Change it and watch.`, { value: (v, state) => (state.case === "nan" ? state.V.with(3, [NaN, NaN, NaN]) : state.V) }),
-      "V'": { value: (v, state) => hide(v.V, state) }, // what the forward pass reads
-      "V''": { value: (v, state) => (state.clear ? v["V'"] : v.V) }, // what the backward pass reads
+      "V'": { value: (v, state) => hide(v.V, state), drawn: (j, c) => "V" + j + c }, // what the forward pass reads
+      "V''": { value: (v, state) => (state.clear ? v["V'"] : v.V), drawn: (j, c) => "V" + j + c }, // what the backward pass reads
       S: part([4, 162], 31, [4, 4], 0, { ...scores("Q", "K", mask, scale), heading: "S = s Q Kᵀ" }),
       A: part([142, 162], 29, [4, 4], 0, { ...weights("S", mask), heading: "A = softmax S" }),
       O: part([270, 162], 30, [4, 3], 0, { ...output("A", "V'"), heading: "O = A V" }),

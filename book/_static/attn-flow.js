@@ -105,7 +105,7 @@ attn.Flow = class extends attn.Figure {
     const values = this.values = this.compute(state);
     const before = this.compute({ ...state, ...Object.fromEntries(this.inputs.map((input) => [input, start[input]])) });
     this.changed = Object.fromEntries(Object.keys(parts).map((part) => [part, values[part].map((row, k) => row.map((x, l) => !same(x, before[part][k][l])))]));
-    const part = parts[name], made = new Set(part.lit?.(i, j, values).map(([from, k, l]) => from.replaceAll("'", "") + k + l));
+    const part = parts[name], made = new Set(part.lit?.(i, j, values).map(([from, k, l]) => parts[from].drawn?.(k, l) ?? from + k + l));
     for (const [key, at] of this.cells) {
       const x = values[at.name][at.i][at.j], { pairs, kind, weight } = parts[at.name], chosen = at.name === name && at.i === i && at.j === j;
       const is = { unseen: !this.shown(at), chosen, lit: made.has(key), new: this.changed[at.name][at.i][at.j], lost: Number.isNaN(x),
@@ -115,7 +115,7 @@ attn.Flow = class extends attn.Figure {
     }
     const sums = part.says ? part.says(values, i, j, state) : "an input", x = values[name][i][j];
     this.formula.replaceChildren(...typeset(entry(name, i, j) + (part.formula ? " = " + part.formula(i, j, state) : ", an input"), "sub"));
-    this.means.textContent = part.means(tokens[i], tokens[j], i, j);
+    this.means.textContent = part.means(tokens[i], tokens[j], i, j, values);
     const fixed = !this.inputs.includes(name);
     this.edit.classList.toggle("attn-empty", fixed);
     for (const [button, verb] of [[this.less, "Lower"], [this.more, "Raise"]]) button.setAttribute("aria-label", `${verb} ${entry(name, i, j)} by 1`);
@@ -123,10 +123,11 @@ attn.Flow = class extends attn.Figure {
   }
 };
 
-/* What parts are made of. A part has at (its place; without one it is not drawn), wide (of a number), size, stage, and
+/* What parts are made of. A part has at (its place), wide (of a number), size and stage; or drawn(i, j), the place of a
+   number in a part that shows it. And
      value(values, state)    its numbers (an input has none: its numbers are in the state)
      lit(i, j, values)       the numbers that made one, [[name, row, column], …]
-     formula(i, j), says(values, i, j, state), means(row's word, column's word, i, j)   the same in letters, numbers, words */
+     formula(i, j), says(values, i, j, state), means(row's word, column's word, i, j, values)   the same in letters, numbers, words */
 attn.flow = (() => {
   "use strict";
   const { range, transpose, matmul } = attn, tall = 26;
@@ -141,7 +142,7 @@ attn.flow = (() => {
     ? (tag === "sub" ? attn.html("sub", {}, piece) : attn.svg("tspan", { dy: 3, "font-size": 9 }, piece))
     : (tag === "sub" ? piece : attn.svg("tspan", { dy: k ? -3 : 0 }, piece))));
   const vector = (name, k, row) => (name = name.replaceAll("'", ""), row
-    ? (/^d?[XQKVO]$/.test(name) ? name.replace(/.$/, (letter) => letter.toLowerCase()) + sub(k) : `row ${k + 1} of ${name}`)
+    ? (/^d?[XQKVO][⁰¹]?$/.test(name) ? name.toLowerCase() + sub(k) : `row ${k + 1} of ${name}`)
     : `column ${k + 1} of ${name}`);
 
   /* L R, or with the transpose of either, times scale(state), which by(state) writes. */
@@ -181,5 +182,5 @@ attn.flow = (() => {
   const part = (at, wide, size, stage, made) => ({ at, wide, size, stage, ...made });
   const list = (names) => (names.length > 1 ? names.slice(0, -1).join(", ") + " and " : "") + names.at(-1);
 
-  return { tall, short, factor, same, entry, typeset, product, scores, weights, output, part, list };
+  return { tall, sub, short, factor, same, entry, typeset, product, scores, weights, output, part, list };
 })();

@@ -15,7 +15,7 @@ from playwright.sync_api import Locator, Page
 
 import attn_tutor.numpy as an
 
-NAMES = ("layer", "backward")
+NAMES = ("layer", "multihead", "backward")
 WORDS = ["WEATHER", "IS", "LOVELY", "TODAY"]
 
 
@@ -103,6 +103,22 @@ def test_layer(page: Page, rng: np.random.Generator) -> None:
             "O": an.self_attention(*now.values(), causal=causal),
         })  # fmt: skip  # one thing
     assert moved > 15
+
+
+def test_two_heads(page: Page, rng: np.random.Generator) -> None:
+    figure = page.locator("attn-multihead")
+    for _ in range(20):
+        change(figure, rng, "X", "W_q", "W_k", "W_v", "W_o")
+        now = state(figure)
+        X, *W = (np.array(now[name]) for name in ("X", "W_q", "W_k", "W_v", "W_o"))
+        A = an.multi_head_weights(X, X, *W[:2], 2)
+        V = np.split(X @ W[2], 2, axis=1)
+        check(figure, {
+            "Q": X @ W[0], "K": X @ W[1], "V": X @ W[2],
+            "A⁰": A[0], "A¹": A[1], "O⁰": A[0] @ V[0], "O¹": A[1] @ V[1],
+            "O": an.multi_head_attention(X, X, X, *W, 2),
+        })  # fmt: skip  # one thing
+        assert f"in head 0 at {WORDS[A[0, 2].argmax()]}, " in said(figure)
 
 
 def start(figure: Locator) -> dict[str, np.ndarray]:
@@ -269,7 +285,30 @@ def test_tasks_of_the_backward_pass(page: Page) -> None:
     assert "NaN in d" not in said(figure)
 
 
-@pytest.mark.parametrize("name", NAMES)
+def test_tasks_of_the_heads(page: Page) -> None:
+    figure = page.locator("attn-multihead")
+    press(figure, "Again", "both maps, all of O")
+    figure.locator('.attn-number[aria-label^="W_q, row 1, column 2"]').focus()
+    keyboard = page.keyboard
+    for key in ("+", "-"):  # head 0, and back: not what was asked
+        keyboard.press(key)
+        settle(page)
+    assert verdict(figure) == "Your guess: both maps, all of O. Now try."
+    keyboard.press("ArrowRight")
+    keyboard.press("+")
+    assert verdict(figure) == (
+        "You guessed “both maps, all of O”; it is “A¹ and all columns of O”. "
+        "A⁰ changed in 0 rows and A¹ in 2; O in 3 of 3 columns. Heads share nothing until W_o mixes them."
+    )
+    press(figure, "Next task", "what head 0 adds")
+    for row, column, key in ((3, 1, "-"), (3, 3, "-"), (3, 3, "-"), (4, 2, "-"), (4, 3, "+")):  # fmt: skip
+        assert verdict(figure) == "Your guess: what head 0 adds. Now try."
+        cell = f'.attn-number[aria-label^="W_o, row {row}, column {column}"]'
+        figure.locator(cell).press(key)
+    assert verdict(figure).startswith("As you guessed. LOVELY gets (2.27, 0.44, 0.00), from head 0 alone")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["layer", "backward"])
 def test_a_touch_shows_the_arithmetic(page: Page, name: str) -> None:
     figure = page.locator(f"attn-{name}")
     figure.get_by_role("button", name="Again").click()
