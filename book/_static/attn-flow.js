@@ -7,13 +7,14 @@ attn.Flow = class extends attn.Figure {
 
   /* Controls for the stages and the drawing, this high, with these arrows. */
   build_flow(height, arrows) {
-    const { html, svg, flow } = attn, { parts, stages, title, start } = this.constructor, last = stages.length - 1;
+    const { html, svg } = attn, { parts, stages, title, start } = this.constructor, last = stages.length - 1;
     this.fits.at = (at) => this.cells.has(at);
     this.slider("stage", "Shown", [0, last, 1], (stage) => (stage < last ? "up to " : "all, with ") + stages[stage]);
     this.button("Next step", ({ stage }) => {
       const next = stage < last ? stage + 1 : 0, part = Object.keys(parts).find((name) => parts[name].stage === next && parts[name].at);
       return { stage: next, at: part + "20" };
     });
+    this.button("Undo changes", () => Object.fromEntries(this.inputs.map((name) => [name, start[name]])));
     const tip = this.localName + "-tip";
     this.drawing = svg("svg", { viewBox: `0 0 364 ${height}`, role: "group", "aria-label": title, class: "attn-flow" },
       svg("marker", { id: tip, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8Z" })),

@@ -51,7 +51,7 @@ customElements.define("attn-multihead", class extends attn.Flow {
     seen: (figure) => `A⁰ changed in ${figure.rows_changed("A⁰").length} rows and A¹ in ${figure.rows_changed("A¹").length}; O in ${figure.columns_changed("O").length} of 3 columns. `
       + "Heads share nothing until W_o mixes them.",
   }, {
-    ask: "Press Again. Set the last two rows of W_o to 0, one − at a time (or + for the −1). What is left of O: nothing, what head 0 adds, or as before?",
+    ask: "Undo changes. Then set the last two rows of W_o to 0, with − and +. What is left of O: nothing, what head 0 adds, or as before?",
     guesses: { nothing: "nothing", head: "what head 0 adds", before: "as before" },
     right: ({ values: v }) => (v.O.flat().every((x) => !x) ? "nothing" : "head"),
     done: ({ values: { W_o } }) => W_o.slice(2).flat().every((x) => x === 0),

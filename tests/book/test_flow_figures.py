@@ -255,7 +255,7 @@ def test_tasks_of_the_layer(page: Page) -> None:
         "Without the mask the rows of WEATHER, IS, LOVELY and TODAY changed. "
         "With the mask the rows of LOVELY and TODAY changed."
     )
-    press(figure, "Next task", "LOVELY", "O alone")
+    press(figure, "Next task", "Undo changes", "O alone")
     figure.locator('.attn-number[aria-label^="W_v, row 2, column 1"]').focus()
     page.keyboard.press("+")
     assert verdict(figure) == (
@@ -300,12 +300,12 @@ def test_tasks_of_the_heads(page: Page) -> None:
         "You guessed “both maps, all of O”; it is “A¹ and all columns of O”. "
         "A⁰ changed in 0 rows and A¹ in 2; O in 3 of 3 columns. Heads share nothing until W_o mixes them."
     )
-    press(figure, "Next task", "what head 0 adds")
+    press(figure, "Next task", "Undo changes", "what head 0 adds")
     for row, column, key in ((3, 1, "-"), (3, 3, "-"), (3, 3, "-"), (4, 2, "-"), (4, 3, "+")):  # fmt: skip
         assert verdict(figure) == "Your guess: what head 0 adds. Now try."
         cell = f'.attn-number[aria-label^="W_o, row {row}, column {column}"]'
         figure.locator(cell).press(key)
-    assert verdict(figure).startswith("As you guessed. LOVELY gets (2.27, 0.44, 0.00), from head 0 alone")  # fmt: skip
+    assert verdict(figure).startswith("As you guessed. LOVELY gets (1.65, 0.44, 0.00), from head 0 alone")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["layer", "backward"])
