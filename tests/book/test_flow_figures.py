@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -192,7 +191,9 @@ def test_a_touched_number_shows_what_made_it(page: Page) -> None:
         "A₂₄ = exp 0 / (exp 1.15 + exp 1.15 + exp 1.15 + exp 0) = 0.10."
     )
     assert lit(figure) == [f"S, IS, {word}" for word in WORDS]
-    assert touch(figure, "O", 2, 1).startswith("O₃₂ = 0.66 · 0 + 0.21 · 3 + 0.07 · 6 + 0.07 · (−2) = 0.89.")  # fmt: skip
+    assert touch(figure, "O", 2, 1).startswith(
+        "O₃₂ = 0.66 · 0 + 0.21 · 3 + 0.07 · 6 + 0.07 · (−2) = 0.89."
+    )
     assert lit(figure) == [
         *(f"V, {word}, column 2" for word in WORDS),
         *(f"A, LOVELY, {word}" for word in WORDS),
