@@ -43,14 +43,13 @@ def short(x: float) -> str:
 
 
 def change(figure: Locator, rng: np.random.Generator, *inputs: str) -> None:
-    """Walk to a number of a few inputs, and press + and − there."""
-    figure.get_by_role("button", name="Again").click()
-    for name in rng.choice(inputs, size=3):
-        places = figure.locator(f'.attn-number[aria-label^="{name}, "]')
-        places.nth(rng.integers(places.count())).focus()
-        arrow = rng.choice(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"])
-        for key in (arrow, *rng.choice(["+", "-"], size=rng.integers(1, 4))):
-            figure.page.keyboard.press(key)
+    """Walk to a number of an input, and press + and − there."""
+    places = figure.locator(f'.attn-number[aria-label^="{rng.choice(inputs)}, "]')
+    places.nth(rng.integers(9)).focus()
+    press_key = figure.page.keyboard.press
+    press_key(rng.choice(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"]))
+    for key in rng.choice(["+", "-"], size=rng.integers(1, 4)):
+        press_key(key)
 
 
 def show_all(figure: Locator) -> None:
@@ -59,8 +58,7 @@ def show_all(figure: Locator) -> None:
 
 
 def numbers(figure: Locator) -> dict[str, np.ndarray]:
-    """As computed; JSON has no infinity and no NaN, but this way from the page has."""
-    settle(figure.page)
+    """As computed for the last redraw."""
     values = figure.evaluate("figure => figure.values")
     return {name: np.array(rows, dtype=float) for name, rows in values.items()}
 
@@ -87,12 +85,14 @@ def check(figure: Locator, expected: dict[str, np.ndarray]) -> None:
 
 def test_layer(page: Page, rng: np.random.Generator) -> None:
     figure, moved = page.locator("attn-layer"), 0
+    press(figure, "Again")
+    first = start(figure)
     for trial in range(20):
         change(figure, rng, "X", "W_q", "W_k", "W_v")
         causal = bool(trial % 2)
         figure.get_by_label("causal mask").set_checked(causal)
         now = {k: np.array(v) for k, v in state(figure).items() if k[0] in "XW"}
-        moved += any((now[k] != start(figure)[k]).any() for k in now)
+        moved += any((now[k] != first[k]).any() for k in now)
         Q, K, V = (now["X"] @ now[f"W_{c}"] for c in "qkv")
         S = an.scaled_dot_score(Q, K)
         check(figure, {
@@ -106,6 +106,7 @@ def test_layer(page: Page, rng: np.random.Generator) -> None:
 
 def test_two_heads(page: Page, rng: np.random.Generator) -> None:
     figure = page.locator("attn-multihead")
+    press(figure, "Again")
     for _ in range(20):
         change(figure, rng, "X", "W_q", "W_k", "W_v", "W_o")
         now = state(figure)
@@ -129,13 +130,14 @@ def start(figure: Locator) -> dict[str, np.ndarray]:
 def test_backward(page: Page, rng: np.random.Generator) -> None:
     figure = page.locator("attn-backward")
     names = figure.evaluate("figure => figure.constructor.cases")
+    press(figure, "Again")
+    show_all(figure)
     for trial in range(20):
         change(figure, rng, "Q", "K", "V", "dO")
         case = ("plain", "sharp", "row", "nan")[trial % 4]
         figure.get_by_role("button", name=names[case], exact=True).click()
         clear = case != "nan" or trial % 8 > 3
         figure.get_by_label("clear what is hidden first").set_checked(clear)
-        show_all(figure)
         now = state(figure)
         Q, K, V, g = (np.array(now[name], float) for name in ("Q", "K", "V", "dO"))
         mask = np.ones((4, 4), dtype=bool)
