@@ -234,6 +234,24 @@ def test_one_number_is_in_the_tab_order_and_none_that_is_not_shown(page: Page) -
         assert str(reached.get_attribute("aria-label")).startswith(f"{part}, LOVELY, ")
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_arrows_lead_to_every_number(page: Page, name: str) -> None:
+    unreached = page.locator(f"attn-{name}").evaluate(
+        """figure => {
+            figure.state.stage = figure.constructor.stages.length - 1;
+            const reached = new Set([figure.state.at]);
+            for (const at of reached) // grows while it is walked through
+                for (const key of ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"]) {
+                    figure.state.at = at;
+                    figure.drawing.dispatchEvent(new KeyboardEvent("keydown", { key }));
+                    reached.add(figure.state.at);
+                }
+            return [...figure.cells.keys()].filter(at => !reached.has(at));
+        }"""
+    )
+    assert unreached == []
+
+
 # The tasks, answered with the keyboard alone
 
 
