@@ -703,6 +703,8 @@ def test_a_link_keeps_the_state_and_none_breaks_the_figure(
     start = state(figure)
     arrow = {"select": "ArrowDown", "input": "ArrowRight"}
     control.press(arrow[control.evaluate("control => control.localName")])
+    if state(figure) == start:  # it stood at its end
+        control.press("Home")
     changed, link = state(figure), figure.get_by_role("link", name="Link to this state")
     assert changed != start
     address = str(link.get_attribute("href"))

@@ -1,0 +1,60 @@
+/* Chapter 4: the whole layer as one drawing of numbers to touch. Needs attn-flow.js: the drawing. */
+customElements.define("attn-layer", class extends attn.Flow {
+  static title = "A layer of self-attention, number by number";
+  static start = {
+    stage: 4, at: "S20", causal: false, X: this.X,
+    W_q: [[0, 1, 0], [1, 0, -1], [0, 1, 1]], W_k: [[1, 0, 0], [0, 1, 0], [1, 0, 1]], W_v: [[1, 0, 2], [0, 3, -1], [1, -1, 0]],
+  };
+  static stages = ["X and its matrices", "Q, K, V", "S", "A", "O"];
+  static parts = (() => {
+    const { part, product, scores, weights, output } = attn.flow;
+    const mask = ({ causal }) => (causal ? attn.causal_mask(4) : attn.range(4).map(() => Array(4).fill(true)));
+    const learnt = (x, heading) => part([x, 32], 22, [3, 3], 0, { weight: true, heading, means: () => `A learnt number of ${heading}. Change it and watch.` });
+    const projected = (x, M, means) => part([x, 174], 30, [4, 3], 1, { ...product("X", "W_" + M.toLowerCase()), heading: `${M} = X W_${M.toLowerCase()}`, means });
+    return {
+      X: part([66, 18], 23, [4, 3], 0, { named: true, means: (word, _, i, j) => `Number ${j + 1} of the vector of ${word}. Change it and watch.` }),
+      W_q: learnt(146, "W_q"), W_k: learnt(220, "W_k"), W_v: learnt(294, "W_v"),
+      Q: projected(66, "Q", (word) => `What ${word} looks for.`),
+      K: projected(168, "K", (word) => `What ${word} is found by.`),
+      V: projected(270, "V", (word) => `What ${word} hands over.`),
+      S: part([4, 330], 31, [4, 4], 2, { ...scores("Q", "K", mask, { scale: () => 1 / Math.sqrt(3), by: () => " / √3" }), heading: "S = Q Kᵀ / √3" }),
+      A: part([142, 330], 29, [4, 4], 3, { ...weights("S", mask), heading: "A = softmax S" }),
+      O: part([270, 330], 30, [4, 3], 4, { ...output("A", "V"), heading: "O = A V" }),
+    };
+  })();
+  static tasks = [{
+    ask: "Change the third word: LOVELY becomes AWFUL. Which rows of O change? Try without the causal mask and with it.",
+    guesses: { own: "its own, both times", later: "all; with the mask, its own and later ones", all: "all, both times" },
+    right: (figure, met) => (met.get(false) === "2" ? "own" : met.get(true) === "23" ? "later" : "all"),
+    done: (figure, met) => {
+      const { state: { causal, stage } } = figure;
+      if (figure.rows_changed("X").join() === "2" && figure.inputs.every((name) => name === "X" || !figure.rows_changed(name).length) && stage === 4)
+        met.set(causal, figure.rows_changed("O").join(""));
+      return met.size === 2;
+    },
+    seen: (figure, met) => [false, true].map((causal) => `${causal ? "With" : "Without"} the mask the rows of `
+      + attn.flow.list([...met.get(causal)].map((i) => figure.constructor.tokens[i])) + " changed.").join(" "),
+  }, {
+    ask: "Undo changes. Then change one number of W_v and nothing else. Which of S, A and O change?",
+    guesses: { all: "S, A and O", two: "A and O", one: "O alone" },
+    right: (figure) => (figure.rows_changed("S").length ? "all" : figure.rows_changed("A").length ? "two" : "one"),
+    done: (figure) => figure.inputs.every((name) => (name === "W_v") === figure.rows_changed(name).length > 0) && figure.state.stage === 4,
+    seen: (figure) => `${figure.rows_changed("S").length} rows of S changed, ${figure.rows_changed("A").length} of A and ${figure.rows_changed("O").length} of O: `
+      + "where a word looks is settled without the values.",
+  }];
+
+  build() {
+    const { X } = this.constructor;
+    this.build_flow(440, ["M150 128 112 150", "M178 116 150 150", "M252 116 216 150", "M328 116 316 150",
+      "M106 284 62 306", "M196 284 84 306", "M316 284 316 306", "M129 382H140", "M259 382H268"]);
+    this.check("causal", "causal mask");
+    this.presets("Third word", { LOVELY: { X }, AWFUL: { X: X.with(2, [0, -2, 0]) } });
+  }
+
+  tell() {
+    const rows = this.rows_changed("O").map((i) => this.constructor.tokens[i]);
+    const edited = this.inputs.some((name) => this.rows_changed(name).length);
+    if (this.state.stage < 4) return `Shown up to ${this.constructor.stages[this.state.stage]}.`;
+    return edited ? `${rows.length ? attn.flow.list(rows) : "No word"} ${rows.length > 1 ? "have" : "has"} another output than at the start.` : "All inputs are as at the start.";
+  }
+});

@@ -1,0 +1,351 @@
+"""The drawings of the data flow, in a browser: touched and changed by keys, their numbers are the package's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import pytest
+import stills
+from moving import said, settle, state
+from playwright.sync_api import Locator, Page
+
+import attn_tutor.numpy as an
+
+NAMES = ("layer", "multihead", "backward")
+WORDS = ["WEATHER", "IS", "LOVELY", "TODAY"]
+
+
+@pytest.fixture(scope="module")
+def page(
+    visit: Callable[..., AbstractContextManager[Page]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Page]:
+    path = tmp_path_factory.mktemp("figures") / "flow.html"
+    path.write_text(stills.page_of(*NAMES), encoding="utf-8")
+    with visit(path, viewport={"width": 1000, "height": 900}) as page:
+        yield page
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(18)
+
+
+def short(x: float) -> str:
+    if not np.isfinite(x):
+        return "NaN" if np.isnan(x) else "−∞"
+    whole = x == 0 or (abs(x) > 0.5 and abs(x - round(x)) < 1e-9)
+    text = f"{abs(x):.{0 if whole or abs(x) >= 10 else 2}f}"
+    return ("−" if x < 0 and float(text) else "") + text
+
+
+def change(figure: Locator, rng: np.random.Generator, *inputs: str) -> None:
+    """Walk to a number of an input, and press + and − there."""
+    places = figure.locator(f'.attn-number[aria-label^="{rng.choice(inputs)}, "]')
+    places.nth(rng.integers(9)).focus()
+    press_key = figure.page.keyboard.press
+    press_key(rng.choice(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"]))
+    for key in rng.choice(["+", "-"], size=rng.integers(1, 4)):
+        press_key(key)
+
+
+def show_all(figure: Locator) -> None:
+    figure.locator("input[type=range]").press("End")
+    settle(figure.page)
+
+
+def numbers(figure: Locator) -> dict[str, np.ndarray]:
+    """As computed for the last redraw."""
+    values = figure.evaluate("figure => figure.values")
+    return {name: np.array(rows, dtype=float) for name, rows in values.items()}
+
+
+def shown(figure: Locator) -> dict[str, list[str]]:
+    """The numbers as they stand in the drawing, by the name that a screen reader says."""
+    pairs = figure.locator(".attn-number").evaluate_all(
+        "cells => cells.map(cell => [cell.ariaLabel.split(',')[0], cell.textContent])"
+    )
+    found: dict[str, list[str]] = {}
+    for name, text in pairs:
+        found.setdefault(name, []).append(text)
+    return found
+
+
+def check(figure: Locator, expected: dict[str, np.ndarray]) -> None:
+    found, texts = numbers(figure), shown(figure)
+    for name, matrix in expected.items():
+        np.testing.assert_allclose(
+            found[name], matrix, rtol=1e-12, atol=1e-12, err_msg=name
+        )
+        assert texts[name] == [short(x) for x in found[name].flat], name
+
+
+def test_layer(page: Page, rng: np.random.Generator) -> None:
+    figure, moved = page.locator("attn-layer"), 0
+    press(figure, "Again")
+    first = start(figure)
+    for trial in range(20):
+        change(figure, rng, "X", "W_q", "W_k", "W_v")
+        causal = bool(trial % 2)
+        figure.get_by_label("causal mask").set_checked(causal)
+        now = {k: np.array(v) for k, v in state(figure).items() if k[0] in "XW"}
+        moved += any((now[k] != first[k]).any() for k in now)
+        Q, K, V = (now["X"] @ now[f"W_{c}"] for c in "qkv")
+        S = an.scaled_dot_score(Q, K)
+        check(figure, {
+            "Q": Q, "K": K, "V": V,
+            "S": np.where(np.tri(4), S, -np.inf) if causal else S,
+            "A": an.attention_weights(Q, K, causal=causal),
+            "O": an.self_attention(*now.values(), causal=causal),
+        })  # fmt: skip  # one thing
+    assert moved > 15
+
+
+def test_two_heads(page: Page, rng: np.random.Generator) -> None:
+    figure = page.locator("attn-multihead")
+    press(figure, "Again")
+    for _ in range(20):
+        change(figure, rng, "X", "W_q", "W_k", "W_v", "W_o")
+        now = state(figure)
+        X, *W = (np.array(now[name]) for name in ("X", "W_q", "W_k", "W_v", "W_o"))
+        A = an.multi_head_weights(X, X, *W[:2], 2)
+        V = np.split(X @ W[2], 2, axis=1)
+        check(figure, {
+            "Q": X @ W[0], "K": X @ W[1], "V": X @ W[2],
+            "A⁰": A[0], "A¹": A[1], "O⁰": A[0] @ V[0], "O¹": A[1] @ V[1],
+            "O": an.multi_head_attention(X, X, X, *W, 2),
+        })  # fmt: skip  # one thing
+        assert f"in head 0 at {WORDS[A[0, 2].argmax()]}, " in said(figure)
+
+
+def start(figure: Locator) -> dict[str, np.ndarray]:
+    values: dict[str, Any] = figure.evaluate("figure => figure.constructor.start")
+    return {k: np.array(v) for k, v in values.items() if isinstance(v, list)}
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")  # the NaN is the lesson
+def test_backward(page: Page, rng: np.random.Generator) -> None:
+    figure = page.locator("attn-backward")
+    names = figure.evaluate("figure => figure.constructor.cases")
+    press(figure, "Again")
+    show_all(figure)
+    for trial in range(20):
+        change(figure, rng, "Q", "K", "V", "dO")
+        case = ("plain", "sharp", "row", "nan")[trial % 4]
+        figure.get_by_role("button", name=names[case], exact=True).click()
+        clear = case != "nan" or trial % 8 > 3
+        figure.get_by_label("clear what is hidden first").set_checked(clear)
+        now = state(figure)
+        Q, K, V, g = (np.array(now[name], float) for name in ("Q", "K", "V", "dO"))
+        mask = np.ones((4, 4), dtype=bool)
+        if case == "row":
+            mask[2] = False
+        if case == "nan":
+            mask[:, 3] = False
+            V[3] = np.nan
+        scale = (30 if case == "sharp" else 1) / 3**0.5
+        A = an.attention_weights(Q, K, mask, scale=scale)
+        O = an.attention(Q, K, V, mask, scale=scale)
+        dA = g @ (np.nan_to_num(V) if clear else V).T
+        dS = an.softmax_vjp(A, dA)
+        if clear:
+            dQ, dK, dV = an.attention_vjp(Q, K, V, g, mask, scale=scale)
+        else:  # the lines of the chapter
+            dQ, dK, dV = dS @ K * scale, dS.T @ Q * scale, A.T @ g
+            assert np.isnan(dQ).all()
+        check(figure, {"A": A, "O": O, "dA": dA, "dS": dS, "dQ": dQ, "dK": dK, "dV": dV})  # fmt: skip
+        if case != "nan":
+            np.testing.assert_allclose(numbers(figure)["r"][:, 0], (g * O).sum(-1), atol=1e-12)  # fmt: skip
+        sentence = said(figure)
+        assert ("NaN in dA, dS, dQ and dK." in sentence) == (not clear)
+        assert names[case] in sentence
+
+
+def touch(figure: Locator, name: str, i: int, j: int) -> str:
+    """Come to a number, and read its arithmetic."""
+    places = figure.locator(f'.attn-number[aria-label^="{name}, "]')
+    m = len(numbers(figure)[name][0])
+    places.nth(i * m + j).focus()
+    return said(figure)
+
+
+def lit(figure: Locator) -> list[str]:
+    return figure.locator(".attn-lit").evaluate_all(
+        "cells => cells.map(cell => cell.ariaLabel.split(':')[0])"
+    )
+
+
+def test_a_touched_number_shows_what_made_it(page: Page) -> None:
+    figure = page.locator("attn-layer")
+    figure.get_by_role("button", name="Again").click()
+    assert touch(figure, "Q", 2, 0).startswith("Q₃₁ = 0 · 0 + 2 · 1 + 0 · 0 = 2.")
+    assert lit(figure) == [
+        *(f"X, LOVELY, column {k}" for k in (1, 2, 3)),
+        *(f"W_q, row {k}, column 1" for k in (1, 2, 3)),
+    ]
+    assert touch(figure, "S", 3, 2).startswith(
+        "S₄₃ = (0 · 0 + 2 · 2 + 2 · 0) / √3 = 2.31."
+    )
+    assert touch(figure, "A", 1, 3).startswith(
+        "A₂₄ = exp 0 / (exp 1.15 + exp 1.15 + exp 1.15 + exp 0) = 0.10."
+    )
+    assert lit(figure) == [f"S, IS, {word}" for word in WORDS]
+    assert touch(figure, "O", 2, 1).startswith(
+        "O₃₂ = 0.66 · 0 + 0.21 · 3 + 0.07 · 6 + 0.07 · (−2) = 0.89."
+    )
+    assert lit(figure) == [
+        *(f"V, {word}, column 2" for word in WORDS),
+        *(f"A, LOVELY, {word}" for word in WORDS),
+    ]
+    back = page.locator("attn-backward")
+    back.get_by_role("button", name="Again").click()
+    show_all(back)
+    assert touch(back, "dK", 1, 2).startswith(
+        "dK₂₃ = (0 · 0 + 0 · (−1) + (−0.14) · (−2) + 0 · 2) / √3 = 0.16."
+    )
+    assert lit(back) == [
+        *(f"Q, {word}, column 3" for word in WORDS),
+        *(f"dS, {word}, IS" for word in WORDS),
+    ]
+    assert touch(back, "r", 2, 0).startswith(
+        "r₃ = 0.66 · 2 + 0.21 · 1 + 0.07 · 0 + 0.07 · 2 = 1.66."
+    )
+
+
+def test_one_number_is_in_the_tab_order_and_none_that_is_not_shown(page: Page) -> None:
+    figure = page.locator("attn-layer")
+    figure.get_by_role("button", name="Again").click()
+    slider = figure.locator("input[type=range]")
+    slider.press("Home")
+    settle(page)
+    reached = figure.locator(".attn-number[tabindex='0']")
+    assert reached.count() == 1
+    for _ in range(12):  # however far down, what is not shown yet is not reached
+        reached.press("ArrowDown")
+        settle(page)
+    assert "not shown yet" not in str(reached.get_attribute("aria-label"))
+    assert figure.get_by_label("Q, IS, column 1: not shown yet").text_content() == "1"
+    for part in ("Q", "S", "A", "O"):
+        figure.get_by_role("button", name="Next step").press("Enter")
+        settle(page)
+        assert str(reached.get_attribute("aria-label")).startswith(f"{part}, LOVELY, ")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_arrows_lead_to_every_number(page: Page, name: str) -> None:
+    unreached = page.locator(f"attn-{name}").evaluate(
+        """figure => {
+            figure.state.stage = figure.constructor.stages.length - 1;
+            const reached = new Set([figure.state.at]);
+            for (const at of reached) // grows while it is walked through
+                for (const key of ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"]) {
+                    figure.state.at = at;
+                    figure.drawing.dispatchEvent(new KeyboardEvent("keydown", { key }));
+                    reached.add(figure.state.at);
+                }
+            return [...figure.cells.keys()].filter(at => !reached.has(at));
+        }"""
+    )
+    assert unreached == []
+
+
+# The tasks, answered with the keyboard alone
+
+
+def verdict(figure: Locator) -> str:
+    settle(figure.page)
+    return figure.locator(".attn-verdict").inner_text()
+
+
+def press(figure: Locator, *names: str) -> None:
+    for name in names:
+        figure.get_by_role("button", name=name, exact=True).press("Enter")
+        settle(figure.page)
+
+
+def test_tasks_of_the_layer(page: Page) -> None:
+    figure = page.locator("attn-layer")
+    press(figure, "Again", "all, both times", "AWFUL")
+    assert verdict(figure) == "Your guess: all, both times. Now try."
+    figure.get_by_label("causal mask").press("Space")
+    assert verdict(figure) == (
+        "You guessed “all, both times”; it is “all; with the mask, its own and later ones”. "
+        "Without the mask the rows of WEATHER, IS, LOVELY and TODAY changed. "
+        "With the mask the rows of LOVELY and TODAY changed."
+    )
+    press(figure, "Next task", "Undo changes", "O alone")
+    figure.locator('.attn-number[aria-label^="W_v, row 2, column 1"]').focus()
+    page.keyboard.press("+")
+    assert verdict(figure) == (
+        "As you guessed. 0 rows of S changed, 0 of A and 3 of O: "
+        "where a word looks is settled without the values."
+    )
+
+
+def test_tasks_of_the_backward_pass(page: Page) -> None:
+    figure = page.locator("attn-backward")
+    press(figure, "Again", "positive", "Next step")
+    assert verdict(figure) == "Your guess: positive. Now try."
+    touch(figure, "dS", 2, 1)
+    assert verdict(figure) == (
+        "You guessed “positive”; it is “negative”. LOVELY hears 1.66 already, and IS has only 1: "
+        "0.21 · (1 − 1.66) = −0.14. More of IS would take from those who have more."
+    )
+    press(figure, "Next task", "nearly 0", "scores × 30")
+    show_all(figure)
+    assert verdict(figure).startswith("As you guessed. LOVELY gives WEATHER the weight 1.00")  # fmt: skip
+    press(figure, "Next task", "none", "NaN in TODAY's hidden value")
+    assert verdict(figure) == (
+        "You guessed “none”; it is “all 12”. 12 are NaN: 0 · NaN is NaN, and it enters the mean r of each row. "
+        "Now clear what is hidden before the product."
+    )
+    figure.get_by_label("clear what is hidden first").press("Space")
+    assert "NaN in d" not in said(figure)
+
+
+def test_tasks_of_the_heads(page: Page) -> None:
+    figure = page.locator("attn-multihead")
+    press(figure, "Again", "both maps, all of O")
+    figure.locator('.attn-number[aria-label^="W_q, row 1, column 2"]').focus()
+    keyboard = page.keyboard
+    for key in ("+", "-"):  # head 0, and back: not what was asked
+        keyboard.press(key)
+        settle(page)
+    assert verdict(figure) == "Your guess: both maps, all of O. Now try."
+    keyboard.press("ArrowRight")
+    keyboard.press("+")
+    assert verdict(figure) == (
+        "You guessed “both maps, all of O”; it is “A¹ and all columns of O”. "
+        "A⁰ changed in 0 rows and A¹ in 2; O in 3 of 3 columns. Heads share nothing until W_o mixes them."
+    )
+    press(figure, "Next task", "Undo changes", "what head 0 adds")
+    for row, column, key in ((3, 1, "-"), (3, 3, "-"), (3, 3, "-"), (4, 2, "-"), (4, 3, "+")):  # fmt: skip
+        assert verdict(figure) == "Your guess: what head 0 adds. Now try."
+        cell = f'.attn-number[aria-label^="W_o, row {row}, column {column}"]'
+        figure.locator(cell).press(key)
+    assert verdict(figure).startswith("As you guessed. LOVELY gets (1.65, 0.44, 0.00), from head 0 alone")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["layer", "backward"])
+def test_a_touch_shows_the_arithmetic(page: Page, name: str) -> None:
+    figure = page.locator(f"attn-{name}")
+    figure.get_by_role("button", name="Again").click()
+    settle(page)
+    figure.locator('.attn-number[aria-label^="A, TODAY, IS"]').click()
+    assert said(figure).startswith("A₄₂ = exp 1.15 / (exp 0 + exp 1.15 + exp 2.31 + exp 2.31) = 0.13.")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_address_sets_only_what_a_reader_can(page: Page, name: str) -> None:
+    figure = page.locator(f"attn-{name}")
+    figure.get_by_role("button", name="Again").click()
+    before = state(figure)
+    for wrong in ("at-Z00", "at-S44", "case-_5f", "dO-_5b_5d", "X-_5b_5b1e9_5d_5d"):
+        page.evaluate(
+            "hash => { location.hash = hash; }", f"#attn-{name}--{wrong}--stage-9"
+        )
+        assert state(figure) == before, wrong
+    page.evaluate("location.hash = '#top'")
