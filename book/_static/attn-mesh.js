@@ -6,6 +6,18 @@ customElements.define("attn-mesh", class extends attn.Figure {
   static exchanges = { ring: "ring", "all-to-all": "all-to-all" };
   static parts = { project: "projections", attend: "attention", wait: "waiting", reduce: "adding up heads", traffic: "links busy" };
 
+  static tasks = [{
+    ask: "A million tokens on 1,024 GPUs, in a ring. How many GPUs should share the heads, so that the 80 layers take the least time? Try three numbers at least.",
+    guesses: { 0: "1", 2: "4", 3: "8", 4: "16" },
+    right: () => "3",
+    done: ({ state: { length, gpus, heads, exchange }, total }, met) => {
+      if (length === 20 && gpus === 10 && exchange === "ring" && total) met.set(heads, attn.number(total, 2));
+      return met.size > 2 && met.has(3);
+    },
+    seen: (figure, met) => [...met].sort(([a], [b]) => a - b).map(([heads, seconds]) => `${2 ** heads}: ${seconds} s`).join(", ")
+      + ". With few the ring's blocks are too short to hide the traffic; beyond eight the heads leave the node.",
+  }];
+
   build() {
     const { html, svg } = attn, power = (k) => (2 ** k).toLocaleString("en-US");
     this.slider("length", "Tokens", [13, 24, 1], power);
@@ -59,6 +71,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
     const whole = (x) => x.toLocaleString("en-US");
     const c = context < 1 ? null : this.cost(n, context, tensor, exchange);
     const seconds = c && c.project + c.attend + c.wait + c.reduce;
+    this.total = c && 80 * seconds;
     const top = c && Math.max(c.project, c.attend, c.wait, c.reduce, c.traffic);
     Object.keys(this.constructor.parts).forEach((part, i) => {
       this.bars[i][0].setAttribute("width", c ? 170 * c[part] / top : 0);

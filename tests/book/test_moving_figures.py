@@ -807,6 +807,17 @@ def test_task_of_the_heads(page: Page) -> None:
     )
 
 
+def test_tasks_of_the_mesh(page: Page) -> None:
+    figure = page.locator("attn-mesh")
+    press(figure, "Again", "4")
+    heads = figure.get_by_label("GPUs that share heads", exact=True)
+    keys(heads, "ArrowRight", "ArrowRight")
+    assert verdict(figure).startswith("Your guess")
+    keys(heads, "ArrowRight")
+    assert verdict(figure).startswith("You guessed “4”; it is “8”. 1: 8.72 s, 2: ")
+    assert "4: 2.22 s, 8: 1.49 s." in verdict(figure)
+
+
 def test_tasks_of_the_cache(page: Page) -> None:
     figure = page.locator("attn-cache")
     press(figure, "Again", "131,072")
