@@ -287,7 +287,8 @@ TOPICS = {
     "07": "gradient, backpropagation, vector–Jacobian product, Jacobian, finite difference, saturation, log-sum-exp, "
     "tile, additive score",
     "08": "encoder, decoder, recurrent network, embedding, vocabulary, context vector, alignment, additive score, "
-    "padding mask, teacher forcing, cross-entropy, greedy decoding, beam search",
+    "padding mask, teacher forcing, exposure bias, cross-entropy, greedy decoding, beam search, length normalisation, "
+    "nucleus sampling, transformer, cross-attention",
     "10": "weight, online softmax, tile, additive score, key–value cache, grouped-query attention, half precision, "
     "fused kernel, FlashAttention, HBM, SRAM, roofline, MLA, sliding window, linear attention, log-sum-exp",
     "09": "transformer, residual connection, layer norm, feed-forward network, cross-entropy, perplexity, vocabulary, "

@@ -240,6 +240,20 @@ def torch_exact_match(found, target, end):
     return ((one == other) | after).all(1).double().mean()
 
 
+def torch_nucleus(p, share):
+    falling, order = p.sort(descending=True)
+    kept = torch.where(falling.cumsum(0) - falling < share, falling, 0)
+    return torch.zeros_like(p).scatter(0, order, kept / kept.sum())
+
+
+def torch_may_stop(finished, running, length, max_len):
+    return torch.all(running / max_len <= finished).item()
+
+
+def torch_path_lengths(m, backwards):
+    return torch.arange(1, 2 * m, 2) if backwards else torch.full((m,), m)
+
+
 def torch_merge(t1, l1, o1, t2, l2, o2):
     t = torch.maximum(t1, t2)
     first, second = (torch.nan_to_num((x - t).exp()) for x in (t1, t2))

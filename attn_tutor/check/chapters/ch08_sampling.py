@@ -1,0 +1,188 @@
+"""Chapter 8: sampling from the nucleus, when a beam ranked by the mean may stop, and how far a word is from its
+symbol."""
+
+import numpy as np
+
+from attn_tutor.check.chapters.inputs import Array, numbers, weights_of
+from attn_tutor.check.exercise import Exercise
+
+draw = numbers(88)
+
+
+def _kept(p: Array, keep: Array) -> Array:
+    """The tokens of which ``keep`` is true, counted from the likeliest, with probabilities that sum to 1."""
+    order = np.argsort(-p)
+    kept = np.zeros_like(p)
+    kept[order[keep]] = p[order[keep]]
+    return kept / kept.sum()
+
+
+def _before(p: Array) -> Array:
+    """What all likelier tokens have together, from the likeliest token on."""
+    falling = -np.sort(-p)
+    return falling.cumsum() - falling
+
+
+nucleus = Exercise(
+    8,
+    "nucleus(p, share): the likeliest tokens, as few as have at least that share of the probability together; the "
+    "others get 0, and the rest is divided by its sum; (n) → (n)",
+    lambda p, share: _kept(p, _before(p) < share),
+    [
+        (np.array([0.2, 0.5, 0.3]), 0.6),
+        (np.array([0.1, 0.9]), 0.5),
+        *((weights_of(2 * draw(7)), share) for share in (0.3, 0.7, 0.95)),
+        *((weights_of(draw(11)), share) for share in (0.15, 0.5, 0.8)),
+    ],
+)
+
+
+@nucleus.mistake("not divided again")
+def _(p: Array, share: float) -> Array:
+    """You set the others to 0 and leave the rest as it is, so that it no longer sums to 1. Divide by the sum."""
+    kept = _kept(p, _before(p) < share)
+    return np.where(kept > 0, p, 0)
+
+
+@nucleus.mistake("the token that reaches the share left out")
+def _(p: Array, share: float) -> Array:
+    """You keep tokens while their sum is at most the share, so they have less than it together, and where the first
+    alone has more, none is left. Keep a token if those *before* it have less than the share."""
+    return _kept(p, _before(p) - np.sort(-p) <= share)
+
+
+@nucleus.mistake("one token too many")
+def _(p: Array, share: float) -> Array:
+    """You keep one token more than it takes: the share is reached before it."""
+    return _kept(p, np.r_[True, (_before(p) < share)[:-1]])
+
+
+@nucleus.mistake("the least likely kept")
+def _(p: Array, share: float) -> Array:
+    """You count from the least likely token. argsort puts the smallest first; sort −p."""
+    before = np.sort(p).cumsum() - np.sort(p)
+    return _kept(p, (before < share)[::-1])
+
+
+@nucleus.mistake("left in the sorted order")
+def _(p: Array, share: float) -> Array:
+    """Your probabilities are right and stand with the wrong tokens: sorted. Put them back to where they came from."""
+    return -np.sort(-_kept(p, _before(p) < share))
+
+
+@nucleus.mistake("a share of the tokens")
+def _(p: Array, share: float) -> Array:
+    """You keep that share of the *number* of tokens, which is top-k. The nucleus has a share of the probability:
+    few tokens where the model is sure, many where it is not."""
+    return _kept(p, np.arange(len(p)) < np.ceil(share * len(p)))
+
+
+@nucleus.mistake("nothing cut")
+def _(p: Array, share: float) -> Array:
+    """You return the probabilities as they were."""
+    return p.copy()
+
+
+@nucleus.mistake("softmax of probabilities")
+def _(p: Array, share: float) -> Array:
+    """You take a softmax of what is kept. These are probabilities already: divide them by their sum."""
+    kept = _kept(p, _before(p) < share)
+    e = np.where(kept > 0, np.exp(p), 0)
+    return e / e.sum()
+
+
+def _stops(finished: float, running: Array, length: int, max_len: int) -> bool:
+    return bool((running / max_len <= finished).all())
+
+
+may_stop = Exercise(
+    8,
+    "may_stop(finished, running, length, max_len): whether no unfinished sentence can overtake; finished is the mean "
+    "log-probability of the best that has ended, running (k) the *sums* of those that have not, after length of at "
+    "most max_len tokens → True or False",
+    _stops,
+    [
+        (-0.2 - abs(a) / 2, -0.3 - 2 * abs(draw(3)), 2, max_len)
+        for a in draw(12)
+        for max_len in (4, 9)
+    ]
+    + [(-0.6, np.array([-1.0, -2.0]), 2, 4), (-0.5, np.zeros(0), 3, 5)],
+)
+
+
+@may_stop.mistake("divided by the length so far")
+def _(finished: float, running: Array, length: int, max_len: int) -> bool:
+    """You compare means as they are now. A sentence can end with a higher mean than it has in the middle, if the rest
+    is nearly certain: divide by the largest length that it may reach."""
+    return bool((running / length <= finished).all())
+
+
+@may_stop.mistake("sums compared with a mean")
+def _(finished: float, running: Array, length: int, max_len: int) -> bool:
+    """You compare sums with a mean. What counts is the best mean that an unfinished sentence can still reach: its sum,
+    if all that follows costs nothing, divided by max_len."""
+    return bool((running <= finished).all())
+
+
+@may_stop.mistake("one that cannot overtake is enough")
+def _(finished: float, running: Array, length: int, max_len: int) -> bool:
+    """You stop as soon as *one* unfinished sentence cannot overtake. None may be able to: all, or the largest sum."""
+    return bool(len(running) == 0 or (running / max_len <= finished).any())
+
+
+@may_stop.mistake("the wrong way round")
+def _(finished: float, running: Array, length: int, max_len: int) -> bool:
+    """You return the opposite: True means that the search may stop."""
+    return not _stops(finished, running, length, max_len)
+
+
+@may_stop.mistake("the tokens to come")
+def _(finished: float, running: Array, length: int, max_len: int) -> bool:
+    """You divide by the number of tokens that may still come. The mean is over all tokens of the sentence: max_len."""
+    return bool((running / (max_len - length) <= finished).all())
+
+
+@may_stop.mistake("the first end wins")
+def _(finished: float, running: Array, length: int, max_len: int) -> bool:
+    """You always stop. The first sentence that ends is not always the one with the best mean."""
+    return True
+
+
+def _distances(m: int, backwards: bool) -> Array:
+    return 2 * np.arange(m) + 1 if backwards else np.full(m, m)
+
+
+path_lengths = Exercise(
+    8,
+    "path_lengths(m, backwards): an encoder reads m words in one direction, then a decoder writes m symbols, and word "
+    "j becomes symbol j. How many steps are there from the state that read word j to the state that writes symbol j? "
+    "→ (m) whole numbers",
+    _distances,
+    [(m, backwards) for m in (1, 2, 5, 7) for backwards in (False, True)],
+)
+
+
+@path_lengths.mistake("one step short")
+def _(m: int, backwards: bool) -> Array:
+    """You count the states between the two, or leave out the step from the encoder into the decoder. From one state to
+    the next is one step: for a single word the answer is 1."""
+    return _distances(m, backwards) - 1
+
+
+@path_lengths.mistake("only to the end of the encoder")
+def _(m: int, backwards: bool) -> Array:
+    """You stop where the encoder ends. The decoder takes j steps more until it writes symbol j."""
+    return np.arange(m) + 1 if backwards else m - np.arange(m)
+
+
+@path_lengths.mistake("the same in both directions")
+def _(m: int, backwards: bool) -> Array:
+    """You do not look at backwards. Read from its end, a sentence has its first word nearest to the decoder."""
+    return np.full(m, m)
+
+
+@path_lengths.mistake("counted from the last word")
+def _(m: int, backwards: bool) -> Array:
+    """You list the words from the last to the first. Entry j belongs to word j of the sentence, in whatever order it
+    is read."""
+    return np.flip(_distances(m, backwards)).copy()
