@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,13 +12,14 @@ import nbformat
 import numpy as np
 import pytest
 import stills
+from docutils import nodes
 from moving import cells, choose, number, said, settle, slide, state
 from playwright.sync_api import Locator, Page
 
 import attn_tutor.numpy as an
 
 BOOK = Path(__file__).parents[2] / "book"
-NAMES = ("tiles",)
+NAMES = ("tiles", "bug")
 
 
 @pytest.fixture(scope="module")
@@ -144,3 +146,154 @@ def test_tasks_of_the_tiles(page: Page) -> None:
     assert verdict(figure) == (
         "As you guessed. T = 8: 32.03 GiB. T = 16: 16.03 GiB. The textbook: 16.06 GiB."
     )
+
+
+# Bugs
+
+
+PROBES = [
+    "none",
+    "last",
+    "swap",
+    "flat",
+    "shift",
+    "pad",
+    "other",
+    "heads",
+    "large",
+    "again",
+    "cached",
+    "gpus",
+]
+
+
+def layer(now: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and outputs of the package for the inputs of a figure after a probe."""
+    X, real, how = np.array(now["X"]), np.array(now["real"]), now["how"]
+    W = {name: np.array(matrix) for name, matrix in now["W"].items()}
+    positions = how["shift"] + np.arange(4) * (not how["flat"])
+    Q = an.rotary(an.split_heads(X @ W["q"], 4), positions * (not how["flat"]))
+    K = an.rotary(an.split_heads(X @ W["k"], 2), positions * (not how["flat"]))
+    K, V = (x.repeat(2, 1) for x in (K, an.split_heads(X @ W["v"], 2)))
+    mask = real[:, None, None]
+    A = an.attention_weights(Q, K, mask, causal=True)
+    O = an.attention(Q, K, V, mask, causal=True)
+    return A, an.merge_heads(O) @ W["o"] + W["b"]
+
+
+def shown(x: float, digits: int) -> str:
+    return number(x, digits) if np.isfinite(x) else "NaN" if np.isnan(x) else "–"
+
+
+def test_the_layer_without_a_bug_is_the_packages(
+    page: Page, rng: np.random.Generator
+) -> None:
+    figure = page.locator("attn-bug")
+    for trial in range(24):
+        if trial % 5 == 4:
+            press(figure, "Another layer")
+        probe = PROBES[trial % 12]
+        choose(figure, "What is done", probe)
+        choose(figure, "Sentence", sentence := str(rng.integers(4)))
+        choose(figure, "Head", head := str(rng.integers(4)))
+        settle(page)
+        right, now, hand = figure.evaluate(
+            """(f, probe) => {
+                const now = f.run(f.bug, probe);
+                return [f.run("none", probe), now, f.compare(now, +f.state.head)];
+            }""",
+            probe,
+        )
+        A, O = layer(right)
+        np.testing.assert_allclose(right["A"], A, atol=1e-12)
+        np.testing.assert_allclose(right["O"], O, rtol=1e-9, atol=1e-9)
+        b, h = int(sentence), int(head)
+        query, first, keys = A[b, h, hand["query"]], hand["first"], [j for j, _, _ in hand["rows"]]  # fmt: skip
+        if probe != "large":  # there weights are too small for a logarithm
+            differences = [difference for _, difference, _ in hand["rows"]]
+            np.testing.assert_allclose(differences, np.log(query[keys] / query[first]), atol=1e-9)  # fmt: skip
+
+        # What is shown is the layer with the bug.
+        B = np.array(now["A"], float)[b, h]
+        table = cells(figure, 0)
+        assert [row[1:5] for row in table[:4]] == [
+            ["0" if x == 0 else number(x) for x in row] for row in B
+        ]
+        assert [row[5] for row in table[:4]] == ["0" if x == 0 else number(x) for x in B.sum(-1)]  # fmt: skip
+        assert table[4][1:5] == ["0" if x == 0 else number(x) for x in B.sum(0)]
+        outputs = np.array(now["O"], float)[b, :, :4]
+        assert [row[1:5] for row in cells(figure, 2)] == [[shown(x, 2) for x in row] for row in outputs]  # fmt: skip
+
+
+def test_the_right_layer_does_what_each_probe_demands(page: Page) -> None:
+    figure = page.locator("attn-bug")
+    press(figure, "Again")
+    for sentence in "0123":
+        choose(figure, "Sentence", sentence)
+        settle(page)
+        ran = figure.evaluate(
+            "(f, probes) => Object.fromEntries(probes.map(p => [p, f.run('none', p)]))",
+            PROBES,
+        )
+        b, O = int(sentence), {p: np.array(x["O"]) for p, x in ran.items()}
+        A = {p: np.array(x["A"]) for p, x in ran.items()}
+        for probe in ("shift", "heads", "again", "cached", "gpus"):
+            np.testing.assert_allclose(O[probe], O["none"], atol=1e-9)
+        np.testing.assert_allclose(O["other"][b], O["none"][b], atol=1e-9)
+        np.testing.assert_allclose(O["last"][b, :3], O["none"][b, :3], atol=1e-9)
+        np.testing.assert_allclose(O["swap"][b, 2:], O["flat"][b, 2:], atol=1e-9)
+        assert not A["pad"][b, :, 0].any() and not A["pad"][b, :, :, 0].any()
+        hidden = ~(np.array(ran["none"]["real"])[:, None] & an.causal_mask(4))
+        assert not A["large"].swapaxes(0, 1)[:, hidden].any()
+
+
+def test_each_bug_shows_and_no_two_look_alike(page: Page) -> None:
+    figure = page.locator("attn-bug")
+    press(figure, "Again")
+    ran = figure.evaluate(
+        """(f, probes) => Object.fromEntries(["none", ...Object.keys(attn.bugs)].map(bug =>
+            [bug, probes.flatMap(p => [f.run(bug, p).A, f.run(bug, p).O].flat(4))]))""",
+        PROBES,
+    )
+    assert len(ran) == 22
+    names = list(ran)
+    for i, one in enumerate(names):
+        for other in names[:i]:
+            a, b = np.array(ran[one], float), np.array(ran[other], float)
+            assert not np.allclose(a, b, rtol=1e-3, atol=1e-3, equal_nan=True), (one, other)  # fmt: skip
+
+
+def test_each_bug_is_hidden_somewhere_and_its_entry_is_in_the_gallery(
+    page: Page,
+) -> None:
+    bugs = page.evaluate("attn.bugs")
+    seeds = {(8 * seed + 9) % 21 for seed in range(1, 22)}
+    assert len(seeds) == len(bugs)
+    page_text = (BOOK / "failure_gallery.ipynb").read_text(encoding="utf-8")
+    headings = re.findall(r'"### (.+?)(?:\\n)?"', page_text)
+    places = {nodes.make_id(heading.replace("`", "")) for heading in headings}
+    assert {place for _, place, _ in bugs.values()} <= places
+
+
+def test_tasks_of_the_bug(page: Page) -> None:
+    figure = page.locator("attn-bug")
+    press(figure, "Again", "right, until something is done to it")
+    figure.get_by_label("What is done").press("ArrowDown")
+    name = figure.get_by_label("The bug is")
+    choose(figure, "The bug is", "nan")
+    assert verdict(figure).startswith("Your guess")
+    assert "It is not “an empty row gives NaN”" in said(figure)
+    choose(figure, "The bug is", "dropout")
+    name.press("ArrowDown")
+    assert verdict(figure) == (
+        "You guessed “right, until something is done to it”; it is “wrong as it stands”. It was “no causal mask”. "
+        "What shows it: there are weights above the diagonal, and rows sum to 1."
+    )
+    link = figure.get_by_role("link", name="The entry in the gallery")
+    assert link.get_attribute("href") == "#loss-goes-to-zero-and-generated-text-is-nonsense"  # fmt: skip
+    press(figure, "Next task", "2 or 3", "Another layer")
+    for _ in range(3):
+        figure.get_by_label("What is done").press("ArrowDown")
+        settle(page)
+    choose(figure, "The bug is", "repeat")
+    assert verdict(figure).startswith("As you guessed. Probes: 3. It was “repeat")
