@@ -25,7 +25,7 @@ customElements.define("attn-beam", class extends attn.Figure {
     guesses: { eighty: "eighty", thousand: "thousand", and: "and", five: "five" },
     right: (figure) => figure.looks,
     done: ({ state: { model, text, step } }) => model === "translator" && text.trim().toLowerCase() === "eighty thousand and five" && step === 3,
-    seen: (figure) => `At “${figure.looks}”: it closes the group of three digits that the zero belongs to. Trained otherwise, the model may look elsewhere.`,
+    seen: (figure) => `At “${figure.looks}”, with ${attn.number(figure.share, 2)} of its weight. Only the place in the number asks for this zero.`,
   }];
 
   build() {
@@ -40,7 +40,7 @@ customElements.define("attn-beam", class extends attn.Figure {
       return more && step + 1 < this.last;
     });
     this.presets("Numbers", { "20,000,001": { model: "translator", text: "twenty million and one" }, "80,005": { model: "translator", text: "eighty thousand and five" } });
-    this.input = html("textarea", { rows: 1, maxlength: 160 });
+    this.input = html("textarea", { rows: 2, maxlength: 160 });
     this.input.addEventListener("input", () => this.set({ text: this.input.value }));
     this.control(html("label", { class: "attn-text" }, "A number in words, for the translator", this.input), () => {
       if (this.input.value !== this.state.text) this.input.value = this.state.text;
@@ -52,7 +52,7 @@ customElements.define("attn-beam", class extends attn.Figure {
     this.strange = html("p");
     this.ends = range(2).map(() => [html("th", { scope: "row" }), html("td"), html("td")]);
     this.about = html("p");
-    this.picture.append(html("div", {}, html("p", {}, "Probability of the beginning. Boxes: the beam; dots: what it drops; dashed: greedy"), this.tree),
+    this.picture.append(html("div", {}, html("p", {}, "Probability of each beginning. Red: greedy; blue: the beam, its best on top; dotted: what it drops"), this.tree),
       html("div", {}, this.about, this.map, this.answer, this.strange, attn.table("At the end", ["", "writes", "probability"], this.ends)));
   }
 
@@ -61,8 +61,8 @@ customElements.define("attn-beam", class extends attn.Figure {
     const { model, text } = this.state, { translator } = attn;
     if (model === "translator") {
       const all = text.toLowerCase().split(/[\s-]+/).filter(Boolean), words = all.filter((word) => translator.words.includes(word)).slice(0, 20);
-      const used = words.length ? words : ["a"], start = this.model.read(used.map((word) => translator.words.indexOf(word)));
-      return { words: used, unknown: all.filter((word) => !translator.words.includes(word)), start, end: this.model.end, longest: 10,
+      const used = words.length ? words : ["zero"], start = this.model.read(used.map((word) => translator.words.indexOf(word)));
+      return { words: used, none: !words.length, unknown: all.filter((word) => !translator.words.includes(word)), start, end: this.model.end, longest: 10,
         next: (node) => this.model.write(node), name: (symbol) => (symbol === 10 ? "end" : String(symbol)), join: "" };
     }
     const [list, table, longest] = this.constructor.tables[model], Y = [...list];
@@ -80,7 +80,7 @@ customElements.define("attn-beam", class extends attn.Figure {
       this.here = this.world();
       this.beams = new Map();
     }
-    const { words, unknown, start, end, longest, next, name, join } = this.here;
+    const { words, unknown, none, start, end, longest, next, name, join } = this.here;
     const searched = (k) => this.beams.get(k) ?? this.beams.set(k, attn.beam_search(next, start, end, longest, k)).get(k);
     [this.greedy, this.beam] = [searched(1), searched(k)];
     this.last = Math.max(this.greedy.length, this.beam.length);
@@ -89,10 +89,11 @@ customElements.define("attn-beam", class extends attn.Figure {
     const row = this.greedy[Math.min(step, this.greedy.length) - 1].kept[0];
     this.align(words, step);
     this.map.style.display = words.length ? "" : "none";
-    this.looks = words.length && words[row.weights.indexOf(Math.max(...row.weights))];
+    this.share = Math.max(...row.weights ?? []);
+    this.looks = words[row.weights?.indexOf(this.share)];
     this.about.textContent = words.length ? "Weights of the greedy translator: rows are symbols that it writes" : "A model of words: nothing is read";
-    this.answer.textContent = words.length ? `To write “${name(row.said.at(-1))}” it looks most at “${this.looks}”, ${number(Math.max(...row.weights), 2)}` : "";
-    this.strange.textContent = unknown.length ? `Words that it does not know are left out: ${unknown.join(", ")}.` : "";
+    this.answer.textContent = words.length ? `To write “${name(row.said.at(-1))}” it looks most at “${this.looks}”, ${number(this.share, 2)}` : "";
+    this.strange.textContent = none ? "There is no word of a number yet: it reads “zero”." : unknown.length ? `Words that it does not know are left out: ${unknown.join(", ")}.` : "";
     [["greedy", this.greedy], [`k = ${k}`, this.beam]].forEach(([label, steps], i) => {
       const best = steps.at(-1).kept[0];
       [label, said(best), p(best)].forEach((content, c) => { this.ends[i][c].textContent = content; });
@@ -107,10 +108,10 @@ customElements.define("attn-beam", class extends attn.Figure {
   /* The tree, a column for each step: first the greedy path, then the beam by rank, then the two likeliest that it drops. */
   plant(done) {
     const { svg, range } = attn, { k } = this.state, { end, name } = this.here, wide = 400 / (this.last + 0.4), parts = [], over = [];
-    const x = (i) => wide * (i + 0.3), y = (lane) => 20 + 38 * lane, lanes = k + 3;
+    const x = (i) => wide * (i + 0.3), y = (lane) => 20 + 44 * lane, lanes = k + 3;
     const node = (i, lane, { said, score }, kind) => {
-      const text = said.length <= i ? "·" : name(said[i]), box = Math.min(wide - 6, 64);
-      over.push(svg("rect", { x: x(i) + wide / 2 - box / 2 - wide * 0.3, y: y(lane) - 15, width: box, height: 30, rx: 4, class: `attn-node attn-${kind}` }),
+      const text = said.length <= i ? "·" : name(said[i]), box = Math.min(0.62 * wide, 60);
+      over.push(svg("rect", { x: x(i) + wide * 0.2 - box / 2, y: y(lane) - 15, width: box, height: 30, rx: 4, class: `attn-node attn-${kind}` }),
         svg("text", { x: x(i) + wide * 0.2, y: y(lane) - 2, "text-anchor": "middle", class: "attn-small" }, text),
         svg("text", { x: x(i) + wide * 0.2, y: y(lane) + 11, "text-anchor": "middle", class: "attn-small" }, attn.number(Math.exp(score), 2)));
     };
@@ -131,7 +132,7 @@ customElements.define("attn-beam", class extends attn.Figure {
         node(i, 1 + k + rank, each, "dropped");
       });
     }
-    this.tree.setAttribute("viewBox", `0 0 400 ${38 * lanes + 4}`);
+    this.tree.setAttribute("viewBox", `0 0 400 ${44 * lanes}`);
     this.tree.replaceChildren(...parts, ...over);
   }
 

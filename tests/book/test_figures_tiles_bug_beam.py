@@ -12,14 +12,18 @@ import nbformat
 import numpy as np
 import pytest
 import stills
+import torch
+import translator_weights
 from docutils import nodes
 from moving import cells, choose, number, said, settle, slide, state
 from playwright.sync_api import Locator, Page
 
 import attn_tutor.numpy as an
+import attn_tutor.torch as at
+from attn_tutor.data import encode_words, number_words
 
 BOOK = Path(__file__).parents[2] / "book"
-NAMES = ("tiles", "bug")
+NAMES = ("tiles", "bug", "beam")
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +55,7 @@ def verdict(figure: Locator) -> str:
 
 def chapter(name: str, *starts: str) -> dict[str, Any]:
     """What the cells of a chapter define that begin like this."""
-    defined: dict[str, Any] = {}
+    defined: dict[str, Any] = {"np": np, "an": an}
     for cell in nbformat.read(BOOK / f"{name}.ipynb", as_version=4).cells:
         if cell.cell_type == "code" and cell.source.startswith(starts):
             exec(cell.source, defined)  # the repository's own
@@ -297,3 +301,123 @@ def test_tasks_of_the_bug(page: Page) -> None:
         settle(page)
     choose(figure, "The bug is", "repeat")
     assert verdict(figure).startswith("As you guessed. Probes: 3. It was “repeat")
+
+
+# The beam
+
+
+@pytest.fixture(scope="module")
+def translator() -> at.Translator:
+    return translator_weights.translator()
+
+
+def test_the_translator_is_the_chapters() -> None:
+    written = translator_weights.SCRIPT.read_text(encoding="utf-8")
+    assert written == translator_weights.script(), "python tools/translator_weights.py"
+
+
+SEARCH = """([words, k]) => {
+    const model = new attn.Translator(attn.translator), ids = words.map(word => attn.translator.words.indexOf(word));
+    const steps = attn.beam_search(node => model.write(node), model.read(ids), 10, 10, k), { kept } = steps.at(-1);
+    return [kept.map(node => node.said), kept.map(node => node.score), steps.map(({ kept: [node] }) => node.weights)];
+}"""
+
+
+def test_translations_and_weights_are_torchs(
+    page: Page, translator: at.Translator, rng: np.random.Generator
+) -> None:
+    for trial in range(20):
+        sentence = number_words(int(10 ** rng.uniform(0, 8.9)))
+        ids, lengths = map(torch.from_numpy, encode_words([sentence]))
+        k = 1 + trial % 4
+        said, scores, weights = page.evaluate(SEARCH, [sentence.split(), k])
+        with torch.no_grad():
+            tokens, expected = translator.translate(ids, lengths, 10, k)
+        np.testing.assert_allclose(scores, expected[0], atol=2e-4)
+        for mine, theirs in zip(said, tokens[0].tolist(), strict=True):
+            assert theirs == mine + [10] * (len(theirs) - len(mine))
+        if k == 1:
+            with torch.no_grad():
+                _, A = translator(ids, lengths, torch.tensor(said))
+            np.testing.assert_allclose(weights, A[0], atol=1e-5)
+
+
+def test_small_models_are_searched_as_in_the_chapter(page: Page) -> None:
+    known = chapter("08_translator", "def small_model", 'Y = ["the"', "abc, even")
+    cases = {
+        "trap": ("abcde.", known["trap"], 4),
+        "dogs": (known["Y"], known["table"], 3),
+    }
+    figure = page.locator("attn-beam")
+    for name, (Y, table, longest) in cases.items():
+        choose(figure, "Model", name)
+        for k in (1, 2, 3, 4):
+            figure.get_by_label("Width k of the beam").fill(str(k))
+            settle(page)
+            rows = cells(figure, 0)
+            step = known["small_model"](table, Y)
+            start = np.zeros((1, 0), dtype=int)
+            expected = []
+            for width in (1, k):
+                tokens, scores = an.beam_search(step, start, 5, longest, width)
+                words = [Y[y] for y in tokens[0, 0] if y != 5]
+                expected.append([" ".join(words), number(np.exp(scores[0, 0]))])
+            assert [row[1:] for row in rows] == expected
+
+
+def test_the_page_shows_the_translation(
+    page: Page, translator: at.Translator, rng: np.random.Generator
+) -> None:
+    figure = page.locator("attn-beam")
+    for trial in range(4):
+        press(figure, "Again")
+        sentence = number_words(int(10 ** rng.uniform(0, 8.9)))
+        text = sentence.replace(" ", "-" if trial == 1 else " ").title()
+        figure.get_by_label("A number in words").fill(text + " eggs" * (trial == 2))
+        figure.get_by_label("Steps done").fill("10")
+        figure.get_by_label("Width k of the beam").fill(str(1 + trial))
+        settle(page)
+        ids, lengths = map(torch.from_numpy, encode_words([sentence]))
+        with torch.no_grad():
+            rows = [translator.translate(ids, lengths, 10, k) for k in (1, 1 + trial)]
+            said = rows[0][0][0]
+            weights = translator(ids, lengths, said)[1][0].numpy()
+        for (_, digits, p), (tokens, scores) in zip(cells(figure, 0), rows, strict=True):  # fmt: skip
+            assert digits == "".join(str(y) for y in tokens[0, 0].tolist() if y != 10)
+            assert abs(float(p) - np.exp(scores[0, 0].item())) < 1e-3
+        steps = min(10, 1 + int((said != 10).sum()))
+        painted = figure.locator("svg").last.locator("rect")
+        assert painted.count() == steps * len(sentence.split())
+        fills = painted.evaluate_all(
+            "cells => cells.map(cell => +cell.getAttribute('fill').match(/\\d+/g)[1])"
+        )
+        shares = weights[:steps].ravel()
+        greens = page.evaluate("xs => xs.map(x => attn.colour('viridis', x)[1])", shares.tolist())  # fmt: skip
+        np.testing.assert_allclose(fills, greens, atol=1)
+        assert ("left out: eggs" in figure.inner_text()) == (trial == 2)
+        figure.get_by_label("A number in words").fill("")
+        settle(page)
+        assert "no word" in figure.inner_text()
+
+
+def test_tasks_of_the_beam(page: Page) -> None:
+    figure = page.locator("attn-beam")
+    press(figure, "Again", "no, it looks further")
+    figure.get_by_label("Model").press("ArrowDown")
+    figure.get_by_label("Steps done").press("End")
+    settle(page)
+    assert verdict(figure).startswith("Your guess")
+    figure.get_by_label("Width k of the beam").press("ArrowRight")
+    assert verdict(figure) == (
+        "You guessed “no, it looks further”; it is “yes”. "
+        "Greedy ends with probability 0.170, k = 2 with 0.045, k = 3 with 0.170. "
+        "In step 2 the greedy sentence, 0.170, stands behind two that begin with b, 0.180 each, "
+        "and a beam of 2 drops it; then both of these split into four."
+    )
+    press(figure, "Next task", "eighty", "80,005")
+    steps = figure.get_by_label("Steps done")
+    steps.press("Home")
+    steps.press("ArrowRight")
+    settle(page)
+    steps.press("ArrowRight")
+    assert verdict(figure).startswith("You guessed “eighty”; it is “thousand”.")
