@@ -15,7 +15,7 @@ import stills
 import torch
 import translator_weights
 from docutils import nodes
-from moving import cells, choose, number, said, settle, slide, state
+from moving import cells, choose, number, said, settle, state
 from playwright.sync_api import Locator, Page
 
 import attn_tutor.numpy as an
@@ -48,6 +48,11 @@ def press(figure: Locator, *names: str) -> None:
     settle(figure.page)
 
 
+def put(figure: Locator, **state: Any) -> None:
+    figure.evaluate("(figure, state) => figure.set(state)", state)
+    settle(figure.page)
+
+
 def verdict(figure: Locator) -> str:
     settle(figure.page)
     return figure.locator(".attn-verdict").inner_text()
@@ -68,19 +73,19 @@ def chapter(name: str, *starts: str) -> dict[str, Any]:
 def test_tiles_in_any_order(page: Page, rng: np.random.Generator) -> None:
     figure, met = page.locator("attn-tiles"), set()
     for trial in range(20):
-        width = 2 ** (trial % 4)
-        choose(figure, "Keys in a tile", str(width))
-        figure.get_by_label("causal: the query is token 4").set_checked(trial % 3 == 1)
-        for _ in range(trial % 3):
-            press(figure, "New numbers")
-        press(figure, "Start over")
-        S, V = np.array([*figure.evaluate("f => Object.values(f.numbers)")])
-        causal = state(figure)["causal"]
-        if causal:
-            S = np.where(an.causal_mask(8)[4], S, -np.inf)
+        width, causal = 2 ** (trial % 4), trial % 3 == 1
         tiles = [j for j in range(8 // width) if not causal or width * j <= 4]
         order = rng.permutation(tiles)[: rng.integers(1, len(tiles) + 1)]
-        press(figure, *(f"tile {tile}" for tile in order))
+        if trial < 4:  # by hand
+            choose(figure, "Keys in a tile", str(width))
+            figure.get_by_label("causal: the query is token 4").set_checked(causal)
+            press(figure, "New numbers", "Start over", *(f"tile {j}" for j in order))
+        else:
+            now = {"width": str(width), "causal": causal, "draw": trial % 7}
+            put(figure, **now, order="".join(map(str, order)))
+        S, V = np.array([*figure.evaluate("f => Object.values(f.numbers)")])
+        if causal:
+            S = np.where(an.causal_mask(8)[4], S, -np.inf)
         assert state(figure)["order"] == "".join(map(str, order))
         seen, top = np.zeros(8, bool), -np.inf
         for tile, shown in zip(order, cells(figure, 0), strict=True):
@@ -105,8 +110,7 @@ def test_bytes_of_tiles_are_the_chapters(page: Page, rng: np.random.Generator) -
         causal = trial % 4 == 3
         figure.get_by_label("causal: the query is token 4").set_checked(causal)
         width = figure.get_by_label("Width T of a tile at 8,192 tokens")
-        slide(figure, "Width T of a tile at 8,192 tokens", rng.uniform())
-        width.press("ArrowLeft")
+        width.fill(str(rng.integers(14)))
         T = 2 ** state(figure)["power"]
         first = T * np.arange(n // T)
         tiles = sum(
@@ -198,10 +202,8 @@ def test_the_layer_without_a_bug_is_the_packages(
         if trial % 5 == 4:
             press(figure, "Another layer")
         probe = PROBES[trial % 12]
-        choose(figure, "What is done", probe)
-        choose(figure, "Sentence", sentence := str(rng.integers(4)))
-        choose(figure, "Head", head := str(rng.integers(4)))
-        settle(page)
+        sentence, head = map(str, rng.integers(4, size=2))
+        put(figure, probe=probe, sentence=sentence, head=head)
         right, now, hand = figure.evaluate(
             """(f, probe) => {
                 const now = f.run(f.bug, probe);
