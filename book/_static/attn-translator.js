@@ -8,7 +8,11 @@ Object.assign(attn, (() => {
     for (let l = 0; l < a.length; l++) total += a[l] * b[l];
     return total;
   };
-  const apply = (W, x, b) => W.map((row, o) => dot(row, x) + (b ? b[o] : 0));
+  const apply = (W, x, b) => {
+    const y = new Float64Array(W.length), numbers = Float64Array.from(x);
+    for (let o = 0; o < y.length; o++) y[o] = dot(W[o], numbers) + (b ? b[o] : 0);
+    return y;
+  };
 
   /* The next state of a gated recurrent unit, with torch's gates: reset, renew, new. */
   const gru = ([W, U, b, c], x, h) => {
@@ -35,7 +39,7 @@ Object.assign(attn, (() => {
 
     /* An annotation for each word, what the score makes of it, and the decoder's first state. */
     read(ids) {
-      const X = ids.map((id) => this.embedding[id]), none = Array(this.d).fill(0);
+      const X = ids.map((id) => this.embedding[id]), none = new Float64Array(this.d);
       const pass = (cell, rows) => rows.reduce((states, x) => [...states, gru(cell, x, states.at(-1) ?? none)], []);
       const there = pass(this.forwards, X), back = pass(this.backwards, X.toReversed()).reverse();
       this.H = there.map((h, j) => [...h, ...back[j]]);
@@ -46,11 +50,12 @@ Object.assign(attn, (() => {
 
     /* One step: the weights of the words, the next state, and the log-probabilities of the next symbol. */
     write({ state, last }) {
-      const query = apply(this.q, state), scores = this.keys.map((key) => sum(key.map((k, i) => Math.tanh(query[i] + k) * this.w_v[i])));
-      const [weights] = attn.softmax([scores]), context = this.H[0].map((_, c) => sum(weights.map((w, j) => w * this.H[j][c])));
+      const query = apply(this.q, state), scores = this.keys.map((key) => dot(key.map((k, i) => Math.tanh(query[i] + k)), this.w_v));
+      const [weights] = attn.softmax([scores]), context = new Float64Array(2 * this.d);
+      this.H.forEach((h, j) => { for (let c = 0; c < context.length; c++) context[c] += weights[j] * h[c]; });
       const next = gru(this.cell, [...this.symbols[last], ...context], state), [W, b] = this.output, logits = apply(W, [...next, ...context], b);
-      const top = Math.max(...logits), total = Math.log(sum(logits.map((x) => Math.exp(x - top))));
-      return { weights, state: next, logs: logits.map((x) => x - top - total) };
+      const top = Math.max(...logits), total = Math.log(sum([...logits].map((x) => Math.exp(x - top))));
+      return { weights, state: next, logs: [...logits].map((x) => x - top - total) };
     }
   };
 
