@@ -1,0 +1,161 @@
+/* The failure gallery: one of its bugs is in a small layer. Probe it, watch weights and outputs, and name the bug.
+   Needs attn-bugs.js: the layer, and what is wrong with it. */
+customElements.define("attn-bug", class extends attn.Figure {
+  static title = "Find the bug in a layer of attention";
+  static start = { probe: "none", sentence: "0", head: "0", named: "?", seed: 1 };
+  static texts = ["the cat sat down", "a dog barked ∎", "rain fell all night", "he slept ∎ ∎"].map((text) => text.split(" "));
+  /* [what is done, what a right layer must do then] */
+  static probes = {
+    none: ["nothing: as it stands", "Rows must sum to 1, and hidden keys get 0: later ones and pads (∎)."],
+    last: ["change the last token", "Only the last output may change."],
+    swap: ["swap tokens 0 and 1, all positions 0", "Without positions, the outputs of tokens 2 and 3 must stay."],
+    flat: ["set all positions to 0", "By hand and in the layer must agree here too."],
+    shift: ["move all positions by 1,000", "Only distances count: nothing may change."],
+    pad: ["make token 0 a pad", "Its column must be 0, and its row too: it may see nothing."],
+    other: ["change the other sentences", "Nothing may change here."],
+    heads: ["swap query heads 0 and 1", "With their rows of W_o swapped too, no output may change."],
+    large: ["inputs times 100", "Hidden keys must keep the weight 0."],
+    again: ["call it a second time", "Nothing may change."],
+    cached: ["step by step with a cache", "Nothing may change."],
+    gpus: ["split it over two GPUs", "Nothing may change."],
+  };
+  static wrong(figure) {
+    return figure.differs(figure.run(figure.bug, "none"), figure.run("none", "none"));
+  }
+  static tasks = [{
+    ask: "One of 21 bugs is in this layer. Are its numbers wrong already as they stand? Guess after a look at all heads, then probe, and name the bug.",
+    guesses: { yes: "wrong as it stands", no: "right, until something is done to it" },
+    right: (figure) => (figure.constructor.wrong(figure) ? "yes" : "no"),
+    done: (figure, met) => {
+      met.set("seed", figure.state.seed);
+      return figure.state.named === figure.bug;
+    },
+    seen: (figure) => figure.verdict(),
+  }, {
+    ask: "Press “Another layer”. How many probes will you need to name its bug?",
+    guesses: { 1: "1", 3: "2 or 3", 6: "4 to 6", 12: "more" },
+    right: ({ tried }) => ["1", "3", "6", "12"].find((most) => tried.size <= +most),
+    done: (figure, met) => {
+      if (!met.has("seed")) met.set("seed", figure.state.seed);
+      return figure.state.seed !== met.get("seed") && figure.state.named === figure.bug;
+    },
+    seen: (figure) => `Probes: ${figure.tried.size}. ` + figure.verdict(),
+  }];
+
+  build() {
+    const { html, range, bugs } = attn, { probes, texts } = this.constructor, names = (list) => Object.fromEntries(Object.entries(list).map(([key, [name]]) => [key, name]));
+    this.fits.seed = (seed) => Number.isInteger(seed) && seed > 0;
+    this.choice("probe", "What is done", names(probes));
+    this.choice("sentence", "Sentence", Object.fromEntries(texts.map((text, b) => [b, text.join(" ")])));
+    this.choice("head", "Head", { 0: "0", 1: "1", 2: "2", 3: "3" });
+    this.choice("named", "The bug is", { "?": "not named yet", ...names(bugs) });
+    this.button("Another layer", ({ seed }) => ({ ...this.constructor.start, seed: seed + 1 }));
+
+    this.must = html("p", { class: "attn-answer" });
+    this.map = attn.heat("Weights of the head: rows are queries", 5, ["", "", "", "", "sum"], 4);
+    this.sums = this.map.map.tBodies[0].rows[4];
+    this.out = range(4).map(() => [html("th", { scope: "row" }), ...range(5).map(() => html("td"))]);
+    this.hand = range(3).map(() => [html("th", { scope: "row" }), html("td"), html("td")]);
+    this.asks = html("p");
+    this.found = html("p");
+    this.picture.append(html("div", {}, this.must, this.map.map, this.asks, attn.table("Scores", ["key", "by hand", "in the layer"], this.hand)),
+      html("div", {}, attn.table("Outputs: 4 of 8 numbers; against what they were before", ["", "0", "1", "2", "3", "change"], this.out), this.found));
+  }
+
+  get bug() { return Object.keys(attn.bugs)[(8 * this.state.seed + 9) % 21]; }
+
+  /* The same matrices for all layers; the sentences are drawn by the seed. */
+  inputs() {
+    const { seed } = this.state, { range } = attn, { texts } = this.constructor;
+    if (this.drawn === seed) return this.given;
+    const entries = (next, size) => (n, d) => range(n).map(() => range(d).map(() => size * (2 * next() - 1)));
+    const matrix = entries(attn.random(4711), 1), token = entries(attn.random(7919 * seed), 1.5);
+    this.drawn = seed;
+    this.tried = new Set();
+    this.known = new Map();
+    return this.given = {
+      W: { q: matrix(8, 16), k: matrix(8, 8), v: matrix(8, 8), o: matrix(16, 8), b: matrix(1, 8)[0] },
+      X: texts.map(() => token(4, 8)), fresh: token(1, 8)[0], real: texts.map((text) => text.map((word) => word !== "∎")),
+    };
+  }
+
+  /* What a layer makes of the inputs, after a probe. */
+  run(bug, probe) {
+    this.inputs();
+    const key = [bug, probe, this.state.sentence].join();
+    if (!this.known.has(key)) this.known.set(key, this.compute(bug, probe));
+    return this.known.get(key);
+  }
+
+  compute(bug, probe) {
+    let { W, X, real } = structuredClone(this.inputs());
+    const { fresh } = this.inputs(), here = +this.state.sentence, all = X.map((_, b) => b);
+    const swap = (rows, i, j, many = 1) => {
+      for (let l = 0; l < many; l++) [rows[i * many + l], rows[j * many + l]] = [rows[j * many + l], rows[i * many + l]];
+    };
+    if (probe === "last") X[here][3] = fresh;
+    if (probe === "swap") swap(X[here], 0, 1);
+    if (probe === "pad") real[here][0] = false;
+    if (probe === "other") for (const b of all) if (b !== here) X[b] = X[b].map((row) => row.map((x, l) => fresh[l] - x));
+    if (probe === "large") X = X.map((x) => x.map((row) => row.map((a) => 100 * a)));
+    if (probe === "heads") {
+      for (const row of W.q) swap(row, 0, 1, 4);
+      swap(W.o, 0, 1, 4);
+    }
+    const how = { shift: probe === "shift" ? 1000 : 0, flat: ["flat", "swap"].includes(probe), cached: probe === "cached", gpus: probe === "gpus" ? 2 : 1, call: +(probe === "again") };
+    return { ...attn.layer(bug, X, real, W, how), real, X, W, how };
+  }
+
+  differs(one, other) {
+    return ["A", "O"].some((part) => one[part].flat(3).some((x, i) => !(Math.abs(x - other[part].flat(3)[i]) < 1e-6)));
+  }
+
+  /* What a right layer's scores and this one's weights say of key j against the first key that is seen. */
+  compare(now, head) {
+    const here = +this.state.sentence, { parts } = attn.layer("none", now.X, now.real, now.W, now.how), sees = attn.range(4).filter((j) => now.real[here][j]);
+    const query = sees.at(-1), q = parts[here].Q[head][query], keys = parts[here].K[Math.floor(head / 2)], [first, ...others] = sees;
+    const by_hand = (j) => attn.sum(q.map((x, l) => x * (keys[j][l] - keys[first][l]))) / 2, weights = now.A[here][head][query];
+    return { query, first, rows: others.map((j) => [j, by_hand(j), Math.log(weights[j] / weights[first])]) };
+  }
+
+  verdict() {
+    const [name, , symptom] = attn.bugs[this.bug];
+    return `It was “${name}”. What shows it: ${symptom}.`;
+  }
+
+  draw() {
+    const { number, sum, range, html } = attn, { probe, named, sentence } = this.state, here = +sentence, head = +this.state.head, words = [...this.constructor.texts[here]];
+    const now = this.run(this.bug, probe), before = this.run(this.bug, probe === "swap" ? "flat" : "none");
+    if (probe !== "none") this.tried.add(probe);
+    if (probe === "last") words[3] = "[new]";
+    if (probe === "pad") words[0] = "∎";
+    if (probe === "swap") words.splice(0, 2, words[1], words[0]);
+    const A = now.A[here][head], text = (x, digits) => (Number.isFinite(x) ? number(x, digits) : Number.isNaN(x) ? "NaN" : "–");
+    this.must.textContent = this.constructor.probes[probe][1];
+    words.forEach((word, j) => { this.map.names[j].textContent = word; });
+    this.map.show([...A.map((row) => [...row, sum(row)]), range(4).map((j) => sum(A.map((row) => row[j])))], [...words, "sum"]);
+    for (const cell of [...this.sums.cells].slice(1)) cell.style.background = cell.style.color = "";
+    this.sums.cells[5].textContent = "";
+    let changed = 0;
+    this.out.forEach(([name, ...cells], i) => {
+      const row = now.O[here][i], change = Math.max(...row.map((x, c) => Math.abs(x - before.O[here][i][c])));
+      name.textContent = words[i];
+      row.slice(0, 4).forEach((x, c) => { cells[c].textContent = text(x, 2); });
+      cells[4].textContent = change < 1e-6 ? "0" : text(change, 2);
+      cells[4].classList.toggle("attn-changed", !(change < 1e-6));
+      changed += !(change < 1e-6);
+    });
+    const { query, first, rows } = this.compare(now, head);
+    this.asks.textContent = `The query “${words[query]}” against key ${first}: q·k/√4 minus that of key ${first} by hand, and the logarithm of the ratio of the weights.`;
+    this.hand.forEach(([key, hand, layer], i) => {
+      key.parentNode.hidden = i >= rows.length;
+      if (i < rows.length) [key.textContent, hand.textContent, layer.textContent] = [`${rows[i][0]} ${words[rows[i][0]]}`, text(rows[i][1], 3), text(rows[i][2], 3)];
+    });
+    const [name, place, symptom] = attn.bugs[named] ?? [], right = named === this.bug;
+    this.found.replaceChildren(...(named === "?" ? [`Probes so far: ${this.tried.size}.`] : [
+      right ? `Yes: ${name}. What shows it: ${symptom}. ` : `No. With “${name}” you would see this: ${symptom}. `, html("a", { href: "#" + place }, "The entry in the gallery")]));
+    const guess = named === "?" ? "" : right ? " The bug is named." : ` It is not “${name}”.`;
+    return `Layer ${this.state.seed}, ${this.constructor.probes[probe][0]}: ${changed} of 4 outputs changed. Head ${head}: rows sum to ${A.map((row) => text(sum(row), 2)).join(", ")}; `
+      + `the last row is ${A[3].map((w) => text(w, 2)).join(", ")}.${guess}`;
+  }
+});

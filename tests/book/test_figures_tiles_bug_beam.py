@@ -1,0 +1,426 @@
+"""The figures of tiles, hidden bugs and the beam: the numbers are the package's, and keys do all their tasks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+import pytest
+import stills
+import torch
+import translator_weights
+from docutils import nodes
+from moving import cells, choose, number, said, settle, state
+from playwright.sync_api import Locator, Page
+
+import attn_tutor.numpy as an
+import attn_tutor.torch as at
+from attn_tutor.data import encode_words, number_words
+
+BOOK = Path(__file__).parents[2] / "book"
+NAMES = ("tiles", "bug", "beam")
+
+
+@pytest.fixture(scope="module")
+def page(
+    visit: Callable[..., AbstractContextManager[Page]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Page]:
+    sheet = tmp_path_factory.mktemp("figures") / "figures.html"
+    sheet.write_text(stills.page_of(*NAMES), encoding="utf-8")
+    with visit(sheet, viewport={"width": 1000, "height": 900}) as page:
+        yield page
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(8)
+
+
+def press(figure: Locator, *names: str) -> None:
+    for name in names:
+        figure.locator(f'button:text-is("{name}")').press("Enter")
+    settle(figure.page)
+
+
+def put(figure: Locator, **state: Any) -> None:
+    figure.evaluate("(figure, state) => figure.set(state)", state)
+    settle(figure.page)
+
+
+def verdict(figure: Locator) -> str:
+    settle(figure.page)
+    return figure.locator(".attn-verdict").inner_text()
+
+
+def chapter(name: str, *starts: str) -> dict[str, Any]:
+    """What the cells of a chapter define that begin like this."""
+    defined: dict[str, Any] = {"np": np, "an": an}
+    for cell in nbformat.read(BOOK / f"{name}.ipynb", as_version=4).cells:
+        if cell.cell_type == "code" and cell.source.startswith(starts):
+            exec(cell.source, defined)  # the repository's own
+    return defined
+
+
+# Tiles
+
+
+def test_tiles_in_any_order(page: Page, rng: np.random.Generator) -> None:
+    figure, met = page.locator("attn-tiles"), set()
+    for trial in range(20):
+        width, causal = 2 ** (trial % 4), trial % 3 == 1
+        tiles = [j for j in range(8 // width) if not causal or width * j <= 4]
+        order = rng.permutation(tiles)[: rng.integers(1, len(tiles) + 1)]
+        if trial < 4:  # by hand
+            choose(figure, "Keys in a tile", str(width))
+            figure.get_by_label("causal: the query is token 4").set_checked(causal)
+            press(figure, "New numbers", "Start over", *(f"tile {j}" for j in order))
+        else:
+            now = {"width": str(width), "causal": causal, "draw": trial % 7}
+            put(figure, **now, order="".join(map(str, order)))
+        S, V = np.array([*figure.evaluate("f => Object.values(f.numbers)")])
+        if causal:
+            S = np.where(an.causal_mask(8)[4], S, -np.inf)
+        assert state(figure)["order"] == "".join(map(str, order))
+        seen, top = np.zeros(8, bool), -np.inf
+        for tile, shown in zip(order, cells(figure, 0), strict=True):
+            seen[width * tile : width * (tile + 1)] = True
+            e = np.exp(S[seen] - S[seen].max())
+            expected = np.exp(top - S[seen].max()), S[seen].max(), e.sum(), e @ V[seen]
+            output = an.attend(S[None, seen], V[seen, None])[0, 0]
+            assert shown == [str(tile), *map(number, expected), number(output)]
+            top = S[seen].max()
+        whole = an.attend(S[None], V[:, None])[0, 0]
+        assert figure.locator(".attn-answer").inner_text() == f"All at once: {number(whole)}"  # fmt: skip
+        assert f"of {len(tiles)}:" in said(figure)
+        met.add((width, causal))
+    assert len(met) == 8
+
+
+def test_bytes_of_tiles_are_the_chapters(page: Page, rng: np.random.Generator) -> None:
+    figure, met = page.locator("attn-tiles"), set()
+    known = chapter("10_fast_attention", "n, h, d = 8192", "def tile_traffic")
+    n, h, d, textbook = (known[name] for name in ("n", "h", "d", "traffic"))
+    for trial in range(20):
+        causal = trial % 4 == 3
+        figure.get_by_label("causal: the query is token 4").set_checked(causal)
+        width = figure.get_by_label("Width T of a tile at 8,192 tokens")
+        width.fill(str(rng.integers(14)))
+        T = 2 ** state(figure)["power"]
+        first = T * np.arange(n // T)
+        tiles = sum(
+            int((first <= i + T - 1).sum()) if causal else n // T for i in first
+        )
+        traffic = known["tile_traffic"](T)
+        if causal:
+            traffic = 4 * h * (2 * n * d + tiles * 2 * T * d)
+        room, scores = known["tile_room"](T), 8 * 4 * h * tiles * T * T
+        operations = 4 * h * d * tiles * T * T
+        least = max(operations / 312e12, traffic / 2 / 1.5e12, scores / 2 / 19e12)
+        gib, ms = 2**30, max(known["operations"] / 312e12, textbook / 2 / 1.5e12)
+        assert [row[1:] for row in cells(figure, 1)] == [
+            [number(textbook / gib, 2), number(traffic / gib, 2)],
+            ["–", number(scores / gib, 2)],
+            ["–", number(room / 1024, 0) + " > 192" * (room > 192 * 1024)],
+            [number(1e3 * ms, 2), number(1e3 * least, 2)],
+        ]
+        intensity = operations / (traffic / 2)
+        shown = figure.locator("svg").last.get_attribute("aria-label")
+        assert f"tiles {number(intensity, 1)};" in str(shown)
+        x = 46 + 25 * (np.log2(intensity) + 1)
+        assert abs(float(str(figure.locator("circle").get_attribute("cx"))) - x) < 1e-6
+        met.add((T, causal))
+    assert len(met) > 8
+
+
+def test_tasks_of_the_tiles(page: Page) -> None:
+    figure = page.locator("attn-tiles")
+    press(figure, "Again", "yes", "tile 1", "tile 3")
+    press(figure, "Start over")
+    assert verdict(figure) == "Your guess: yes. Now try."
+    press(figure, "tile 3", "tile 1", "tile 2", "tile 0")
+    assert verdict(figure) == (
+        "You guessed “yes”; it is “no”. "
+        "In the order 2, 0, 1, 3: total 3.111, output 6.107. "
+        "In the order 3, 1, 2, 0: total 3.111, output 6.107. "
+        "What came before a higher top has shrunk by just as much as if the top had been known."
+    )
+    press(figure, "Next task", "16")
+    figure.get_by_label("Width T of a tile at 8,192 tokens").press("ArrowRight")
+    assert verdict(figure) == (
+        "As you guessed. T = 8: 32.03 GiB. T = 16: 16.03 GiB. The textbook: 16.06 GiB."
+    )
+
+
+# Bugs
+
+
+PROBES = [
+    "none",
+    "last",
+    "swap",
+    "flat",
+    "shift",
+    "pad",
+    "other",
+    "heads",
+    "large",
+    "again",
+    "cached",
+    "gpus",
+]
+
+
+def layer(now: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and outputs of the package for the inputs of a figure after a probe."""
+    X, real, how = np.array(now["X"]), np.array(now["real"]), now["how"]
+    W = {name: np.array(matrix) for name, matrix in now["W"].items()}
+    positions = how["shift"] + np.arange(4) * (not how["flat"])
+    Q = an.rotary(an.split_heads(X @ W["q"], 4), positions * (not how["flat"]))
+    K = an.rotary(an.split_heads(X @ W["k"], 2), positions * (not how["flat"]))
+    K, V = (x.repeat(2, 1) for x in (K, an.split_heads(X @ W["v"], 2)))
+    mask = real[:, None, None]
+    A = an.attention_weights(Q, K, mask, causal=True)
+    O = an.attention(Q, K, V, mask, causal=True)
+    return A, an.merge_heads(O) @ W["o"] + W["b"]
+
+
+def shown(x: float, digits: int) -> str:
+    return number(x, digits) if np.isfinite(x) else "NaN" if np.isnan(x) else "–"
+
+
+def test_the_layer_without_a_bug_is_the_packages(
+    page: Page, rng: np.random.Generator
+) -> None:
+    figure = page.locator("attn-bug")
+    for trial in range(24):
+        if trial % 5 == 4:
+            press(figure, "Another layer")
+        probe = PROBES[trial % 12]
+        sentence, head = map(str, rng.integers(4, size=2))
+        put(figure, probe=probe, sentence=sentence, head=head)
+        right, now, hand = figure.evaluate(
+            """(f, probe) => {
+                const now = f.run(f.bug, probe);
+                return [f.run("none", probe), now, f.compare(now, +f.state.head)];
+            }""",
+            probe,
+        )
+        A, O = layer(right)
+        np.testing.assert_allclose(right["A"], A, atol=1e-12)
+        np.testing.assert_allclose(right["O"], O, rtol=1e-9, atol=1e-9)
+        b, h = int(sentence), int(head)
+        query, first, keys = A[b, h, hand["query"]], hand["first"], [j for j, _, _ in hand["rows"]]  # fmt: skip
+        if probe != "large":  # there weights are too small for a logarithm
+            differences = [difference for _, difference, _ in hand["rows"]]
+            np.testing.assert_allclose(differences, np.log(query[keys] / query[first]), atol=1e-9)  # fmt: skip
+
+        # What is shown is the layer with the bug.
+        B = np.array(now["A"], float)[b, h]
+        table = cells(figure, 0)
+        assert [row[1:5] for row in table[:4]] == [
+            ["0" if x == 0 else number(x) for x in row] for row in B
+        ]
+        assert [row[5] for row in table[:4]] == ["0" if x == 0 else number(x) for x in B.sum(-1)]  # fmt: skip
+        assert table[4][1:5] == ["0" if x == 0 else number(x) for x in B.sum(0)]
+        outputs = np.array(now["O"], float)[b, :, :4]
+        assert [row[1:5] for row in cells(figure, 2)] == [[shown(x, 2) for x in row] for row in outputs]  # fmt: skip
+
+
+def test_the_right_layer_does_what_each_probe_demands(page: Page) -> None:
+    figure = page.locator("attn-bug")
+    press(figure, "Again")
+    for sentence in "0123":
+        choose(figure, "Sentence", sentence)
+        settle(page)
+        ran = figure.evaluate(
+            "(f, probes) => Object.fromEntries(probes.map(p => [p, f.run('none', p)]))",
+            PROBES,
+        )
+        b, O = int(sentence), {p: np.array(x["O"]) for p, x in ran.items()}
+        A = {p: np.array(x["A"]) for p, x in ran.items()}
+        for probe in ("shift", "heads", "again", "cached", "gpus"):
+            np.testing.assert_allclose(O[probe], O["none"], atol=1e-9)
+        np.testing.assert_allclose(O["other"][b], O["none"][b], atol=1e-9)
+        np.testing.assert_allclose(O["last"][b, :3], O["none"][b, :3], atol=1e-9)
+        np.testing.assert_allclose(O["swap"][b, 2:], O["flat"][b, 2:], atol=1e-9)
+        assert not A["pad"][b, :, 0].any() and not A["pad"][b, :, :, 0].any()
+        hidden = ~(np.array(ran["none"]["real"])[:, None] & an.causal_mask(4))
+        assert not A["large"].swapaxes(0, 1)[:, hidden].any()
+
+
+def test_each_bug_shows_and_no_two_look_alike(page: Page) -> None:
+    figure = page.locator("attn-bug")
+    press(figure, "Again")
+    ran = figure.evaluate(
+        """(f, probes) => Object.fromEntries(["none", ...Object.keys(attn.bugs)].map(bug =>
+            [bug, probes.flatMap(p => [f.run(bug, p).A, f.run(bug, p).O].flat(4))]))""",
+        PROBES,
+    )
+    assert len(ran) == 22
+    names = list(ran)
+    for i, one in enumerate(names):
+        for other in names[:i]:
+            a, b = np.array(ran[one], float), np.array(ran[other], float)
+            assert not np.allclose(a, b, rtol=1e-3, atol=1e-3, equal_nan=True), (one, other)  # fmt: skip
+
+
+def test_each_bug_is_hidden_somewhere_and_its_entry_is_in_the_gallery(
+    page: Page,
+) -> None:
+    bugs = page.evaluate("attn.bugs")
+    seeds = {(8 * seed + 9) % 21 for seed in range(1, 22)}
+    assert len(seeds) == len(bugs)
+    page_text = (BOOK / "failure_gallery.ipynb").read_text(encoding="utf-8")
+    headings = re.findall(r'"### (.+?)(?:\\n)?"', page_text)
+    places = {nodes.make_id(heading.replace("`", "")) for heading in headings}
+    assert {place for _, place, _ in bugs.values()} <= places
+
+
+def test_tasks_of_the_bug(page: Page) -> None:
+    figure = page.locator("attn-bug")
+    press(figure, "Again", "right, until something is done to it")
+    figure.get_by_label("What is done").press("ArrowDown")
+    name = figure.get_by_label("The bug is")
+    choose(figure, "The bug is", "nan")
+    assert verdict(figure).startswith("Your guess")
+    assert "It is not “an empty row gives NaN”" in said(figure)
+    choose(figure, "The bug is", "dropout")
+    name.press("ArrowDown")
+    assert verdict(figure) == (
+        "You guessed “right, until something is done to it”; it is “wrong as it stands”. It was “no causal mask”. "
+        "What shows it: there are weights above the diagonal, and rows sum to 1."
+    )
+    link = figure.get_by_role("link", name="The entry in the gallery")
+    assert link.get_attribute("href") == "#loss-goes-to-zero-and-generated-text-is-nonsense"  # fmt: skip
+    press(figure, "Next task", "2 or 3", "Another layer")
+    for _ in range(3):
+        figure.get_by_label("What is done").press("ArrowDown")
+        settle(page)
+    choose(figure, "The bug is", "repeat")
+    assert verdict(figure).startswith("As you guessed. Probes: 3. It was “repeat")
+
+
+# The beam
+
+
+@pytest.fixture(scope="module")
+def translator() -> at.Translator:
+    return translator_weights.translator()
+
+
+def test_the_translator_is_the_chapters() -> None:
+    written = translator_weights.SCRIPT.read_text(encoding="utf-8")
+    assert written == translator_weights.script(), "python tools/translator_weights.py"
+
+
+SEARCH = """([words, k]) => {
+    const model = new attn.Translator(attn.translator), ids = words.map(word => attn.translator.words.indexOf(word));
+    const steps = attn.beam_search(node => model.write(node), model.read(ids), 10, 10, k), { kept } = steps.at(-1);
+    return [kept.map(node => node.said), kept.map(node => node.score), steps.map(({ kept: [node] }) => node.weights)];
+}"""
+
+
+def test_translations_and_weights_are_torchs(
+    page: Page, translator: at.Translator, rng: np.random.Generator
+) -> None:
+    for trial in range(20):
+        sentence = number_words(int(10 ** rng.uniform(0, 8.9)))
+        ids, lengths = map(torch.from_numpy, encode_words([sentence]))
+        k = 1 + trial % 4
+        said, scores, weights = page.evaluate(SEARCH, [sentence.split(), k])
+        with torch.no_grad():
+            tokens, expected = translator.translate(ids, lengths, 10, k)
+        np.testing.assert_allclose(scores, expected[0], atol=2e-4)
+        for mine, theirs in zip(said, tokens[0].tolist(), strict=True):
+            assert theirs == mine + [10] * (len(theirs) - len(mine))
+        if k == 1:
+            with torch.no_grad():
+                _, A = translator(ids, lengths, torch.tensor(said))
+            np.testing.assert_allclose(weights, A[0], atol=1e-5)
+
+
+def test_small_models_are_searched_as_in_the_chapter(page: Page) -> None:
+    known = chapter("08_translator", "def small_model", 'Y = ["the"', "abc, even")
+    cases = {
+        "trap": ("abcde.", known["trap"], 4),
+        "dogs": (known["Y"], known["table"], 3),
+    }
+    figure = page.locator("attn-beam")
+    for name, (Y, table, longest) in cases.items():
+        choose(figure, "Model", name)
+        for k in (1, 2, 3, 4):
+            figure.get_by_label("Width k of the beam").fill(str(k))
+            settle(page)
+            rows = cells(figure, 0)
+            step = known["small_model"](table, Y)
+            start = np.zeros((1, 0), dtype=int)
+            expected = []
+            for width in (1, k):
+                tokens, scores = an.beam_search(step, start, 5, longest, width)
+                words = [Y[y] for y in tokens[0, 0] if y != 5]
+                expected.append([" ".join(words), number(np.exp(scores[0, 0]))])
+            assert [row[1:] for row in rows] == expected
+
+
+def test_the_page_shows_the_translation(
+    page: Page, translator: at.Translator, rng: np.random.Generator
+) -> None:
+    figure = page.locator("attn-beam")
+    for trial in range(4):
+        press(figure, "Again")
+        sentence = number_words(int(10 ** rng.uniform(0, 8.9)))
+        text = sentence.replace(" ", "-" if trial == 1 else " ").title()
+        figure.get_by_label("A number in words").fill(text + " eggs" * (trial == 2))
+        figure.get_by_label("Steps done").fill("10")
+        figure.get_by_label("Width k of the beam").fill(str(1 + trial))
+        settle(page)
+        ids, lengths = map(torch.from_numpy, encode_words([sentence]))
+        with torch.no_grad():
+            rows = [translator.translate(ids, lengths, 10, k) for k in (1, 1 + trial)]
+            said = rows[0][0][0]
+            weights = translator(ids, lengths, said)[1][0].numpy()
+        for (_, digits, p), (tokens, scores) in zip(cells(figure, 0), rows, strict=True):  # fmt: skip
+            assert digits == "".join(str(y) for y in tokens[0, 0].tolist() if y != 10)
+            assert abs(float(p) - np.exp(scores[0, 0].item())) < 1e-3
+        steps = min(10, 1 + int((said != 10).sum()))
+        painted = figure.locator("svg").last.locator("rect")
+        assert painted.count() == steps * len(sentence.split())
+        fills = painted.evaluate_all(
+            "cells => cells.map(cell => +cell.getAttribute('fill').match(/\\d+/g)[1])"
+        )
+        shares = weights[:steps].ravel()
+        greens = page.evaluate("xs => xs.map(x => attn.colour('viridis', x)[1])", shares.tolist())  # fmt: skip
+        np.testing.assert_allclose(fills, greens, atol=1)
+        assert ("left out: eggs" in figure.inner_text()) == (trial == 2)
+        figure.get_by_label("A number in words").fill("")
+        settle(page)
+        assert "no word" in figure.inner_text()
+
+
+def test_tasks_of_the_beam(page: Page) -> None:
+    figure = page.locator("attn-beam")
+    press(figure, "Again", "no, it looks further")
+    figure.get_by_label("Model").press("ArrowDown")
+    figure.get_by_label("Steps done").press("End")
+    settle(page)
+    assert verdict(figure).startswith("Your guess")
+    figure.get_by_label("Width k of the beam").press("ArrowRight")
+    assert verdict(figure) == (
+        "You guessed “no, it looks further”; it is “yes”. "
+        "Greedy ends with probability 0.170, k = 2 with 0.045, k = 3 with 0.170. "
+        "In step 2 the greedy sentence, 0.170, stands behind two that begin with b, 0.180 each, "
+        "and a beam of 2 drops it; then both of these split into four."
+    )
+    press(figure, "Next task", "eighty", "80,005")
+    steps = figure.get_by_label("Steps done")
+    steps.press("Home")
+    steps.press("ArrowRight")
+    settle(page)
+    steps.press("ArrowRight")
+    assert verdict(figure).startswith("You guessed “eighty”; it is “thousand”.")
