@@ -45,14 +45,20 @@ def for_browser(notebook: Cell) -> Cell:
 
 
 def is_torch_import(statement: ast.stmt) -> bool:
-    """Whether this imports torch or the half that is written in it."""
+    """Whether this imports torch, the half that is written in it, or a published model, which is not there either."""
     if isinstance(statement, ast.Import):
         modules = [name.name for name in statement.names]
     elif isinstance(statement, ast.ImportFrom):
         modules = [f"{statement.module}.{name.name}" for name in statement.names]
     else:
         return False
-    return any(f"{m}.".startswith(("torch.", "attn_tutor.torch.")) for m in modules)
+    missing = (
+        "torch.",
+        "attn_tutor.torch.",
+        "attn_tutor.models.",
+        "attn_tutor.search.",
+    )
+    return any(f"{m}.".startswith(missing) for m in modules)
 
 
 def is_free(statement: ast.stmt, lost: set[str]) -> bool:
