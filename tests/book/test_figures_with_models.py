@@ -191,12 +191,13 @@ def test_only_the_likeliest_k_are_drawn_and_as_often_as_they_should(
 # The language model's figure
 
 
+@pytest.mark.parametrize("states", [3, pytest.param(20, marks=pytest.mark.full)])
 def test_the_page_shows_what_the_model_says(
-    page: Page, model: at.LanguageModel, rng: np.random.Generator
+    page: Page, model: at.LanguageModel, rng: np.random.Generator, states: int
 ) -> None:
     figure = page.locator("attn-lm")
     texts = ["A mask hides", "the same token, twice", "One query asks, many keys answer it."]  # fmt: skip
-    for trial in range(3):
+    for trial in range(states):
         press(figure, "Again")
         text = texts[trial % 3]
         figure.get_by_label("Text", exact=True).fill(text)
@@ -213,7 +214,7 @@ def test_the_page_shows_what_the_model_says(
         off = str(rng.choice(["", "0.2", "1.0"]))
         if off:
             figure.get_by_label(f"block {off[0]}, head {off[2]} on").uncheck()
-        causal, positions = trial != 1, trial != 2
+        causal, positions = trial % 3 != 1, trial % 4 != 2
         figure.get_by_label("causal mask").set_checked(causal)
         figure.get_by_label("positions", exact=True).set_checked(positions)
         head = str(rng.choice(["0.3", "1.1"]))
@@ -291,15 +292,19 @@ def test_it_writes_on_before_ones_eyes_and_stops(page: Page) -> None:
 # Induction
 
 
+@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.full)])
 @pytest.mark.parametrize("blocks", [1, 2])
-def test_induction_figure_shows_its_models(page: Page, blocks: int) -> None:
+def test_induction_figure_shows_its_models(
+    page: Page, blocks: int, rounds: int
+) -> None:
     figure, model = page.locator("attn-induction"), figure_weights.induction(blocks)
     press(figure, "Again")
-    for trial, head in enumerate(["0.0", "0.1", "1.0", "1.1"][: 2 * blocks]):
+    heads = ["0.0", "0.1", "1.0", "1.1"][: 2 * blocks] * rounds
+    for trial, head in enumerate(heads):
         choose(figure, "Head shown", f"{blocks} {head}")
-        off = ["none", "0.0", "1.0", "none"][trial]
+        off = ["none", "0.0", "1.0", "none"][trial % (2 * blocks)]
         choose(figure, "Head switched off", off)
-        slide(figure, "Letters in each half", trial / 4)
+        slide(figure, "Letters in each half", trial / len(heads))
         figure.get_by_role("button", name="Draw new letters").click()
         settle(page)
         ids = torch.tensor(figure.evaluate("figure => figure.ids"))
