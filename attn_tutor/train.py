@@ -38,9 +38,9 @@ KEPT = 2  # checkpoints: the last, and the one before, should that be damaged
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     place: dict[str, Any] = {"timeout": timedelta(seconds=options.timeout)}
-    if (
-        "RANK" not in os.environ
-    ):  # torchrun tells each process its rank; this one is alone
+    # torchrun tells each process its rank; without it this one is alone.
+    if "RANK" not in os.environ:
+        # mypy: torch's stubs do not list it
         store = dist.HashStore()  # type: ignore[attr-defined]
         place |= {"store": store, "rank": 0, "world_size": 1}
     device = torch.device("cpu")

@@ -52,6 +52,7 @@ def written(model: at.LanguageModel) -> dict[str, Any]:
     return {
         "n_tokens": model.embedding.num_embeddings,
         "d": model.embedding.embedding_dim,
+        # mypy: what a ModuleList holds is any module, and its attributes may be tensors
         "n_heads": model.blocks[0].attention.n_heads,  # type: ignore[union-attr]
         "n_layers": len(model.blocks),
         "weights": b64encode(numbers.half().numpy().astype("<f2").tobytes()).decode(),

@@ -15,7 +15,7 @@ from playwright.sync_api import Page
 ROOT = Path(__file__).resolve().parents[1]
 STATIC = ROOT / "book" / "_static"
 sys.path.append(str(ROOT / "book" / "_ext"))
-import moving_figures  # noqa: E402
+import moving_figures  # noqa: E402 — its folder is known from the line above on
 
 FIGURES = moving_figures.figures()
 SHOWS = "shows"  # a picture says in its own file what it shows, so that a test sees it grow old

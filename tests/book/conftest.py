@@ -28,7 +28,7 @@ def browser() -> Iterator[Browser]:
     except FileNotFoundError as error:
         if os.environ.get("CI"):
             raise
-        pytest.skip(str(error))
+        pytest.skip(str(error))  # which says what is missing and how to install it
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ def model():
     except ImportError as error:
         if os.environ.get("CI"):
             raise
-        pytest.skip(str(error))
+        pytest.skip(str(error))  # which says what is missing and how to install it
 
 
 def test_the_index_is_small_and_whole():

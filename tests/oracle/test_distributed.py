@@ -50,7 +50,7 @@ from attn_tutor.torch.visibility import Visibility
 @pytest.fixture(scope="module")
 def _dynamo():
     """DTensor loads torch's compiler when it is first used: better once here than in every process."""
-    import torch._dynamo  # noqa: F401
+    import torch._dynamo  # noqa: F401 — to load it is all
 
 
 LAYOUTS = {"blocks": blocks, "striped": striped, "zigzag": zigzag}

@@ -27,7 +27,7 @@ def need(*files):
     except ImportError as error:
         if os.environ.get("CI"):
             raise
-        pytest.skip(str(error))
+        pytest.skip(str(error))  # which says what is missing and how to install it
 
 
 # SmolLM2

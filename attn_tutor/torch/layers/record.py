@@ -131,6 +131,7 @@ def _enter_block(block: Block, keep: Keep, undo: ExitStack) -> None:
         keep(weights.detach())
         return (output, weights) if need_weights else output
 
+    # mypy: a method gives way to a function, for as long as the recording lasts
     block.attend = attend_and_keep  # type: ignore[method-assign]
     undo.callback(delattr, block, "attend")
 
