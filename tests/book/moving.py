@@ -82,3 +82,16 @@ def arrows(target: Locator, rng: np.random.Generator, *keys: str) -> None:
     target.focus()
     for key in rng.choice(keys, size=3):
         target.page.keyboard.press(key)
+
+
+def press(figure: Locator, *names: str) -> None:
+    """Press buttons from the keyboard, one after the other."""
+    for name in names:
+        figure.get_by_role("button", name=name, exact=True).press("Enter")
+        settle(figure.page)
+
+
+def verdict(figure: Locator) -> str:
+    """What the figure says of the reader's guess."""
+    settle(figure.page)
+    return figure.locator(".attn-verdict").inner_text()

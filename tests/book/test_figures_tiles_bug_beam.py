@@ -15,7 +15,7 @@ import stills
 import torch
 import translator_weights
 from docutils import nodes
-from moving import cells, choose, number, said, settle, state
+from moving import cells, choose, number, said, settle, state, verdict
 from playwright.sync_api import Locator, Page
 
 import attn_tutor.numpy as an
@@ -51,11 +51,6 @@ def press(figure: Locator, *names: str) -> None:
 def put(figure: Locator, **state: Any) -> None:
     figure.evaluate("(figure, state) => figure.set(state)", state)
     settle(figure.page)
-
-
-def verdict(figure: Locator) -> str:
-    settle(figure.page)
-    return figure.locator(".attn-verdict").inner_text()
 
 
 def chapter(name: str, *starts: str) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import stills
 import torch
-from moving import cells, choose, number, said, settle, slide, state
-from playwright.sync_api import Locator, Page
+from moving import cells, choose, number, press, said, settle, slide, state, verdict
+from playwright.sync_api import Page
 from torch.nn.functional import cross_entropy
 
 import attn_tutor.torch as at
@@ -333,15 +333,6 @@ def test_induction_figure_shows_its_models(
 
 
 # What they ask, answered with the keyboard alone
-
-
-def press(figure: Locator, name: str) -> None:
-    figure.get_by_role("button", name=name, exact=True).press("Enter")
-    settle(figure.page)
-
-
-def verdict(figure: Locator) -> str:
-    return figure.locator(".attn-verdict").inner_text()
 
 
 def test_tasks_of_the_language_model(page: Page) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import stills
-from moving import said, settle, state
+from moving import press, said, settle, state, verdict
 from playwright.sync_api import Locator, Page
 
 import attn_tutor.numpy as an
@@ -253,17 +253,6 @@ def test_the_arrows_lead_to_every_number(page: Page, name: str) -> None:
 
 
 # The tasks, answered with the keyboard alone
-
-
-def verdict(figure: Locator) -> str:
-    settle(figure.page)
-    return figure.locator(".attn-verdict").inner_text()
-
-
-def press(figure: Locator, *names: str) -> None:
-    for name in names:
-        figure.get_by_role("button", name=name, exact=True).press("Enter")
-        settle(figure.page)
 
 
 def test_tasks_of_the_layer(page: Page) -> None:

@@ -15,7 +15,19 @@ import numpy as np
 import pytest
 import stills
 from axe_playwright_python.sync_playwright import Axe
-from moving import arrows, cells, choose, drag, number, said, settle, slide, state
+from moving import (
+    arrows,
+    cells,
+    choose,
+    drag,
+    number,
+    press,
+    said,
+    settle,
+    slide,
+    state,
+    verdict,
+)
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page
 
@@ -731,17 +743,6 @@ def test_a_page_opens_in_the_state_of_its_address(visit: Visit, sheet: Path) -> 
 
 
 # The tasks of the figures, answered with the keyboard alone
-
-
-def verdict(figure: Locator) -> str:
-    settle(figure.page)
-    return figure.locator(".attn-verdict").inner_text()
-
-
-def press(figure: Locator, *names: str) -> None:
-    for name in names:
-        figure.get_by_role("button", name=name, exact=True).press("Enter")
-        settle(figure.page)
 
 
 def keys(target: Locator, *names: str) -> None:
