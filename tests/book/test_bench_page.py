@@ -5,8 +5,8 @@ import json
 import benchmarks
 
 
-def test_the_books_page_is_that_of_the_committed_results(tmp_path, monkeypatch):
-    monkeypatch.setattr(benchmarks, "PICTURES", tmp_path)
+def test_the_books_page_is_that_of_the_committed_results(monkeypatch):
+    monkeypatch.setattr(benchmarks, "draw", lambda *_: None)
     results = sorted(benchmarks.RESULTS.glob("*.json"))
     assert results
     page = benchmarks.PAGE.read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import figure_data
 import nbformat
@@ -45,9 +46,14 @@ def record(**changes: object) -> list[dict[str, list[str]]]:
     return found
 
 
-def test_the_same_figure_has_the_same_record() -> None:
-    assert record() == record()
-    assert figure_data.differences(record(), record(line=X[:, 0] * 1.001)) == []
+@pytest.fixture(scope="module")
+def old() -> list[dict[str, list[str]]]:
+    return record()
+
+
+def test_the_same_figure_has_the_same_record(old: Any) -> None:
+    assert record() == old
+    assert figure_data.differences(old, record(line=X[:, 0] * 1.001)) == []
 
 
 @pytest.mark.parametrize(
@@ -67,8 +73,8 @@ def test_the_same_figure_has_the_same_record() -> None:
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_another_figure_has_another_record(change: dict[str, object]) -> None:
-    assert figure_data.differences(record(), record(**change)) != []
+def test_another_figure_has_another_record(old: Any, change: dict[str, object]) -> None:
+    assert figure_data.differences(old, record(**change)) != []
 
 
 def test_heat_maps_have_their_places_with_bars_and_legends() -> None:
@@ -90,8 +96,8 @@ def test_heat_maps_have_their_places_with_bars_and_legends() -> None:
     assert field[1] < patch[1] < patch[3] < field[3]
 
 
-def test_a_heat_map_that_moved_is_seen() -> None:
-    [_, bottom] = old = record()
+def test_a_heat_map_that_moved_is_seen(old: Any) -> None:
+    _, bottom = old
     places = [bottom["heat_maps"][0].replace("0.", "0.1", 1)]
     moved = [old[0], bottom | {"heat_maps": places}]
     assert figure_data.differences(old, moved) == [
@@ -100,11 +106,10 @@ def test_a_heat_map_that_moved_is_seen() -> None:
     assert figure_data.differences([old[0], bottom | {"heat_maps": []}], old) != []
 
 
-def test_a_lost_or_added_panel_or_line_is_seen() -> None:
-    whole = record()
-    assert figure_data.differences(whole, whole[:1]) == ["1 axes, and 2 on record"]
-    lacking = [whole[0] | {"numbers": whole[0]["numbers"][1:]}, whole[1]]
-    assert figure_data.differences(whole, lacking) == [
+def test_a_lost_or_added_panel_or_line_is_seen(old: Any) -> None:
+    assert figure_data.differences(old, old[:1]) == ["1 axes, and 2 on record"]
+    lacking = [old[0] | {"numbers": old[0]["numbers"][1:]}, old[1]]
+    assert figure_data.differences(old, lacking) == [
         "axes 0: another number of lines, images or dots"
     ]
 

@@ -47,10 +47,15 @@ def kinds(*sources):
     return [kind for kind, _ in derived(*sources)]
 
 
-def test_notebooks_run_without_torch():
-    """All in one process, which starts and loads matplotlib once."""
+@pytest.mark.parametrize(
+    "paths",
+    [NOTEBOOKS[:3], pytest.param(NOTEBOOKS, marks=pytest.mark.full)],
+    ids=["three", "all"],
+)
+def test_notebooks_run_without_torch(paths):
+    """In one process, which starts and loads matplotlib once."""
     cells = {}
-    for path in NOTEBOOKS:
+    for path in paths:
         notebook = for_browser(json.loads(path.read_text(encoding="utf-8")))
         nbformat.validate(nbformat.from_dict(notebook))
         code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]

@@ -162,9 +162,14 @@ def test_chapter_is_light(page: str) -> None:
     assert weight < HEAVIEST_PAGE, f"{weight / 1e6:.2f} MB"
 
 
+@cache
+def cells_of(path: Path) -> list[Any]:
+    """Not validated, which takes longest and has its own test."""
+    return list(nbformat.v4.reads(path.read_text(encoding="utf-8")).cells)
+
+
 def code(path: Path) -> list[str]:
-    cells = nbformat.read(path, as_version=4).cells
-    return [cell.source for cell in cells if cell.cell_type == "code"]
+    return [cell.source for cell in cells_of(path) if cell.cell_type == "code"]
 
 
 @pytest.mark.parametrize("page", NOTEBOOKS)
@@ -224,7 +229,7 @@ def test_reference_has_pictures_data_and_the_help_of_commands() -> None:
 def labels(kind: str) -> set[str]:
     """What the sources number: the figures' names, the theorems' and exercises' labels."""
     sources = [(ROOT / page).with_suffix(".ipynb") for page in NOTEBOOKS]
-    cells = [cell for path in sources for cell in nbformat.read(path, 4).cells]
+    cells = [cell for path in sources for cell in cells_of(path)]
     text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     for page in PAGES:
         if (path := (ROOT / page).with_suffix(".md")).exists():

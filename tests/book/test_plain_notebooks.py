@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -15,14 +16,20 @@ each = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 each_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 
 
+@cache
+def cells_of(path):
+    """Not validated, which takes longest and has its own test."""
+    return nbformat.v4.reads(path.read_text(encoding="utf-8")).cells
+
+
 @pytest.fixture
 def solved(book, path):
-    return nbformat.read(book / "notebooks" / path.name, 4).cells
+    return cells_of(book / "notebooks" / path.name)
 
 
 @pytest.fixture
 def students(book, path):
-    return nbformat.read(book / "notebooks" / "student" / path.name, 4).cells
+    return cells_of(book / "notebooks" / "student" / path.name)
 
 
 def code(cells):
@@ -83,13 +90,13 @@ def test_references_have_the_numbers_of_the_page(path, book, solved):
 @each_page
 def test_the_code_is_that_of_the_page(path, solved):
     mine = code(solved)
-    assert mine[1:] == code(nbformat.read(path, 4).cells)
+    assert mine[1:] == code(cells_of(path))
     assert "attn_tutor" in mine[0] and "cpu" in mine[0]  # installs what is missing
 
 
 @each
 def test_no_solution_is_left_and_nothing_else_is_gone(path, solved, students):
-    page = nbformat.read(path, 4).cells
+    page = cells_of(path)
     solutions, inside = solution_cells(page)
     assert len(inside) >= 5
     mine = set(code(students))
@@ -133,7 +140,7 @@ def test_no_cell_needs_what_a_solution_made(path, students):
             }
         return found
 
-    solutions, _ = solution_cells(nbformat.read(path, 4).cells)
+    solutions, _ = solution_cells(cells_of(path))
     mine = code(students)[1:]
     taken = {
         x.arg for y in mine for x in ast.walk(ast.parse(y)) if isinstance(x, ast.arg)

@@ -176,6 +176,7 @@ def test_eight_bits_refuse(half):
         half.quantize(np.array([[1.0, np.nan]]))
 
 
+@pytest.mark.slow
 def test_drafts_leave_the_distribution_as_it_is(half):
     """Every guess and a fine grid of random numbers: the first token has the large model's probabilities."""
     p = np.array([[0.5, 0.3, 0.2, 0.0], [0.1, 0.2, 0.3, 0.4]])

@@ -3,8 +3,6 @@
 import pytest
 import torch
 from torch import nn
-from torch._dynamo.utils import counters
-from torch.export import Dim, export
 
 import attn_tutor.torch as at
 
@@ -40,6 +38,8 @@ CALLS = {
 
 def graphs_and_breaks(fn):
     """Of twelve lengths."""
+    from torch._dynamo.utils import counters  # here: it loads the compiler
+
     torch.compiler.reset()
     counters.clear()
     graphs = []
@@ -67,6 +67,8 @@ def test_torch_itself_needs_two():
 
 @pytest.mark.parametrize("name", sorted(set(CALLS) - {"padding"}))
 def test_exports_with_any_batch_and_length(name):
+    from torch.export import Dim, export
+
     class Module(nn.Module):
         def forward(self, X):
             return CALLS[name](X)

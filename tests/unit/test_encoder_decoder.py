@@ -129,6 +129,7 @@ def test_dropout_only_while_training(pairs, device):
         assert same != training
 
 
+@pytest.mark.slow
 def test_it_learns_to_copy(device):
     """Three words from each of which a symbol follows: cross-attention must find its place."""
 

@@ -122,6 +122,7 @@ def test_what_is_held_out_is_never_seen():
     assert sum(" and " not in x for x in with_one) > 20
 
 
+@pytest.mark.slow
 def test_tens_of_thousands_of_distinct_pairs():
     pairs = number_pairs(40_000, seed=0)
     assert (

@@ -190,6 +190,7 @@ def test_a_sentence_without_an_end_counts_to_its_last_symbol():
     )
 
 
+@pytest.mark.slow
 def test_it_learns_to_reverse_in_both_ways(device):
     """A toy: the words in reverse; enough for the loss to fall to a tenth, which blind guesses cannot."""
 

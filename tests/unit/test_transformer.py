@@ -5,7 +5,6 @@ import inspect
 import pytest
 import torch
 from torch import nn
-from torch._dynamo.testing import CompileCounter
 from torch.nn.functional import relu
 
 import attn_tutor.torch as at
@@ -233,7 +232,9 @@ tokens_of = {
 )
 def test_twelve_lengths_are_two_graphs(make, given):
     """One for the first length and one for all others, as of torch's own layer; fullgraph allows no break."""
-    torch._dynamo.reset()
+    from torch._dynamo.testing import CompileCounter  # here: it loads the compiler
+
+    torch.compiler.reset()
     made, counter = make().eval(), CompileCounter()
     compiled = torch.compile(made, backend=counter, fullgraph=True)
     with torch.no_grad():
