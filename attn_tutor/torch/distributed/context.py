@@ -5,6 +5,7 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
+from attn_tutor.torch.distributed.parts import heads
 from attn_tutor.torch.distributed.peers import Group
 from attn_tutor.torch.distributed.ring import ring_attention
 from attn_tutor.torch.distributed.ulysses import ulysses_attention
@@ -12,6 +13,7 @@ from attn_tutor.torch.distributed.ulysses import ulysses_attention
 __all__ = ["context_parallel_attention"]
 
 
+@heads
 def context_parallel_attention(
     Q: torch.Tensor,
     K: torch.Tensor,
@@ -68,21 +70,13 @@ def context_parallel_attention(
         >>> run(attend, 2)
         [[1.0], [2.0]]
     """
+    h, h_kv, size = Q.shape[-3], K.shape[-3], dist.get_world_size(group)
+    split = h % size == h_kv % size == 0
     ways = {"ring": ring_attention, "heads": ulysses_attention}
-    if method == "auto":
-        method = cheaper(Q, K, dist.get_world_size(group))
+    ways["auto"] = ways["heads" if split and size > 1 + h / h_kv else "ring"]
     if method not in ways:
         raise ValueError(
-            f"context_parallel_attention: method must be 'ring', 'heads' or 'auto', got {method!r}"
+            f"context_parallel_attention: method must be one of {[*ways]}, got {method!r}"
         )
     options: Any = {"causal": causal, "window": window, "scale": scale}
     return ways[method](Q, K, V, mask, layout=layout, group=group, **options)
-
-
-def cheaper(Q: torch.Tensor, K: torch.Tensor, size: int) -> Literal["ring", "heads"]:
-    """What sends fewer bytes, if the heads split; of two that send as much, the ring."""
-    if min(Q.ndim, K.ndim) < 3:
-        return "ring"
-    h, h_kv = Q.shape[-3], K.shape[-3]
-    split = h % size == 0 and h_kv % size == 0
-    return "heads" if split and size > 1 + h / h_kv else "ring"
