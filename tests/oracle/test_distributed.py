@@ -127,6 +127,7 @@ def all_differences(rank, size):
         found["either", str(case)] = difference(rank, size, context_parallel_attention, "zigzag", case)  # fmt: skip
     found["decode"] = decoding(rank, size)
     found["nan"] = hidden_nan(rank, size)
+    found["seen nan"] = seen_nan(rank, size)
     found["dropout"] = dropped(rank, size)
     return found
 
@@ -153,6 +154,23 @@ def hidden_nan(rank, size):
         ring_attention(Q_, K_, V_, mask, causal=True).backward(g[..., i, :])
         found.append([Q_.grad, K_.grad, V_.grad])
     return worst(list(zip(*found, strict=True)))
+
+
+def seen_nan(rank, size):
+    """A NaN that some queries may see is their output, and depends on nothing: other gradients are what they were."""
+    Q, K, V, g, _ = problem(13, 13, 12, None)
+    K[:, :, 5, 1], V[:, :, 7, 2] = torch.nan, torch.nan
+    leaves = [X.requires_grad_() for X in (Q, K, V)]
+    output = whole(*leaves, None, causal=True)
+    gradients = torch.autograd.grad(output, leaves, g)
+    i = zigzag(13, size)[rank]
+    mine = [X.detach()[..., i, :].requires_grad_() for X in (Q, K, V)]
+    part = ring_attention(*mine, causal=True)
+    part.backward(g[..., i, :])
+    assert torch.equal(part.isnan(), output[..., i, :].isnan())
+    pairs = [(part.nan_to_num(), output[..., i, :].nan_to_num())]
+    pairs += [(X.grad, y[..., i, :]) for X, y in zip(mine, gradients, strict=True)]
+    return worst(pairs)
 
 
 def dropped(rank, size):

@@ -42,25 +42,14 @@ def context_parallel_attention(
     without masks; in torch 2.13 it is a prototype, and refuses causal attention on CPUs.
 
     Args:
-        Q: queries of this process, (…, h, n_local, d).
-        K: keys of this process, (…, h_kv, m_local, d); h_kv divides h.
-        V: values of this process, (…, h_kv, m_local, d_v).
-        mask: boolean, broadcasts to (…, h, n_local, m): the rows of this process's queries, and all m keys in the order
-            of the sequence; True = may attend. None permits every key.
-        causal: also forbid each query the keys after it, aligned lower right.
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
-        scale: factor on the dot product; None is 1/√d.
-        layout: which tokens a process holds: "blocks", "striped" or "zigzag", as the functions of these names say.
+        Q, K, V, mask, causal, window, scale, layout, group: as those of :func:`ring_attention`.
         method: "ring", "heads", or "auto": heads where they split over the processes and send fewer bytes.
-        group: the processes; None is all.
 
     Returns:
         Output for the queries of this process, (…, h, n_local, d_v); a query with nothing to attend to gets 0.
 
     Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit, or the lengths are not those of the layout, or there is no such method.
-        RuntimeError: another process is lost, or silent for longer than the time-out of the group.
+        TypeError, ValueError, RuntimeError: as the function taken, and a ``ValueError`` if there is no such method.
 
     Example:
         >>> from attn_tutor.torch.distributed import run, zigzag

@@ -174,19 +174,22 @@ class _Ring(torch.autograd.Function):
     def backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
         Q, K, V, output, log_sum = ctx.saved_tensors
         ring, g = ctx.ring, g.to(output.dtype)
-        # An output of NaN depends on nothing.
-        lost = output.isnan().any(-1, keepdim=True)
+        # An output of NaN depends on nothing: its tiles have no share in it.
+        lost = ~output.isfinite().all(-1, keepdim=True)
+        output = output.masked_fill(lost, 0)
+        log_sum = finite(log_sum).masked_fill(lost, torch.inf)
         dQ, dK, dV = (torch.zeros_like(X, dtype=g.dtype) for X in (Q, K, V))
         for step, (owner, (k, v)) in enumerate(ring.around((K, V)), 1):
             for at, to, see, grown in ring.tiles(owner, output.shape[:-2]):
                 cuts = (Q, at), (k, to), (v, to)
-                tile = [X[..., x, :].detach().requires_grad_() for X, x in cuts]
+                tile: Any = [
+                    X[..., x, :].nan_to_num(0, 0, 0).requires_grad_() for X, x in cuts
+                ]
                 # By the merge, the output changes with a tile's as this does while the whole is held fixed.
                 with torch.enable_grad():
                     new, level = part(*tile, see, ring.scale, grown)
-                    share = torch.exp(level - finite(log_sum[..., at, :]))
+                    share = torch.exp(level - log_sum[..., at, :])
                     change = share * (new - output[..., at, :])
-                    change = change.masked_fill(lost[..., at, :], 0)
                 dq, dk, dv = torch.autograd.grad(change, tile, g[..., at, :])
                 dQ[..., at, :] += dq
                 dK[..., to, :] += dk
