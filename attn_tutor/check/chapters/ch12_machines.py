@@ -46,6 +46,7 @@ merge_parts = Exercise(
     ],
 )
 
+changes: dict[str, Any]  # of the options of what is written by hand
 for name, changes, words in (
     (
         "no maximum subtracted",
@@ -139,8 +140,8 @@ def _(outputs: Array, levels: Array) -> Array:
     a pair is log(e^ℓ1 + e^ℓ2)."""
     output, level = outputs[0], levels[0]
     for other in zip(outputs[1:], levels[1:], strict=True):
-        pair = (np.stack(x) for x in zip((output, level), other, strict=True))
-        output, level = by_hand(*pair), np.maximum(level, other[1])
+        outs, levs = (np.stack(x) for x in zip((output, level), other, strict=True))
+        output, level = by_hand(outs, levs), levs.max(0)
     return output
 
 

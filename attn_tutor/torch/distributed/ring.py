@@ -181,13 +181,13 @@ class _Ring(torch.autograd.Function):
         dQ, dK, dV = (torch.zeros_like(X, dtype=g.dtype) for X in (Q, K, V))
         for step, (owner, (k, v)) in enumerate(ring.around((K, V)), 1):
             for at, to, see, grown in ring.tiles(owner, output.shape[:-2]):
-                cuts = (Q, at), (k, to), (v, to)
-                tile: Any = [
-                    X[..., x, :].nan_to_num(0, 0, 0).requires_grad_() for X, x in cuts
-                ]
+                q, k_, v_ = tile = tuple(
+                    X[..., rows, :].nan_to_num(0, 0, 0).requires_grad_()
+                    for X, rows in ((Q, at), (k, to), (v, to))
+                )
                 # By the merge, the output changes with a tile's as this does while the whole is held fixed.
                 with torch.enable_grad():
-                    new, level = part(*tile, see, ring.scale, grown)
+                    new, level = part(q, k_, v_, see, ring.scale, grown)
                     share = torch.exp(level - log_sum[..., at, :])
                     change = share * (new - output[..., at, :])
                 dq, dk, dv = torch.autograd.grad(change, tile, g[..., at, :])
