@@ -41,15 +41,16 @@ def context_parallel_attention(
     On GPUs torch has a ring of its own, ``torch.distributed.tensor.experimental.context_parallel``, for fused kernels
     without masks; in torch 2.13 it is a prototype, and refuses causal attention on CPUs.
 
+    Arguments that are not listed here, and errors, are those of the function that is taken.
+
     Args:
-        Q, K, V, mask, causal, window, scale, layout, group: as those of :func:`ring_attention`.
         method: "ring", "heads", or "auto": heads where they split over the processes and send fewer bytes.
 
     Returns:
         Output for the queries of this process, (…, h, n_local, d_v); a query with nothing to attend to gets 0.
 
     Raises:
-        TypeError, ValueError, RuntimeError: as the function taken, and a ``ValueError`` if there is no such method.
+        ValueError: there is no such method.
 
     Example:
         >>> from attn_tutor.torch.distributed import run, zigzag

@@ -34,19 +34,19 @@ def ulysses_attention(
 
     Heads have nothing to do with one another, so that between two exchanges of all with all each process attends as if
     it were alone, with the fastest kernel, and with the same work. The number is that of attention in one process, and
-    so are the gradients. Source: Jacobs et al. (2023), *DeepSpeed Ulysses*.
+    so are the gradients. The arguments that are not listed here are those of :func:`ring_attention`, and so are the
+    errors. Source: Jacobs et al. (2023), *DeepSpeed Ulysses*.
 
     Args:
         Q: queries of this process, (…, h, n_local, d); the number of processes divides h.
         K: keys of this process, (…, h_kv, m_local, d); the number of processes divides h_kv, or h_kv divides it.
         V: values of this process, (…, h_kv, m_local, d_v).
-        mask, causal, window, scale, layout, group: as those of :func:`ring_attention`.
 
     Returns:
         Output for the queries of this process, (…, h, n_local, d_v); a query with nothing to attend to gets 0.
 
     Raises:
-        TypeError, ValueError, RuntimeError: as :func:`ring_attention`, and a ``ValueError`` if the heads do not split.
+        ValueError: the heads do not split over the processes.
 
     Example:
         >>> from attn_tutor.torch.distributed import run, zigzag
