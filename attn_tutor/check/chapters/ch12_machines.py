@@ -98,6 +98,13 @@ def _(outputs: Array, levels: Array) -> Array:
     return (np.exp(levels - np.where(np.isneginf(top), 0, top)) * outputs).sum(0)
 
 
+@merge_parts.mistake("no maximum subtracted")
+def _(outputs: Array, levels: Array) -> Array:
+    """You take the logarithm of a sum of exponentials: e^1000 is infinity, and where no process has a key log 0 is −∞,
+    and −∞ − (−∞) NaN. Subtract the largest level of the processes first, or 0 where that is −∞."""
+    return (np.exp(levels - np.log(np.exp(levels).sum(0))) * outputs).sum(0)
+
+
 @merge_parts.mistake("powers of two")
 def _(outputs: Array, levels: Array) -> Array:
     """Your weights are powers of 2. The levels are natural logarithms: take e to them, np.exp or torch.exp."""
@@ -256,9 +263,8 @@ def sent(
     last: int = 1,
     whole: bool = False,
     both: int = 2,
-    turned: bool = True,
-    grouped: bool = True,
-    copied: bool = False,
+    copied: tuple[bool, bool] = (False, False),
+    moves: str = "qkvo",
     local: bool = True,
     queries: bool = False,
     parted: bool = True,
@@ -266,12 +272,11 @@ def sent(
 ) -> tuple[Any, Any]:
     """Bytes of a ring and of an all-to-all, with what people get wrong as options."""
     tokens = n // size if local else n
-    kv = kv_heads if grouped else heads
+    kv, turned_kv = (heads if copy else kv_heads for copy in copied)
     each = [number if bytes_ else 1 for bytes_ in weighed]
     ring = (size - last) * tokens * (both * kv + queries * heads) * width * each[0]
     parts = size if whole else size - 1
-    turned_kv = heads if copied else kv
-    moved = 2 * (heads + turned_kv) if turned else heads + 2 * turned_kv
+    moved = sum(heads if x in "qo" else turned_kv for x in moves)
     swapped = parts * tokens * moved * width * each[1]
     return np.array(ring), np.array(swapped // size if parted else swapped)
 
@@ -308,20 +313,31 @@ for name, changes, words in (
     ),
     (
         "the output is not sent back",
-        dict(turned=False),
+        dict(moves="qkv"),
         "Your all-to-all moves queries, keys and values, but the output must go back to where its tokens are: heads of "
         "queries count twice.",
     ),
     (
         "as many heads of keys as of queries",
-        dict(grouped=False),
+        dict(copied=(True, True)),
         "You send keys and values for every query head. Grouped heads share them: only kv_heads travel.",
     ),
     (
         "as many heads of keys in the all-to-all",
-        dict(copied=True),
+        dict(copied=(False, True)),
         "Your ring sends kv_heads heads of keys and values, but your all-to-all as many as there are queries. Grouped "
         "heads share them there too.",
+    ),
+    (
+        "as many heads of keys in the ring",
+        dict(copied=(True, False)),
+        "Your all-to-all sends kv_heads heads of keys and values, but your ring as many as there are queries. Grouped "
+        "heads share them there too.",
+    ),
+    (
+        "queries and output alone",
+        dict(moves="qo"),
+        "Your all-to-all moves queries and output, but keys and values must come to the heads too: kv_heads of each.",
     ),
     (
         "queries in the ring",
@@ -381,6 +397,7 @@ def around(
     values: int = -1,
     rescale: tuple[bool, bool] = (True, True),
     top: bool = True,
+    divided: bool = True,
     width: str = "d",
     hidden: str = "later",
 ) -> Array:
@@ -390,7 +407,7 @@ def around(
     for rank, mine in enumerate(places):
         t, z = np.full((len(mine), 1), -1e300), np.zeros((len(mine), 1))
         u = np.zeros((len(mine), V.shape[1]))
-        for step in range(size + steps):
+        for step in range(max(1, size + steps)):
             keys = places[(rank - step) % size]
             masked = places[(rank + mask_of * step) % size]
             j = masked - masked[0] + mine[0] if local else masked
@@ -409,7 +426,7 @@ def around(
             shrinks = [shrink if yes else np.ones(1) for yes in rescale]
             t, z = new, shrinks[0] * z + e.sum(-1, keepdims=True)
             u = shrinks[1] * u + e @ V[places[(rank + values * step) % size]]
-        rows.append(u / z)
+        rows.append(u / z if divided else u)
     return np.concatenate(rows)
 
 
@@ -472,6 +489,12 @@ for name, changes, words in (
         "no maximum subtracted",
         dict(top=False),
         "With large scores exp is infinity, and ∞/∞ is NaN. Keep the largest score so far and subtract it.",
+    ),
+    (
+        "not divided by the total",
+        dict(divided=False),
+        "You pool the values with e^(score − top), but these weights do not sum to 1: divide by their total, once, at "
+        "the end.",
     ),
     (
         "no √d",

@@ -258,6 +258,117 @@ def ring_plain_exponentials(Q, K, V, size):
     return u / z
 
 
+# These were written when the checkers had been mended, and run unseen: 7 were named, 2 hinted at, 1 misled, 4 unnamed.
+
+
+@wrong("merge_parts", "∞|infinity|overflow|[Mm]aximum")
+def merge_by_plain_logarithms(outputs, levels):
+    whole = np.log(np.exp(levels).sum(0))
+    return (np.exp(levels - whole) * outputs).sum(0)
+
+
+@wrong("merge_parts", "level")
+def merge_by_counting(outputs, levels):
+    seen = np.isfinite(levels)
+    return (outputs * seen).sum(0) / np.maximum(seen.sum(0), 1)
+
+
+@wrong("merge_parts", "axis")
+def merge_and_keep_the_axis(outputs, levels):
+    w = torch.softmax(levels, 0).nan_to_num()
+    return (w * outputs).sum(0, keepdim=True)
+
+
+@wrong("merge_parts", None)
+def merge_by_sigmoids(outputs, levels):
+    w = 1 / (1 + np.exp(-levels))
+    s = w.sum(0)
+    return (w * outputs).sum(0) / np.where(s == 0, 1, s)
+
+
+@wrong("zigzag_positions", "from the end")
+def zigzag_of_two_halves(n, size):
+    c = n // size // 2
+    starts = [(r * c, n // 2 + r * c) for r in range(size)]
+    return np.array([[*range(a, a + c), *range(b, b + c)] for a, b in starts])
+
+
+@wrong("zigzag_positions", "shape")
+def zigzag_in_one_row(n, size):
+    x = np.arange(n).reshape(2 * size, -1)
+    return np.concatenate([np.concatenate([x[r], x[-1 - r]]) for r in range(size)])
+
+
+@wrong("bytes_sent", "p times")
+def bytes_all_the_way_round(n, size, heads, kv_heads, width, number):
+    swap = (size - 1) * 2 * n * (heads + kv_heads) * width * number // size**2
+    return n * 2 * kv_heads * width * number, swap
+
+
+@wrong("bytes_sent", "output")
+def bytes_there_and_not_back(n, size, heads, kv_heads, width, number):
+    t = n // size * width * number
+    swap = (size - 1) * t * (heads + kv_heads + kv_heads) // size
+    return (size - 1) * 2 * kv_heads * t, swap
+
+
+@wrong("bytes_sent", "keys and values")
+def bytes_of_queries_alone(n, size, heads, kv_heads, width, number):
+    t = n // size * width * number
+    return (size - 1) * 2 * kv_heads * t, (size - 1) * t * 2 * heads // size
+
+
+@wrong("bytes_sent", "Grouped")
+def bytes_ring_of_copied_heads(n, size, heads, kv_heads, width, number):
+    t = n // size * width * number
+    return (size - 1) * 2 * heads * t, (size - 1) * t * 2 * (heads + kv_heads) // size
+
+
+@wrong("ring", "inside one's own block")
+def ring_by_ranks(Q, K, V, size):
+    i = torch.arange(len(Q)) // (len(Q) // size)
+    S = (Q @ K.T / Q.shape[1] ** 0.5).masked_fill(i[:, None] < i, -math.inf)
+    return S.softmax(-1) @ V
+
+
+@wrong("ring", "p − 1 steps")
+def ring_a_step_short(Q, K, V, size):
+    b, out = len(Q) // size, []
+    for r in range(size):
+        owners = [(r - s) % size for s in range(max(1, size - 1))]
+        j = np.concatenate([np.arange(o * b, o * b + b) for o in owners])
+        i = np.arange(r * b, r * b + b)
+        S = np.where(i[:, None] >= j, Q[i] @ K[j].T / np.sqrt(Q.shape[1]), -np.inf)
+        A = np.exp(S - S.max(1, keepdims=True))
+        out.append(A / A.sum(1, keepdims=True) @ V[j])
+    return np.concatenate(out)
+
+
+@wrong("ring", "divide|total")
+def ring_never_divided(Q, K, V, size):
+    S = Q @ K.T / np.sqrt(Q.shape[1])
+    S = np.where(np.tri(len(Q), dtype=bool), S, -np.inf)
+    return np.exp(S - S.max(1, keepdims=True)) @ V
+
+
+@wrong("ring", None)
+def ring_mask_one_step_late(Q, K, V, size):
+    b, out = len(Q) // size, []
+    for r in range(size):
+        blocks = []
+        i = np.arange(r * b, r * b + b)[:, None]
+        for s in range(size):
+            o = (r - s) % size
+            w = (o - 1) % size if s else o
+            S = Q[i[:, 0]] @ K[o * b : o * b + b].T / np.sqrt(Q.shape[1])
+            blocks.append((np.where(i >= np.arange(w * b, w * b + b), S, -np.inf), o))
+        S = np.concatenate([S for S, _ in blocks], 1)
+        A = np.exp(S - S.max(1, keepdims=True))
+        W = np.concatenate([V[o * b : o * b + b] for _, o in blocks])
+        out.append(A / A.sum(1, keepdims=True) @ W)
+    return np.concatenate(out)
+
+
 @right("merge_parts")
 def merge_by_logaddexp(outputs, levels):
     whole = np.logaddexp.reduce(levels, axis=0)
