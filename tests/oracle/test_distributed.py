@@ -3,6 +3,7 @@
 Many cases share one start of processes. What runs in them returns its errors, and the test judges them.
 """
 
+import functools
 import itertools
 import os
 import shutil
@@ -125,6 +126,12 @@ def all_differences(rank, size):
                 found["heads", layout, str(case)] = difference(rank, size, ulysses_attention, layout, case)  # fmt: skip
     for case in CASES[:2]:
         found["either", str(case)] = difference(rank, size, context_parallel_attention, "zigzag", case)  # fmt: skip
+    if size == 4:  # two rings in a mesh, of processes 0 and 2, and 1 and 3
+        groups = [dist.new_group([first, first + 2]) for first in range(2)]
+        for attend in (ring_attention, ulysses_attention):
+            within = functools.partial(attend, group=groups[rank % 2])
+            gap = difference(rank // 2, 2, within, "zigzag", CASES[1])
+            found["mesh", attend.__name__] = gap
     found["decode"] = decoding(rank, size)
     found["nan"] = hidden_nan(rank, size)
     found["seen nan"] = seen_nan(rank, size)
