@@ -133,6 +133,7 @@ def all_differences(rank, size):
             gap = difference(rank // 2, 2, within, "zigzag", CASES[1])
             found["mesh", attend.__name__] = gap
     found["decode"] = decoding(rank, size)
+    found["lone heads"] = without_heads(rank, size)
     found["nan"] = hidden_nan(rank, size)
     found["seen nan"] = seen_nan(rank, size)
     found["dropout"] = dropped(rank, size)
@@ -145,6 +146,17 @@ def decoding(rank, size):
     here = torch.arange(17)[rank * 7 : (rank + 1) * 7 if rank + 1 < size else 17]
     output = decode_attention(Q, K[..., here, :], V[..., here, :], mask[..., here])
     return worst([(output, whole(Q, K, V, mask))])
+
+
+def without_heads(rank, size):
+    """Keys without an axis of heads, which all sequences share, and a mask for each of these."""
+    Q, K, V, _, mask = problem(11, 17, 12, "heads")
+    Q, K, V, mask = Q[:, 0], K[0, 0], V[0, 0], mask[:, 0]
+    expected = at.attention(Q, K, V, mask)
+    i, j = (zigzag(length, size)[rank] for length in (11, 17))
+    part = ring_attention(Q[:, i], K[j], V[j], mask[:, i])
+    decoded = decode_attention(Q, K[j], V[j], mask[..., j])
+    return worst([(part, expected[:, i]), (decoded, expected)])
 
 
 def hidden_nan(rank, size):
