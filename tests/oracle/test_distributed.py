@@ -488,6 +488,8 @@ def wrong_calls(rank, size):
         with pytest.raises(ValueError, match=message):
             call()
         dist.barrier()
+    with pytest.raises(TypeError, match="ring_attention: K must be a torch.Tensor, got list"):  # fmt: skip
+        ring_attention(q, k.tolist(), v, torch.ones(1) > 0)
     return True
 
 

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from attn_tutor._checks import require_divisible, require_window
 from attn_tutor.torch._arrays import (
+    require_array,
     require_boolean,
     require_fit,
     require_scale,
@@ -28,11 +29,13 @@ def heads(attend: Attend) -> Attend:
 
     @functools.wraps(checked)
     def over_heads(Q: Any, K: Any, V: Any, mask: Any = None, **options: Any) -> Any:
+        for name, X in zip("QKV", (Q, K, V), strict=True):
+            require_array(attend.__name__, name, X)
         require_scale(attend.__name__, options.get("scale"))
         if mask is not None:
             require_boolean(attend.__name__, mask, Q.device)
             mask = torch.atleast_2d(mask)
-        if all(getattr(X, "ndim", 3) > 2 for X in (Q, K, V)):
+        if min(Q.ndim, K.ndim, V.ndim) > 2:
             return checked(Q, K, V, mask, **options)
         if mask is not None and mask.ndim > 2:
             mask = mask.unsqueeze(-3)
