@@ -3,6 +3,7 @@
 Many cases share one start of processes. What runs in them returns its errors, and the test judges them.
 """
 
+import functools
 import itertools
 import os
 import shutil
@@ -125,8 +126,16 @@ def all_differences(rank, size):
                 found["heads", layout, str(case)] = difference(rank, size, ulysses_attention, layout, case)  # fmt: skip
     for case in CASES[:2]:
         found["either", str(case)] = difference(rank, size, context_parallel_attention, "zigzag", case)  # fmt: skip
+    if size == 4:  # two rings in a mesh, of processes 0 and 2, and 1 and 3
+        groups = [dist.new_group([first, first + 2]) for first in range(2)]
+        for attend in (ring_attention, ulysses_attention):
+            within = functools.partial(attend, group=groups[rank % 2])
+            gap = difference(rank // 2, 2, within, "zigzag", CASES[1])
+            found["mesh", attend.__name__] = gap
     found["decode"] = decoding(rank, size)
+    found["lone heads"] = without_heads(rank, size)
     found["nan"] = hidden_nan(rank, size)
+    found["seen nan"] = seen_nan(rank, size)
     found["dropout"] = dropped(rank, size)
     return found
 
@@ -137,6 +146,17 @@ def decoding(rank, size):
     here = torch.arange(17)[rank * 7 : (rank + 1) * 7 if rank + 1 < size else 17]
     output = decode_attention(Q, K[..., here, :], V[..., here, :], mask[..., here])
     return worst([(output, whole(Q, K, V, mask))])
+
+
+def without_heads(rank, size):
+    """Keys without an axis of heads, which all sequences share, and a mask for each of these."""
+    Q, K, V, _, mask = problem(11, 17, 12, "heads")
+    Q, K, V, mask = Q[:, 0], K[0, 0], V[0, 0], mask[:, 0]
+    expected = at.attention(Q, K, V, mask)
+    i, j = (zigzag(length, size)[rank] for length in (11, 17))
+    part = ring_attention(Q[:, i], K[j], V[j], mask[:, i])
+    decoded = decode_attention(Q, K[j], V[j], mask[..., j])
+    return worst([(part, expected[:, i]), (decoded, expected)])
 
 
 def hidden_nan(rank, size):
@@ -155,13 +175,31 @@ def hidden_nan(rank, size):
     return worst(list(zip(*found, strict=True)))
 
 
+def seen_nan(rank, size):
+    """A NaN that some queries may see is their output, and depends on nothing: other gradients are what they were."""
+    Q, K, V, g, _ = problem(13, 13, 12, None)
+    K[:, :, 5, 1], V[:, :, 7, 2] = torch.nan, torch.nan
+    leaves = [X.requires_grad_() for X in (Q, K, V)]
+    output = whole(*leaves, None, causal=True)
+    gradients = torch.autograd.grad(output, leaves, g)
+    i = zigzag(13, size)[rank]
+    mine = [X.detach()[..., i, :].requires_grad_() for X in (Q, K, V)]
+    part = ring_attention(*mine, causal=True)
+    part.backward(g[..., i, :])
+    assert torch.equal(part.isnan(), output[..., i, :].isnan())
+    pairs = [(part.nan_to_num(), output[..., i, :].nan_to_num())]
+    pairs += [(X.grad, y[..., i, :]) for X, y in zip(mine, gradients, strict=True)]
+    return worst(pairs)
+
+
 def dropped(rank, size):
     """Dropout by position, beside the formula with the weights of the whole problem."""
     Q, K, V, g, _ = problem(13, 17, 4, None)
     leaves = [X.requires_grad_() for X in (Q, K, V)]
     k, v = (X.repeat_interleave(3, 1) for X in (K, V))
     weights = at.attention_weights(Q, k, causal=True)
-    grown = growth((BATCH, HEADS), (13, 17), torch.arange(13), torch.arange(17), 0.3, 5)
+    grown = growth(torch.arange(BATCH * HEADS * 13 * 17), 0.3, 5)
+    grown = grown.view(BATCH, HEADS, 13, 17)
     output = (weights * grown) @ v
     gradients = torch.autograd.grad(output, leaves, g)
     i, j = (zigzag(length, size)[rank] for length in (13, 17))
@@ -230,10 +268,10 @@ def test_what_is_seen_at_any_positions(n, m, window):
 
 def test_dropout_is_a_fair_draw_for_each_place():
     """Of 40,000 draws with chance 0.3, a share of 0.3 ± 5 · √(0.3 · 0.7 / 40,000) = 0.3 ± 0.0115 is dropped."""
-    places = torch.arange(100)
-    first = growth((2, 2), (100, 100), places, places, 0.3, 0)
+    places = torch.arange(40_000).view(400, 100)
+    first = growth(places, 0.3, 0)
     assert first.unique().tolist() == [0, pytest.approx(1 / 0.7)]
-    other = growth((2, 2), (100, 100), places, places, 0.3, 1)
+    other = growth(places, 0.3, 1)
     assert (first == 0).double().mean().item() == pytest.approx(0.3, abs=0.0115)
     both = ((first == 0) & (other == 0)).double().mean().item()
     assert both == pytest.approx(0.09, abs=0.0072)  # seeds are independent
@@ -440,7 +478,9 @@ def wrong_calls(rank, size):
         r"must broadcast to the scores, \(2,12,4,8\)": lambda: ring_attention(
             q, k, v, torch.ones(4, 4) > 0
         ),  # fmt: skip
-        "method must be": lambda: context_parallel_attention(q, k, v, method="star"),
+        "method must be one of": lambda: context_parallel_attention(
+            q, k, v, method="star"
+        ),
         "heads of Q=12 does not split into heads of K=5": lambda: decode_attention(
             q, k[:, :5], v[:, :5]
         ),  # fmt: skip
@@ -448,6 +488,8 @@ def wrong_calls(rank, size):
         with pytest.raises(ValueError, match=message):
             call()
         dist.barrier()
+    with pytest.raises(TypeError, match="ring_attention: K must be a torch.Tensor, got list"):  # fmt: skip
+        ring_attention(q, k.tolist(), v, torch.ones(1) > 0)
     return True
 
 
@@ -465,7 +507,7 @@ def fails(rank, size):
 def stops_answering(rank, size, how):
     """Process 1 is lost in the middle of the ring."""
     if rank == 1:
-        ring.Ring.pass_on = how
+        ring.Ring.passing = how
     Q, K, V, *_ = problem(8, 8, 12, None)
     i = zigzag(8, size)[rank]
     ring_attention(*(X[..., i, :] for X in (Q, K, V)))

@@ -25,7 +25,7 @@ def by_hand(outputs: Array, levels: Array, axis: int = 0, **how: bool) -> Array:
 
 
 def column(*entries: float) -> Array:
-    return np.array(entries)[:, None, None]
+    return np.array(entries, float)[:, None, None]
 
 
 EMPTY = draw(3, 2, 1)
@@ -46,6 +46,7 @@ merge_parts = Exercise(
     ],
 )
 
+changes: dict[str, Any]  # of the options of what is written by hand
 for name, changes, words in (
     (
         "no maximum subtracted",
@@ -95,6 +96,60 @@ def _(outputs: Array, levels: Array) -> Array:
     exponentials."""
     top = levels.max(0)
     return (np.exp(levels - np.where(np.isneginf(top), 0, top)) * outputs).sum(0)
+
+
+@merge_parts.mistake("no maximum subtracted")
+def _(outputs: Array, levels: Array) -> Array:
+    """You take the logarithm of a sum of exponentials: e^1000 is infinity, and where no process has a key log 0 is −∞,
+    and −∞ − (−∞) NaN. Subtract the largest level of the processes first, or 0 where that is −∞."""
+    return (np.exp(levels - np.log(np.exp(levels).sum(0))) * outputs).sum(0)
+
+
+@merge_parts.mistake("powers of two")
+def _(outputs: Array, levels: Array) -> Array:
+    """Your weights are powers of 2. The levels are natural logarithms: take e to them, np.exp or torch.exp."""
+    return by_hand(outputs, levels * np.log(2))
+
+
+@merge_parts.mistake("small levels preferred")
+def _(outputs: Array, levels: Array) -> Array:
+    """Your weights have the sign wrong: a larger level must give a larger weight, e^(ℓ − top)."""
+    return by_hand(outputs, np.where(np.isneginf(levels), levels, -levels))
+
+
+@merge_parts.mistake("small levels preferred")
+def _(outputs: Array, levels: Array) -> Array:
+    """Your weights have the sign wrong: a larger level must give a larger weight, e^(ℓ − top), and a level of −∞ the
+    weight 0."""
+    with np.errstate(invalid="ignore"):
+        return np.nan_to_num(share(-levels, safe=False) * outputs).sum(0)
+
+
+@merge_parts.mistake("divided by p as well")
+def _(outputs: Array, levels: Array) -> Array:
+    """Your shares sum to 1 and are right, but then you take a mean, which divides by p once more. Add them up."""
+    return by_hand(outputs, levels) / len(outputs)
+
+
+@merge_parts.mistake("a top of each process's own")
+def _(outputs: Array, levels: Array) -> Array:
+    """You subtract from each process's levels a maximum of its own, so they can no longer be compared. Take the largest
+    level of one query over all processes, axis 0."""
+    top = levels.max(1, keepdims=True)
+    e = np.exp(levels - np.where(np.isneginf(top), 0, top))
+    total = e.sum(0)
+    return (e * outputs).sum(0) / np.where(total == 0, 1, total)
+
+
+@merge_parts.mistake("the larger level of a pair kept")
+def _(outputs: Array, levels: Array) -> Array:
+    """You merge two at a time, and give the pair the larger of the two levels. It has the weight of both: the level of
+    a pair is log(e^ℓ1 + e^ℓ2)."""
+    output, level = outputs[0], levels[0]
+    for other in zip(outputs[1:], levels[1:], strict=True):
+        outs, levs = (np.stack(x) for x in zip((output, level), other, strict=True))
+        output, level = by_hand(outs, levs), levs.max(0)
+    return output
 
 
 @merge_parts.mistake("only the best process")
@@ -169,6 +224,34 @@ def _(n: int, size: int) -> Array:
     return np.concatenate([front, back], 1)
 
 
+@zigzag_positions.mistake("one token a chunk")
+def _(n: int, size: int) -> Array:
+    """Your chunks have one token each, dealt to and fro. Two chunks a process are asked, each in one piece."""
+    there = np.arange(n).reshape(-1, size)
+    there[1::2] = there[1::2, ::-1].copy()
+    return there.T
+
+
+@zigzag_positions.mistake("one chunk too early")
+def _(n: int, size: int) -> Array:
+    """You take chunk 2 · size − 2 − r from the back: one is held twice and the last by nobody. It is 2 · size − 1 − r,
+    since chunks count from 0."""
+    chunks = np.arange(n).reshape(2 * size, -1)
+    return np.concatenate([chunks[:size], chunks[size - 1 : -1][::-1]], 1)
+
+
+@zigzag_positions.mistake("counted from 1")
+def _(n: int, size: int) -> Array:
+    """Your positions begin at 1. They are indices, from 0 to n − 1."""
+    return np.concatenate(halves(n, size), 1) + 1
+
+
+@zigzag_positions.mistake("the last process first")
+def _(n: int, size: int) -> Array:
+    """Each row is right, but your rows begin with the last process. The first token is process 0's."""
+    return np.concatenate(halves(n, size), 1)[::-1].copy()
+
+
 def sent(
     n: int,
     size: int,
@@ -180,18 +263,22 @@ def sent(
     last: int = 1,
     whole: bool = False,
     both: int = 2,
-    turned: bool = True,
-    grouped: bool = True,
+    copied: tuple[bool, bool] = (False, False),
+    moves: str = "qkvo",
     local: bool = True,
+    queries: bool = False,
+    parted: bool = True,
+    weighed: tuple[bool, bool] = (True, True),
 ) -> tuple[Any, Any]:
     """Bytes of a ring and of an all-to-all, with what people get wrong as options."""
     tokens = n // size if local else n
-    kv = kv_heads if grouped else heads
-    ring = (size - last) * tokens * both * kv * width * number
+    kv, turned_kv = (heads if copy else kv_heads for copy in copied)
+    each = [number if bytes_ else 1 for bytes_ in weighed]
+    ring = (size - last) * tokens * (both * kv + queries * heads) * width * each[0]
     parts = size if whole else size - 1
-    moved = 2 * (heads + kv) if turned else heads + 2 * kv
-    turned_round = parts * tokens * moved * width * number // size
-    return np.array(ring), np.array(turned_round)
+    moved = sum(heads if x in "qo" else turned_kv for x in moves)
+    swapped = parts * tokens * moved * width * each[1]
+    return np.array(ring), np.array(swapped // size if parted else swapped)
 
 
 bytes_sent = Exercise(
@@ -226,14 +313,52 @@ for name, changes, words in (
     ),
     (
         "the output is not sent back",
-        dict(turned=False),
+        dict(moves="qkv"),
         "Your all-to-all moves queries, keys and values, but the output must go back to where its tokens are: heads of "
         "queries count twice.",
     ),
     (
         "as many heads of keys as of queries",
-        dict(grouped=False),
+        dict(copied=(True, True)),
         "You send keys and values for every query head. Grouped heads share them: only kv_heads travel.",
+    ),
+    (
+        "as many heads of keys in the all-to-all",
+        dict(copied=(False, True)),
+        "Your ring sends kv_heads heads of keys and values, but your all-to-all as many as there are queries. Grouped "
+        "heads share them there too.",
+    ),
+    (
+        "as many heads of keys in the ring",
+        dict(copied=(True, False)),
+        "Your all-to-all sends kv_heads heads of keys and values, but your ring as many as there are queries. Grouped "
+        "heads share them there too.",
+    ),
+    (
+        "queries and output alone",
+        dict(moves="qo"),
+        "Your all-to-all moves queries and output, but keys and values must come to the heads too: kv_heads of each.",
+    ),
+    (
+        "queries in the ring",
+        dict(queries=True),
+        "Your ring sends the queries along. They stay: only keys and values travel, kv_heads heads of each.",
+    ),
+    (
+        "all of it to each of the others",
+        dict(parted=False),
+        "Your all-to-all sends everything that a process has to each of the others. Each gets one of p parts, the "
+        "heads that it will compute: divide by size.",
+    ),
+    (
+        "numbers in the ring, not bytes",
+        dict(weighed=(False, True)),
+        "Your ring counts numbers. Each has `number` bytes, as in your all-to-all.",
+    ),
+    (
+        "numbers in the all-to-all, not bytes",
+        dict(weighed=(True, False)),
+        "Your all-to-all counts numbers. Each has `number` bytes, as in your ring.",
     ),
     (
         "all tokens in place of one's own",
@@ -269,10 +394,12 @@ def around(
     mask_of: int = -1,
     local: bool = False,
     steps: int = 0,
-    rescale: bool = True,
+    values: int = -1,
+    rescale: tuple[bool, bool] = (True, True),
     top: bool = True,
-    scale: bool = True,
-    causal: bool = True,
+    divided: bool = True,
+    width: str = "d",
+    hidden: str = "later",
 ) -> Array:
     """Ring attention in one process, with what people get wrong as options."""
     places = np.split(np.arange(len(Q)), size)
@@ -280,17 +407,26 @@ def around(
     for rank, mine in enumerate(places):
         t, z = np.full((len(mine), 1), -1e300), np.zeros((len(mine), 1))
         u = np.zeros((len(mine), V.shape[1]))
-        for step in range(size + steps):
+        for step in range(max(1, size + steps)):
             keys = places[(rank - step) % size]
             masked = places[(rank + mask_of * step) % size]
-            seen = mine[:, None] >= (masked - masked[0] + mine[0] if local else masked)
-            S = Q[mine] @ K[keys].T / (np.sqrt(Q.shape[1]) if scale else 1)
-            S = np.where(seen, S, -np.inf) if causal else S
+            j = masked - masked[0] + mine[0] if local else masked
+            hide = {
+                "later": mine[:, None] < j,
+                "itself": mine[:, None] <= j,
+                "nothing": mine[:, None] < -1 - j,
+                "other blocks": (mine[:, None] < j) & (step > 0),
+                "own block": (mine[:, None] < j) & (step % size == 0),
+            }[hidden]
+            S = Q[mine] @ K[keys].T
+            S = S / np.sqrt({"d": Q.shape[1], "d_v": V.shape[1], "none": 1}[width])
+            S = np.where(hide, -np.inf, S)
             new = np.maximum(t, S.max(-1, keepdims=True)) if top else 0 * t
-            e, shrink = np.exp(S - new), np.exp(t - new) if rescale and top else 1.0
-            t, z = new, shrink * z + e.sum(-1, keepdims=True)
-            u = shrink * u + e @ V[keys]
-        rows.append(u / z)
+            e, shrink = np.exp(S - new), np.exp(t - new) if top else np.ones(1)
+            shrinks = [shrink if yes else np.ones(1) for yes in rescale]
+            t, z = new, shrinks[0] * z + e.sum(-1, keepdims=True)
+            u = shrinks[1] * u + e @ V[places[(rank + values * step) % size]]
+        rows.append(u / z if divided else u)
     return np.concatenate(rows)
 
 
@@ -333,8 +469,20 @@ for name, changes, words in (
         "After p steps your own block is back, and you attend to it again: its keys count twice.",
     ),
     (
+        "pooled values not rescaled",
+        dict(rescale=(True, False)),
+        "When a block brings a larger score, total and pooled values both shrink by e^(old top − new top). Your pooled "
+        "values stay.",
+    ),
+    (
+        "total not rescaled",
+        dict(rescale=(False, True)),
+        "When a block brings a larger score, total and pooled values both shrink by e^(old top − new top). Your total "
+        "stays.",
+    ),
+    (
         "old sums not rescaled",
-        dict(rescale=False),
+        dict(rescale=(False, False)),
         "When a block brings a larger score, total and pooled values shrink by e^(old top − new top). Yours stay.",
     ),
     (
@@ -343,17 +491,57 @@ for name, changes, words in (
         "With large scores exp is infinity, and ∞/∞ is NaN. Keep the largest score so far and subtract it.",
     ),
     (
+        "not divided by the total",
+        dict(divided=False),
+        "You pool the values with e^(score − top), but these weights do not sum to 1: divide by their total, once, at "
+        "the end.",
+    ),
+    (
         "no √d",
-        dict(scale=False),
+        dict(width="none"),
         "Your scores are not divided by √d, the root of the keys' width.",
     ),
     (
         "no causal mask",
-        dict(causal=False),
+        dict(hidden="nothing"),
         "Your queries see the keys after them. The mask compares positions: a query sees those up to its own.",
+    ),
+    (
+        "a query does not see itself",
+        dict(hidden="itself"),
+        "Your queries see the keys before them, but not their own. The mask is ≥, not >.",
+    ),
+    (
+        "one's own block without a mask",
+        dict(hidden="other blocks"),
+        "You leave out the blocks after one's own, but inside one's own block your queries see the keys after them: "
+        "future there, too.",
+    ),
+    (
+        "a mask in one's own block only",
+        dict(hidden="own block"),
+        "You mask one's own block, but your queries see all other blocks whole, also those that lie in their future.",
+    ),
+    (
+        "values that stay",
+        dict(values=0),
+        "Your keys move on, but the values are always one's own. Each key must meet its own value.",
+    ),
+    (
+        "√ of the width of the values",
+        dict(width="d_v"),
+        "Your scores are divided by the root of the values' width. It is that of the keys, √d.",
     ),
 ):
     ring.variant(around, name, words, **changes)
+
+
+@ring.mistake("a query does not see itself")
+def _(Q: Array, K: Array, V: Array, size: int) -> Array:
+    """Your queries see the keys before them, but not their own, except the first, which has no other. The mask is ≥,
+    not >."""
+    before = around(Q, K, V, size, hidden="itself")
+    return np.concatenate([V[:1], before[1:]])
 
 
 @ring.mistake("each block alone")

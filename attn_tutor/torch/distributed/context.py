@@ -5,6 +5,7 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
+from attn_tutor.torch.distributed.parts import heads
 from attn_tutor.torch.distributed.peers import Group
 from attn_tutor.torch.distributed.ring import ring_attention
 from attn_tutor.torch.distributed.ulysses import ulysses_attention
@@ -12,6 +13,7 @@ from attn_tutor.torch.distributed.ulysses import ulysses_attention
 __all__ = ["context_parallel_attention"]
 
 
+@heads
 def context_parallel_attention(
     Q: torch.Tensor,
     K: torch.Tensor,
@@ -39,26 +41,16 @@ def context_parallel_attention(
     On GPUs torch has a ring of its own, ``torch.distributed.tensor.experimental.context_parallel``, for fused kernels
     without masks; in torch 2.13 it is a prototype, and refuses causal attention on CPUs.
 
+    Arguments that are not listed here, and errors, are those of the function that is taken.
+
     Args:
-        Q: queries of this process, (…, h, n_local, d).
-        K: keys of this process, (…, h_kv, m_local, d); h_kv divides h.
-        V: values of this process, (…, h_kv, m_local, d_v).
-        mask: boolean, broadcasts to (…, h, n_local, m): the rows of this process's queries, and all m keys in the order
-            of the sequence; True = may attend. None permits every key.
-        causal: also forbid each query the keys after it, aligned lower right.
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
-        scale: factor on the dot product; None is 1/√d.
-        layout: which tokens a process holds: "blocks", "striped" or "zigzag", as the functions of these names say.
         method: "ring", "heads", or "auto": heads where they split over the processes and send fewer bytes.
-        group: the processes; None is all.
 
     Returns:
         Output for the queries of this process, (…, h, n_local, d_v); a query with nothing to attend to gets 0.
 
     Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit, or the lengths are not those of the layout, or there is no such method.
-        RuntimeError: another process is lost, or silent for longer than the time-out of the group.
+        ValueError: there is no such method.
 
     Example:
         >>> from attn_tutor.torch.distributed import run, zigzag
@@ -68,21 +60,13 @@ def context_parallel_attention(
         >>> run(attend, 2)
         [[1.0], [2.0]]
     """
+    h, h_kv, size = Q.shape[-3], K.shape[-3], dist.get_world_size(group)
+    split = h % size == h_kv % size == 0
     ways = {"ring": ring_attention, "heads": ulysses_attention}
-    if method == "auto":
-        method = cheaper(Q, K, dist.get_world_size(group))
+    ways["auto"] = ways["heads" if split and size > 1 + h / h_kv else "ring"]
     if method not in ways:
         raise ValueError(
-            f"context_parallel_attention: method must be 'ring', 'heads' or 'auto', got {method!r}"
+            f"context_parallel_attention: method must be one of {[*ways]}, got {method!r}"
         )
     options: Any = {"causal": causal, "window": window, "scale": scale}
     return ways[method](Q, K, V, mask, layout=layout, group=group, **options)
-
-
-def cheaper(Q: torch.Tensor, K: torch.Tensor, size: int) -> Literal["ring", "heads"]:
-    """What sends fewer bytes, if the heads split; of two that send as much, the ring."""
-    if min(Q.ndim, K.ndim) < 3:
-        return "ring"
-    h, h_kv = Q.shape[-3], K.shape[-3]
-    split = h % size == 0 and h_kv % size == 0
-    return "heads" if split and size > 1 + h / h_kv else "ring"

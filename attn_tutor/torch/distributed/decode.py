@@ -1,11 +1,12 @@
 """Decoding from a cache of keys and values of which every process holds a part."""
 
+import functools
+
 import torch
-import torch.distributed as dist
 
 from attn_tutor.torch.distributed.merge import merge, partial_attention
-from attn_tutor.torch.distributed.parts import by_groups, groups
-from attn_tutor.torch.distributed.peers import Group, waiting
+from attn_tutor.torch.distributed.parts import grouped, heads
+from attn_tutor.torch.distributed.peers import Group, gather
 
 __all__ = ["decode_attention"]
 
@@ -13,6 +14,7 @@ HERE = "decode_attention"
 
 
 @torch.no_grad()
+@heads
 def decode_attention(
     Q: torch.Tensor,
     K: torch.Tensor,
@@ -54,15 +56,9 @@ def decode_attention(
         >>> run(attend, 2)
         [2.5, 2.5]
     """
-    n_groups = groups(HERE, Q, K, V)
-    if n_groups:
-        Q, K, V, mask = by_groups(n_groups, Q, K, V, mask)
-    mine = torch.cat(partial_attention(Q, K, V, mask, scale=scale), -1)
-    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
-    with waiting(HERE, "while all gave their parts", group):
-        dist.all_gather(parts, mine, group=group)
-    output, log_sum = parts[0].tensor_split([-1], -1)
-    for part in parts[1:]:
-        output, log_sum = merge(output, log_sum, *part.tensor_split([-1], -1))
-    output = output.to(Q.dtype)
-    return output.flatten(-4, -3) if n_groups else output
+    mine = partial_attention(*grouped(HERE, Q, K, V, mask), scale=scale)
+    what = "while all gave their parts"
+    parts = gather(HERE, what, torch.cat(mine, -1), group)
+    pairs = (X.tensor_split([-1], -1) for X in parts)
+    output, _ = functools.reduce(lambda one, other: merge(*one, *other), pairs)
+    return output.to(Q.dtype).flatten(-4, -3)

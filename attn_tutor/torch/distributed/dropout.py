@@ -1,27 +1,15 @@
 """Dropout that depends on where a weight stands and not on who computes it."""
 
-import math
-
 import torch
 
 
-def growth(
-    batch: tuple[int, ...],
-    shape: tuple[int, int],
-    queries: torch.Tensor,
-    keys: torch.Tensor,
-    dropout_p: float,
-    seed: int,
-) -> torch.Tensor:
-    """0 or 1/(1 − p) for the weights of some queries and keys, (*batch, queries, keys), of a whole problem (n, m).
+def growth(place: torch.Tensor, dropout_p: float, seed: int) -> torch.Tensor:
+    """0 or 1/(1 − p) for each weight, by its number in the whole problem.
 
-    Each weight of the whole problem has a number, and a hash of it takes the place of a draw. Source: the last lines of
-    SplitMix64 (Steele, Lea & Flood, 2014); whole numbers of 64 bits overflow as they should.
+    A hash of the number takes the place of a draw. Source: the last lines of SplitMix64 (Steele, Lea & Flood, 2014);
+    whole numbers of 64 bits overflow as they should.
     """
-    n, m = shape
-    heads = torch.arange(math.prod(batch), device=queries.device).view(*batch, 1, 1)
-    x = (heads * n + queries[:, None]) * m + keys
-    x = x + (seed + 1) * 0x1E3779B97F4A7C15  # odd, so that seeds stay apart
+    x = place + (seed + 1) * 0x1E3779B97F4A7C15  # odd, so that seeds stay apart
     for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
         x = (x ^ _right(x, shift)) * factor
     chance = _right(x ^ _right(x, 31), 11) * 2.0**-53

@@ -26,8 +26,7 @@ def blocks(n: int, size: int) -> list[torch.Tensor]:
         >>> [x.tolist() for x in blocks(8, 2)]
         [[0, 1, 2, 3], [4, 5, 6, 7]]
     """
-    _require("blocks", n, size)
-    return list(torch.arange(n).tensor_split(size))
+    return list(_tokens("blocks", n, size).tensor_split(size))
 
 
 def striped(n: int, size: int) -> list[torch.Tensor]:
@@ -49,8 +48,7 @@ def striped(n: int, size: int) -> list[torch.Tensor]:
         >>> [x.tolist() for x in striped(8, 2)]
         [[0, 2, 4, 6], [1, 3, 5, 7]]
     """
-    _require("striped", n, size)
-    return [torch.arange(n)[rank::size] for rank in range(size)]
+    return [_tokens("striped", n, size)[rank::size] for rank in range(size)]
 
 
 def zigzag(n: int, size: int) -> list[torch.Tensor]:
@@ -75,8 +73,7 @@ def zigzag(n: int, size: int) -> list[torch.Tensor]:
         >>> [x.tolist() for x in zigzag(8, 2)]
         [[0, 1, 6, 7], [2, 3, 4, 5]]
     """
-    _require("zigzag", n, size)
-    pieces = torch.arange(n).tensor_split(2 * size)
+    pieces = _tokens("zigzag", n, size).tensor_split(2 * size)
     return [torch.cat([pieces[r], pieces[-1 - r]]) for r in range(size)]
 
 
@@ -99,6 +96,7 @@ def held(
     return positions
 
 
-def _require(where: str, n: int, size: int) -> None:
+def _tokens(where: str, n: int, size: int) -> torch.Tensor:
     require_size(where, "n", n)
     require_size(where, "size", size, least=1)
+    return torch.arange(n)

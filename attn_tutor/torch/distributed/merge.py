@@ -47,7 +47,7 @@ def partial_attention(
     """
     require_scale("partial_attention", scale)
     see = Visibility.of("partial_attention", Q, K, V, mask=mask)
-    return part(Q, K, V, see, default_scale(Q.shape[-1]) if scale is None else scale)
+    return part(Q, K, V, see, scale)
 
 
 @shapes("(n,d_v),(n,1),(n,d_v),(n,1)->(n,d_v),(n,1)")
@@ -93,27 +93,20 @@ def part(
     K: torch.Tensor,
     V: torch.Tensor,
     see: Visibility,
-    scale: float | torch.Tensor,
+    scale: float | torch.Tensor | None,
     grown: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Output and log-sums of arguments that are checked; ``grown`` is what dropout multiplies the weights by."""
     Q, K, V, spoiled = hide(see, Q, K, V)
-    S = scores(Q, K, see, scale)
+    S = Q * (default_scale(Q.shape[-1]) if scale is None else scale) @ K.mT
+    S = S.to(torch.promote_types(S.dtype, torch.float32))
+    if (seen := see.dense()) is not None:
+        S = torch.where(seen, S, -torch.inf)
     log_sum = S.logsumexp(-1, keepdim=True)
     A = torch.exp(S - finite(log_sum))
     if grown is not None:
         A = A * grown
     return finish(A @ V.to(A.dtype), None, spoiled), log_sum
-
-
-def scores(
-    Q: torch.Tensor, K: torch.Tensor, see: Visibility, scale: float | torch.Tensor
-) -> torch.Tensor:
-    """Scaled dot products, −∞ where they are not seen, in single precision at least."""
-    S = Q * scale @ K.mT
-    S = S.to(torch.promote_types(S.dtype, torch.float32))
-    seen = see.dense()
-    return S if seen is None else torch.where(seen, S, -torch.inf)
 
 
 def finite(log_sum: torch.Tensor) -> torch.Tensor:

@@ -2,109 +2,93 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
+import torch.distributed as dist
 
 from attn_tutor._checks import require_divisible, require_window
 from attn_tutor.torch._arrays import (
+    require_array,
     require_boolean,
     require_fit,
     require_scale,
     shapes,
 )
 from attn_tutor.torch.distributed.layout import held
-from attn_tutor.torch.distributed.peers import Group, everyones
-from attn_tutor.torch.scoring import OTHER_WIDTHS, default_scale
+from attn_tutor.torch.distributed.peers import Group, gather
+from attn_tutor.torch.scoring import OTHER_WIDTHS
 from attn_tutor.torch.visibility import Visibility, in_groups
 
-
-class Parts(NamedTuple):
-    """The part of this process, and where all parts belong."""
-
-    Q: torch.Tensor  # (…, n_local, d)
-    K: torch.Tensor  # (…, m_local, d)
-    V: torch.Tensor  # (…, m_local, d_v)
-    mask: torch.Tensor | None  # (…, n_local or 1, m or 1)
-    by_row: bool  # whether each query of any process has a row of the mask
-    scale: float | torch.Tensor
-    see: Visibility  # of the whole problem, but for the mask
-    queries: list[torch.Tensor]  # positions that each process holds
-    keys: list[torch.Tensor]
-    n_groups: int | None  # heads of keys, where several heads of queries share one
+Attend = TypeVar("Attend", bound=Callable[..., torch.Tensor])
 
 
-def parts(
+def heads(attend: Attend) -> Attend:
+    """Check what a public function is given. Tokens without an axis of heads are those of a lone head."""
+    checked = shapes("(h,n,d),(g,m,d),(g,m,d_v)->(h,n,d_v)", d=OTHER_WIDTHS)(attend)
+
+    @functools.wraps(checked)
+    def over_heads(Q: Any, K: Any, V: Any, mask: Any = None, **options: Any) -> Any:
+        for name, X in zip("QKV", (Q, K, V), strict=True):
+            require_array(attend.__name__, name, X)
+        require_scale(attend.__name__, options.get("scale"))
+        if mask is not None:
+            require_boolean(attend.__name__, mask, Q.device)
+            mask = torch.atleast_2d(mask)
+        if min(Q.ndim, K.ndim, V.ndim) > 2:
+            return checked(Q, K, V, mask, **options)
+        if mask is not None and mask.ndim > 2:
+            mask = mask.unsqueeze(-3)
+        arrays = (X[..., None, :, :] for X in (Q, K, V))
+        return checked(*arrays, mask, **options).squeeze(-3)
+
+    return cast(Attend, over_heads)
+
+
+def grouped(
     where: str,
-    arrays: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-    mask: torch.Tensor | None,
-    causal: bool,
-    window: int | None,
-    scale: float | None,
-    layout: str,
-    group: Group,
-) -> Parts:
-    """Check what a public function got, in all processes together."""
-    require_scale(where, scale)
-    require_window(where, window, causal)
-    Q, K, V = arrays
-    n_groups = groups(where, Q, K, V)
-    # One head of each group stands for all, since batch axes must broadcast.
-    some = Q if n_groups is None else Q[..., :n_groups, :, :]
-    _, K, V = _checked(where)(some, K, V)
-    batch = torch.broadcast_shapes(K.shape[:-2], V.shape[:-2])
-    K, V = (X.expand(*batch, *X.shape[-2:]) for X in (K, V))
-    n_local, m_local = Q.shape[-2], K.shape[-2]
-    by_row = mask is None
-    if mask is not None:
-        require_boolean(where, mask, Q.device)
-        mask = torch.atleast_2d(mask)
-        by_row = mask.shape[-2] == n_local
-    told = everyones(where, (n_local, m_local, by_row), Q, group)
-    queries = held(where, layout, [n for n, *_ in told], "queries")
-    keys = held(where, layout, [m for _, m, *_ in told], "keys")
-    n, m = sum(map(len, queries)), sum(map(len, keys))
-    if mask is not None:
-        require_fit(where, "mask", mask.shape, (*Q.shape[:-1], m))
-    # A mask of one row may be that of the only query here, or the same for all: the others can tell.
-    by_row = all(by_row for *_, by_row in told)
-    scale = default_scale(Q.shape[-1]) if scale is None else scale
-    see = Visibility(n, m, Q.device, None, causal, window)
-    return Parts(Q, K, V, mask, by_row, scale, see, queries, keys, n_groups)
-
-
-def groups(where: str, *arrays: torch.Tensor) -> int | None:
-    """The number of heads of the keys, if they are fewer than those of the queries."""
-    if min(X.ndim for X in arrays) < 3:
-        return None
-    h, h_kv, _ = (X.shape[-3] for X in arrays)
-    if h == h_kv:
-        return None
-    require_divisible(where, "heads of Q", h, "heads of K", h_kv)
-    return h_kv
-
-
-def by_groups(
-    n_groups: int,
     Q: torch.Tensor,
     K: torch.Tensor,
     V: torch.Tensor,
     mask: torch.Tensor | None,
 ) -> tuple[Any, ...]:
     """Heads in groups that share keys: (…, h_kv, h / h_kv, n, d), and keys (…, h_kv, 1, m, d)."""
+    h_kv = K.shape[-3]
+    require_divisible(where, "heads of Q", Q.shape[-3], "heads of K", h_kv)
     if mask is not None and mask.ndim > 2:
-        mask = in_groups(mask, n_groups)
-    return in_groups(Q, n_groups), K[..., None, :, :], V[..., None, :, :], mask
+        mask = in_groups(mask, h_kv)
+    return in_groups(Q, h_kv), K.unsqueeze(-3), V.unsqueeze(-3), mask
 
 
-@functools.cache
-def _checked(where: str) -> Callable[..., Any]:
-    """The arrays, if their shapes fit; messages name the public function."""
+class Parts(NamedTuple):
+    """Which tokens each process holds, and what their queries see."""
 
-    def same(
-        Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        return Q, K, V
+    rank: int
+    queries: list[torch.Tensor]  # positions that each process holds
+    keys: list[torch.Tensor]
+    see: Visibility  # of the whole problem, but for the mask
+    by_row: bool  # whether each query of any process has a row of the mask
 
-    same.__name__ = where
-    return shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)(same)
+
+def parts(
+    where: str,
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    mask: torch.Tensor | None,
+    causal: bool,
+    window: int | None,
+    layout: str,
+    group: Group,
+) -> Parts:
+    """Check, in all processes together, what each of them got."""
+    require_window(where, window, causal)
+    n, m = Q.shape[-2], K.shape[-2]
+    # A mask of one row may be that of the only query here, or the same for all: the others can tell.
+    told = torch.tensor([n, m, mask is None or mask.shape[-2] == n], device=Q.device)
+    what = "while all compared the lengths of their parts"
+    ns, ms, by_row = torch.stack(gather(where, what, told, group)).T.tolist()
+    if mask is not None:
+        require_fit(where, "mask", mask.shape, (*Q.shape[:-1], sum(ms)))
+    queries, keys = held(where, layout, ns, "queries"), held(where, layout, ms, "keys")
+    see = Visibility(sum(ns), sum(ms), Q.device, None, causal, window)
+    return Parts(dist.get_rank(group), queries, keys, see, all(by_row))

@@ -1,4 +1,4 @@
-"""What processes tell one another besides their numbers: how long their parts are, and who does not answer."""
+"""What processes tell one another besides their numbers, and who does not answer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,12 +20,9 @@ def waiting(where: str, what: str, group: Group) -> Iterator[None]:
         ) from error
 
 
-def everyones(
-    where: str, numbers: tuple[int, ...], like: torch.Tensor, group: Group
-) -> list[tuple[int, ...]]:
+def gather(where: str, what: str, X: torch.Tensor, group: Group) -> list[torch.Tensor]:
     """What each process gives, in the order of their ranks."""
-    mine = torch.tensor(numbers, device=like.device)
-    all_of_them = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
-    with waiting(where, "while all compared the lengths of their parts", group):
-        dist.all_gather(all_of_them, mine, group=group)
-    return [tuple(x.tolist()) for x in all_of_them]
+    parts = [torch.empty_like(X) for _ in range(dist.get_world_size(group))]
+    with waiting(where, what, group):
+        dist.all_gather(parts, X, group=group)
+    return parts

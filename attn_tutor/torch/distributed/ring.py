@@ -1,6 +1,9 @@
 """Attention to keys that travel round a ring of processes: each holds one block of them at a time."""
 
-from collections.abc import Callable, Iterator
+import itertools
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -9,17 +12,19 @@ from torch.autograd.function import once_differentiable
 
 from attn_tutor._checks import require_chance, require_size
 from attn_tutor.torch.distributed.dropout import growth
-from attn_tutor.torch.distributed.merge import finite, merge, part, scores
-from attn_tutor.torch.distributed.parts import Parts, by_groups, parts
+from attn_tutor.torch.distributed.merge import finite, merge, part
+from attn_tutor.torch.distributed.parts import Parts, grouped, heads, parts
 from attn_tutor.torch.distributed.peers import Group, waiting
-from attn_tutor.torch.visibility import Visibility, hide
+from attn_tutor.torch.visibility import Visibility
 
 __all__ = ["ring_attention"]
 
 TILE = 512  # rows and keys whose scores are stored at once
 HERE = "ring_attention"
+Pair = tuple[torch.Tensor, torch.Tensor]  # keys and values
 
 
+@heads
 def ring_attention(
     Q: torch.Tensor,
     K: torch.Tensor,
@@ -76,114 +81,90 @@ def ring_attention(
     """
     require_chance(HERE, "dropout_p", dropout_p)
     require_size(HERE, "seed", seed)
-    P = parts(HERE, (Q, K, V), mask, causal, window, scale, layout, group)
-    Q, K, V, mask = P.Q, P.K, P.V, P.mask
-    if P.n_groups:
-        Q, K, V, mask = by_groups(P.n_groups, Q, K, V, mask)
-    ring = Ring(P._replace(mask=mask), dropout_p, seed, group)
+    P = parts(HERE, Q, K, mask, causal, window, layout, group)
+    Q, K, V, mask = grouped(HERE, Q, K, V, mask)
+    if mask is not None:
+        mask = mask.expand(*mask.shape[:-2], Q.shape[-2], P.see.m)
+    ring = Ring(P, mask, scale, dropout_p, seed, group)
     output: torch.Tensor = _Ring.apply(Q, K, V, ring)
-    return output.flatten(-4, -3) if P.n_groups else output
+    return output.flatten(-4, -3)
 
 
 class Ring(NamedTuple):
-    """Who holds what, and what is dropped."""
+    """Who holds what, and how it is attended to."""
 
     P: Parts
+    mask: torch.Tensor | None  # (…, n_local, m)
+    scale: float | None
     dropout_p: float
     seed: int
     group: Group
 
-    def around(self, block: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-        """The block of each process with its owner, our own first; the next one travels while one is used."""
-        rank, size = dist.get_rank(self.group), dist.get_world_size(self.group)
-        for step in range(1, size + 1):
-            owner, arrive = (rank - step + 1) % size, None
-            if step < size:
-                arrive = self.pass_on(block, (owner - 1) % size, step, 0)
-            yield owner, block
-            if arrive:
-                block = arrive()
+    def around(self, kv: Pair) -> Iterator[tuple[int, Pair]]:
+        """The keys and values of each process with their owner, our own first; the next travel while these are used."""
+        size = len(self.P.keys)
+        for step in range(1, size):
+            with self.passing(kv, step) as new:
+                yield (self.P.rank - step + 1) % size, kv
+            kv = new
+        yield (self.P.rank + 1) % size, kv
 
-    def pass_on(
-        self, block: torch.Tensor, owner: int, step: int, tag: int
-    ) -> Callable[[], torch.Tensor]:
-        """Start to send a block to the next process; what is returned waits for the one of ``owner`` to arrive."""
-        rank, size = dist.get_rank(self.group), dist.get_world_size(self.group)
-        new = block.new_empty(
-            *block.shape[:-2], len(self.P.keys[owner]), block.shape[-1]
-        )
+    @contextmanager
+    def passing(self, kv: Pair, step: int, tag: int = 0) -> Iterator[Pair]:
+        """Send keys and values to the next process; those of the one before are here when the context ends."""
+        rank, size = self.P.rank, len(self.P.keys)
         after, before = (rank + 1) % size, (rank - 1) % size
-        world: Any = self.group or dist.group.WORLD
-        ways = (dist.isend, block.contiguous(), after), (dist.irecv, new, before)
-        # Both are started before either is waited for: if all sent first, nobody would receive.
-        travel = [
-            dist.P2POp(way, X, dist.get_global_rank(world, peer), self.group, tag)
-            for way, X, peer in ways
-        ]
+        m = len(self.P.keys[(rank - step) % size])
+        k, v = (X.new_empty(*X.shape[:-2], m, X.shape[-1]) for X in kv)
+        ways: list[Any] = [(dist.isend, X.contiguous(), after) for X in kv]
+        ways += [(dist.irecv, X, before) for X in (k, v)]
+        ranks = dist.get_process_group_ranks(self.group or dist.group.WORLD)
         what = f"at step {step} of {size - 1}, to send to process {after} and to receive from process {before}"
         with waiting(HERE, what, self.group):
-            works = dist.batch_isend_irecv(travel)
+            # All are started before any is waited for: if all sent first, nobody would receive.
+            works = dist.batch_isend_irecv(
+                [dist.P2POp(way, X, ranks[to], self.group, tag) for way, X, to in ways]
+            )
+            yield k, v
+            for work in works:
+                work.wait()
 
-        def arrive() -> torch.Tensor:
-            with waiting(HERE, what, self.group):
-                for work in works:
-                    work.wait()
-            return new
-
-        return arrive
-
-    def tiles(self, owner: int) -> Iterator[tuple[slice, slice, Visibility, Any, Any]]:
-        """Rows and keys of each tile in which something is seen, what is seen, and the places of both."""
-        P = self.P
-        mine = P.queries[dist.get_rank(self.group)]
-        for rows in cut(mine):
-            for keys in cut(P.keys[owner]):
-                i, j = mine[rows], P.keys[owner][keys]
-                seen = P.mask
-                if seen is not None:
-                    seen = seen[..., rows, :] if seen.shape[-2] > 1 else seen
-                    seen = seen[..., j] if seen.shape[-1] > 1 else seen
-                seen = P.see.between(i, j, seen)
-                if seen is not False:
-                    yield (
-                        rows,
-                        keys,
-                        Visibility(len(i), len(j), P.see.device, seen),
-                        i,
-                        j,
-                    )
-
-    def grown(
-        self, batch: tuple[int, ...], i: torch.Tensor, j: torch.Tensor
-    ) -> torch.Tensor | None:
-        """What dropout multiplies the weights of a tile by."""
-        if not self.dropout_p:
-            return None
-        see = self.P.see
-        i, j = i.to(see.device), j.to(see.device)
-        return growth(batch, (see.n, see.m), i, j, self.dropout_p, self.seed)
+    def tiles(
+        self, owner: int, batch: torch.Size
+    ) -> Iterator[tuple[slice, slice, Visibility, torch.Tensor | None]]:
+        """Rows and keys of each tile in which something is seen, what is seen, and what multiplies its weights."""
+        see, queries, keys = self.P.see, self.P.queries[self.P.rank], self.P.keys[owner]
+        for at, to in itertools.product(cut(queries), cut(keys)):
+            i, j = queries[at], keys[to]
+            mask = None if self.mask is None else self.mask[..., at, :][..., j]
+            seen = see.between(i, j, mask)
+            if seen is False:
+                continue
+            grown = None
+            if self.dropout_p:
+                first = torch.arange(math.prod(batch)).view(*batch, 1, 1) * see.n
+                place = (first + i[:, None]) * see.m + j
+                grown = growth(place.to(see.device), self.dropout_p, self.seed)
+            yield at, to, Visibility(len(i), len(j), see.device, seen), grown
 
 
 class _Ring(torch.autograd.Function):
-    """Once round for the output, once more for the gradients: no block but one's own is kept between the two."""
+    """Once round for the output, once more for the gradients: no keys but one's own are kept between the two."""
 
     @staticmethod
     def forward(
         ctx: Any, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, ring: Ring
     ) -> torch.Tensor:
-        batch = torch.broadcast_shapes(Q.shape[:-2], K.shape[:-2])
+        batch = torch.broadcast_shapes(*(X.shape[:-2] for X in (Q, K, V)))
         wide = torch.promote_types(Q.dtype, torch.float32)
         output = Q.new_zeros(*batch, Q.shape[-2], V.shape[-1], dtype=wide)
         log_sum = output.new_full((*output.shape[:-1], 1), -torch.inf)
-        for owner, block in ring.around(torch.cat([K, V], -1)):
-            k, v = block.split([K.shape[-1], V.shape[-1]], -1)
-            for rows, keys, see, i, j in ring.tiles(owner):
-                q, grown = Q[..., rows, :], ring.grown(batch, i, j)
-                new = part(
-                    q, k[..., keys, :], v[..., keys, :], see, ring.P.scale, grown
-                )
-                merged = merge(output[..., rows, :], log_sum[..., rows, :], *new)
-                output[..., rows, :], log_sum[..., rows, :] = merged
+        for owner, (k, v) in ring.around((K, V)):
+            for at, to, see, grown in ring.tiles(owner, batch):
+                q, k_, v_ = Q[..., at, :], k[..., to, :], v[..., to, :]
+                new = part(q, k_, v_, see, ring.scale, grown)
+                old = output[..., at, :], log_sum[..., at, :]
+                output[..., at, :], log_sum[..., at, :] = merge(*old, *new)
         ctx.save_for_backward(Q, K, V, output, log_sum)
         ctx.ring = ring
         return output.to(Q.dtype)
@@ -192,32 +173,30 @@ class _Ring(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
         Q, K, V, output, log_sum = ctx.saved_tensors
-        ring, batch, scale = ctx.ring, output.shape[:-2], ctx.ring.P.scale
-        size = dist.get_world_size(ring.group)
-        # An output of NaN depends on nothing.
-        g = g.to(output.dtype).masked_fill(output.isnan().any(-1, keepdim=True), 0)
-        along = (g * output).sum(-1, keepdim=True)  # Σ dA · A of each query
-        dQ = torch.zeros_like(Q, dtype=output.dtype)
-        dblock = torch.zeros_like(torch.cat([K, V], -1), dtype=output.dtype)
-        for step, (owner, block) in enumerate(ring.around(torch.cat([K, V], -1)), 1):
-            k, v = block.split([K.shape[-1], V.shape[-1]], -1)
-            dk, dv = dblock.split([K.shape[-1], V.shape[-1]], -1)
-            for rows, keys, see, i, j in ring.tiles(owner):
-                q, kk, vv, _ = hide(
-                    see, *(X[..., at, :] for X, at in ((Q, rows), (k, keys), (v, keys)))
+        ring, g = ctx.ring, g.to(output.dtype)
+        # An output of NaN depends on nothing: its tiles have no share in it.
+        lost = ~output.isfinite().all(-1, keepdim=True)
+        output = output.masked_fill(lost, 0)
+        log_sum = finite(log_sum).masked_fill(lost, torch.inf)
+        dQ, dK, dV = (torch.zeros_like(X, dtype=g.dtype) for X in (Q, K, V))
+        for step, (owner, (k, v)) in enumerate(ring.around((K, V)), 1):
+            for at, to, see, grown in ring.tiles(owner, output.shape[:-2]):
+                q, k_, v_ = tile = tuple(
+                    X[..., rows, :].nan_to_num(0, 0, 0).requires_grad_()
+                    for X, rows in ((Q, at), (k, to), (v, to))
                 )
-                do, grown = g[..., rows, :], ring.grown(batch, i, j)
-                A = torch.exp(scores(q, kk, see, scale) - finite(log_sum[..., rows, :]))
-                dA, dropped = do @ vv.mT.to(do.dtype), A
-                if grown is not None:
-                    dA, dropped = dA * grown, A * grown
-                dS = A * (dA - along[..., rows, :]) * scale
-                dQ[..., rows, :] += (dS @ kk.to(dS.dtype)).sum_to_size(q.shape)
-                dk[..., keys, :] += (dS.mT @ q.to(dS.dtype)).sum_to_size(kk.shape)
-                dv[..., keys, :] += (dropped.mT @ do).sum_to_size(vv.shape)
-            if size > 1:  # on with the block that they belong to, and home at last
-                dblock = ring.pass_on(dblock, (owner - 1) % size, step, 1)()
-        dK, dV = dblock.split([K.shape[-1], V.shape[-1]], -1)
+                # By the merge, the output changes with a tile's as this does while the whole is held fixed.
+                with torch.enable_grad():
+                    new, level = part(q, k_, v_, see, ring.scale, grown)
+                    share = torch.exp(level - log_sum[..., at, :])
+                    change = share * (new - output[..., at, :])
+                dq, dk, dv = torch.autograd.grad(change, tile, g[..., at, :])
+                dQ[..., at, :] += dq
+                dK[..., to, :] += dk
+                dV[..., to, :] += dv
+            if len(ring.P.keys) > 1:  # on with the keys that they belong to, and home
+                with ring.passing((dK, dV), step, tag=1) as (dK, dV):
+                    pass
         return dQ.to(Q.dtype), dK.to(K.dtype), dV.to(V.dtype), None
 
 
@@ -226,6 +205,6 @@ def cut(positions: torch.Tensor) -> Iterator[slice]:
     gaps = positions.diff()
     jumps = (gaps > gaps.min()).nonzero() + 1 if len(gaps) else gaps
     edges = [0, *jumps.flatten().tolist(), len(positions)]
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in itertools.pairwise(edges):
         for first in range(start, stop, TILE):
             yield slice(first, min(first + TILE, stop))

@@ -1,7 +1,7 @@
 """Heads, hidden units and the vocabulary of the book's models, spread over processes."""
 
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -51,7 +51,7 @@ def tensor_parallel(module: M, mesh: DeviceMesh) -> M:
 
     Raises:
         TypeError: the module is something else.
-        ValueError: the mesh has more than one dimension, or its processes do not divide the heads.
+        ValueError: the processes do not divide the heads.
 
     Example:
         >>> from torch.distributed import init_device_mesh
@@ -63,60 +63,49 @@ def tensor_parallel(module: M, mesh: DeviceMesh) -> M:
         >>> run(forward, 2)[0]
         (torch.Size([3, 5, 8]), torch.Size([4, 8]))
     """
-    if mesh.ndim != 1:
-        raise ValueError(
-            f"tensor_parallel: mesh must have one dimension, got {mesh.ndim}; name one, as in mesh['tensor']"
-        )
-    plan: Plan
-    if isinstance(module, MultiHeadAttention):
-        plan = _heads("", module, mesh)
-        module.register_forward_pre_hook(partial(_given_once, mesh))
-    elif isinstance(module, Block):
-        plan = _block("", module, mesh)
-    elif isinstance(module, LanguageModel):
-        plan = {"embedding": RowwiseParallel(input_layouts=Replicate())}
-        for i, block in enumerate(module.blocks):
-            plan |= _block(f"blocks.{i}.", cast(Block, block), mesh)
-        by_token = ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)
-        plan |= {"norm": _to_all(), "head": by_token}
-    else:
+    if not isinstance(module, MultiHeadAttention | Block | LanguageModel):
         raise TypeError(
             "tensor_parallel: needs a MultiHeadAttention, a Block or a LanguageModel, "
             f"got {type(module).__name__}"
         )
+    plan: Plan = {}
+    for name, part in module.named_modules():
+        inside = f"{name}." if name else ""
+        if isinstance(part, MultiHeadAttention):
+            plan |= {f"{inside}{x}_proj": ColwiseParallel() for x in "qkv"}
+            plan |= {f"{inside}out_proj": RowwiseParallel()}
+            part.heads = _share(part, mesh)
+        elif isinstance(part, Block):
+            plan |= {f"{inside}norm_1": _to_all(), f"{inside}norm_2": _to_all()}
+            plan |= {f"{inside}widen": ColwiseParallel()}
+            plan |= {f"{inside}narrow": RowwiseParallel()}
+    if isinstance(module, MultiHeadAttention):
+        module.register_forward_pre_hook(partial(_given_once, mesh))
+    elif isinstance(module, LanguageModel):
+        by_token = ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)
+        plan |= {"norm": _to_all(), "head": by_token}
+        plan |= {"embedding": RowwiseParallel(input_layouts=Replicate())}
     parallelize_module(module, mesh, plan)
-    if isinstance(module, LanguageModel):
+    if isinstance(module, LanguageModel):  # after the hook that makes a DTensor
         module.head.register_forward_hook(_whole_without_gradients)
     return module
 
 
-def _heads(name: str, layer: MultiHeadAttention, mesh: DeviceMesh) -> Plan:
+def _share(layer: MultiHeadAttention, mesh: DeviceMesh) -> slice:
+    """The heads of this process."""
     size, rank = mesh.size(), mesh.get_local_rank()
     for what in ("n_heads", "n_kv_heads"):
         heads = getattr(layer, what)
         require_divisible("tensor_parallel", what, heads, "processes", size)
     share = layer.n_heads // size
-    layer.heads = slice(rank * share, (rank + 1) * share)
-    columns = {f"{name}{x}_proj": ColwiseParallel() for x in "qkv"}
-    return columns | {f"{name}out_proj": RowwiseParallel()}
-
-
-def _block(name: str, block: Block, mesh: DeviceMesh) -> Plan:
-    return {
-        f"{name}norm_1": _to_all(),
-        **_heads(f"{name}attention.", block.attention, mesh),
-        f"{name}norm_2": _to_all(),
-        f"{name}widen": ColwiseParallel(),
-        f"{name}narrow": RowwiseParallel(),
-    }
+    return slice(rank * share, (rank + 1) * share)
 
 
 def _to_all() -> ParallelStyle:
     """Makes of an output one DTensor, so that the gradients of all that it feeds are added before they are reduced."""
+    whole = Replicate()
     return PrepareModuleOutput(
-        output_layouts=Replicate(),
-        desired_output_layouts=Replicate(),
-        use_local_output=False,
+        output_layouts=whole, desired_output_layouts=whole, use_local_output=False
     )
 
 
@@ -124,11 +113,10 @@ def _given_once(
     mesh: DeviceMesh, layer: nn.Module, arrays: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """The same for what a layer is given: queries, keys and values that are one tensor stay one."""
-    made: dict[int, Any] = {id(None): None}
-    for X in arrays[:3]:
-        if id(X) not in made:
-            made[id(X)] = DTensor.from_local(X, mesh, [Replicate()], run_check=False)
-    return *(made[id(X)] for X in arrays[:3]), *arrays[3:]
+    given, others = arrays[:3], arrays[3:]
+    spread = partial(DTensor.from_local, device_mesh=mesh, placements=[Replicate()])
+    made = {X: spread(X) for X in {*given} - {None}}
+    return *(made.get(X) for X in given), *others
 
 
 def _whole_without_gradients(
