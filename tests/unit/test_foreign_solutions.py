@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from foreign.fifth import FIFTH
+from foreign.eighth import EIGHTH
 from foreign.first import FIRST
 from foreign.fourth import FOURTH
 from foreign.second import SECOND
@@ -11,7 +11,7 @@ from foreign.third import THIRD
 
 from attn_tutor.check import EXERCISES
 
-SETS = FIRST, SECOND, THIRD, FOURTH, FIFTH
+SETS = FIRST, SECOND, THIRD, FOURTH, EIGHTH
 WRONG = [
     pytest.param(*each, id=f"{each[0]}: {each[1].__name__}")
     for solutions in SETS

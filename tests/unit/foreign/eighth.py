@@ -1,4 +1,4 @@
-"""The fifth set, of chapter 12, by somebody who had read its checkers. Of 26 wrong 9 were named at first (35 %), 5 were
+"""The eighth set, of chapter 12, by somebody who had read its checkers. Of 26 wrong 9 were named at first (35 %), 5 were
 hinted at, 5 misled, 7 unnamed; one of 8 right ones was refused, for a case of whole numbers in place of real ones."""
 
 import math
@@ -8,8 +8,8 @@ import torch
 
 from foreign import Solutions
 
-FIFTH = Solutions()
-wrong, right = FIFTH.wrong, FIFTH.right
+EIGHTH = Solutions()
+wrong, right = EIGHTH.wrong, EIGHTH.right
 
 
 @wrong("merge_parts", "no key|−∞")
