@@ -115,9 +115,9 @@ customElements.define("attn-lm", class extends attn.Figure {
 
   /* The text read by the model as it is set; what was read before is kept. */
   read(text) {
-    const { off, causal, positions } = this.state, set = JSON.stringify([off, causal, positions]);
-    if (this.set_before !== set) this.reading = this.model.reading({ off: [...this.off], causal, positions });
-    this.set_before = set;
+    const { causal, positions } = this.state, { reading } = this;
+    if (reading?.causal !== causal || reading.positions !== positions) this.reading = this.model.reading({ off: this.off, causal, positions });
+    this.model.switch_off([...this.off], this.reading);
     return this.model.read(this.encode(text), this.reading);
   }
 

@@ -169,6 +169,34 @@ def test_a_step_is_done_within_a_frame(page: Page) -> None:
     assert min(milliseconds) < 16
 
 
+SWITCH = """([ids, options]) => {
+    const { model } = document.querySelector("attn-lm"), reading = model.read(ids.slice(0, -3), model.reading(options));
+    const same = (a, b) => JSON.stringify([a.logits, a.layers]) === JSON.stringify([b.logits, b.layers]);
+    return [["0.1"], ["0.1", "1.2"], ["1.2"], [], ["0.0", "0.1", "0.2", "0.3"]].map((off, trial) => {
+        const [below, above] = reading.layers.map(({ weights }) => weights[0]);
+        model.switch_off(off, reading);
+        const kept = [below, above].map((heads, layer) => reading.layers[layer].weights[0] === heads);
+        if (trial === 2) model.read(ids, reading); // and it goes on from there
+        return [same(reading, model.read(reading.ids, model.reading({ ...options, off }))), ...kept];
+    });
+}"""
+
+
+@pytest.mark.parametrize("options", [{}, {"causal": False}, {"positions": False}])
+def test_a_head_switched_off_leaves_what_stands_below_it(
+    page: Page, prompts: list[list[int]], options: dict[str, bool]
+) -> None:
+    """To the last bit what a reading from the start gives; the weights of the block stay, those above are new."""
+    *switched, last = page.evaluate(SWITCH, [prompts[-1], options])
+    assert switched == [
+        [True, True, False],
+        [True, True, True],
+        [True, True, False],
+        [True, True, True],
+    ]
+    assert last == [True, True, False]
+
+
 def test_only_the_likeliest_k_are_drawn_and_as_often_as_they_should(
     page: Page, rng: np.random.Generator
 ) -> None:
