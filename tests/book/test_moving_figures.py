@@ -619,12 +619,22 @@ def test_no_barrier_for_readers(page: Page, theme: str) -> None:
 
 
 def test_a_phone_has_room_for_all(visit: Visit, sheet: Path) -> None:
+    """At the start, and after each preset."""
     with visit(sheet, viewport=PHONE) as page:
-        assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
-        wide = page.locator(".attn-live").evaluate_all(
-            """figures => figures.flatMap(figure => [...figure.querySelectorAll("*")].filter(part =>
-                part.getBoundingClientRect().right > figure.getBoundingClientRect().right
-                && !part.closest("option, [clip-path]")).map(part => part.outerHTML))"""
+        wide = page.locator(".attn-figure").evaluate_all(
+            """figures => figures.flatMap(figure => {
+                const presets = figure.querySelectorAll(".attn-controls > .attn-buttons button");
+                return ["at the start", ...presets].flatMap(preset => {
+                    preset.click?.();
+                    figure.redraw();
+                    figure.say();
+                    const edge = figure.live.getBoundingClientRect().right;
+                    const all = document.documentElement.scrollWidth;
+                    return [...figure.live.querySelectorAll("*")].filter(part =>
+                        part.getBoundingClientRect().right > edge && !part.closest("option, [clip-path]"))
+                        .map(part => part.outerHTML).concat(all > innerWidth ? [figure.localName + all] : []);
+                });
+            })"""
         )
         assert wide == []
 
@@ -766,7 +776,7 @@ def test_a_link_keeps_the_state_and_none_breaks_the_figure(
 def test_presets_lead_to_states_of_their_own_which_a_link_keeps(
     page: Page, name: str
 ) -> None:
-    """From the start, by mouse and by key, each leads to the same state, no two to one; it alone is shown as pressed."""
+    """From the start, by mouse and by key, each leads to the same state, no two to one; it alone shows as pressed."""
     figure, link = page.locator(f"attn-{name}"), "Link to this state"
     groups = figure.locator(".attn-controls > .attn-buttons")
     assert groups.count() > 0
