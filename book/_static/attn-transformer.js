@@ -119,20 +119,20 @@ Object.assign(attn, (() => {
       return this.guess(rows, reading);
     }
 
-    /* Read the same with other heads off. What the blocks below the first such head have done stays, and so do the weights
-       of its own block: they come before what its heads say. */
-    switch_off(off, reading) {
-      const before = reading.off, changes = (layer) => attn.range(this.n_heads).some((h) => before.has(`${layer}.${h}`) !== off.includes(`${layer}.${h}`));
-      const first = this.blocks.findIndex((_, layer) => changes(layer));
-      if (first < 0) return reading;
-      reading.off = new Set(off);
-      for (const list of [reading.logits, ...reading.layers.slice(first + 1).flatMap(Object.values)]) list.length = 0;
-      const rows = reading.layers[first].rows.map((x) => x.slice());
+    /* The same tokens read with other heads off. What the blocks below the first such head have done is taken over, and so
+       are the weights of its own block: they come before what its heads say. */
+    switched(off, { layers: before, ...reading }) {
+      const changes = (layer) => attn.range(this.n_heads).some((h) => reading.off.has(`${layer}.${h}`) !== off.includes(`${layer}.${h}`));
+      const first = this.blocks.findIndex((_, layer) => changes(layer)), kept = (layer) => first < 0 || layer <= first;
+      const layers = before.map((lists, layer) => Object.fromEntries(Object.entries(lists).map(([name, list]) => [name, kept(layer) ? [...list] : []])));
+      const now = { ...reading, off: new Set(off), ids: [...reading.ids], layers };
+      if (first < 0) return { ...now, logits: [...reading.logits] };
+      const rows = layers[first].rows.map((x) => x.slice());
       for (let layer = first; layer < this.n_layers; layer++) {
-        if (layer > first) this.look(layer, rows, reading);
-        this.hear(layer, rows, reading);
+        if (layer > first) this.look(layer, rows, now);
+        this.hear(layer, rows, now);
       }
-      return this.guess(rows, reading);
+      return this.guess(rows, { ...now, logits: [] });
     }
 
     /* One block, first half: where the rows look. */
