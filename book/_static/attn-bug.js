@@ -50,6 +50,7 @@ customElements.define("attn-bug", class extends attn.Figure {
     this.choice("head", "Head", { 0: "0", 1: "1", 2: "2", 3: "3" });
     this.choice("named", "The bug is", { "?": "not named yet", ...names(bugs) });
     this.button("Another layer", ({ seed }) => ({ ...this.constructor.start, seed: seed + 1 }));
+    this.presets("Layer", Object.fromEntries(Object.entries({ easy: 10, harder: 13, hard: 16 }).map(([name, seed]) => [name, { ...this.constructor.start, seed }])));
 
     this.must = html("p", { class: "attn-answer" });
     this.map = attn.heat("Weights of the head: rows are queries", 5, ["", "", "", "", "sum"], 4);

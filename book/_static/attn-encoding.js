@@ -29,6 +29,10 @@ customElements.define("attn-encoding", class extends attn.Figure {
     this.slider("step", "Step k", [0, farthest, 1]);
     this.choice("width", "Width d", { 4: "4", 8: "8", 16: "16" });
     this.choice("base", "Base", { 10: "10", 100: "100", 10000: "10000" });
+    this.presets("Encoding", {
+      "2 hands, base 10": { width: "4", base: "10" }, "8 hands, base 10": { width: "16", base: "10" },
+      "8 hands, base 10,000": { width: "16", base: "10000" },
+    });
 
     this.clocks = svg("svg", { viewBox: "0 0 400 208", role: "img" });
     this.hands = range(8).map((i) => {

@@ -2,7 +2,7 @@
 customElements.define("attn-heads", class extends attn.Figure {
   static title = "Two trained heads";
   static cities = ["Cairo", "Lima", "Oslo", "Perth", "Quito", "Rome", "Seoul", "Tunis"];
-  static start = { first: 0, second: 2, at_work: "both", temperatures: [1.4, 0.3, -1.3, 0.6, -0.2, 0.8, -0.6, 1.1] };
+  static start = { first: "0", second: "2", at_work: "both", temperatures: [1.4, 0.3, -1.3, 0.6, -0.2, 0.8, -0.6, 1.1] };
   static tasks = [{
     ask: "Let head 0 work alone. Which half of the answer is lost?",
     guesses: { first: "that of the first city", second: "that of the second city", both: "both" },
@@ -20,6 +20,12 @@ customElements.define("attn-heads", class extends attn.Figure {
     this.choice("first", "First city", named);
     this.choice("second", "Second city", named);
     this.choice("at_work", "Heads at work", { both: "both", 0: "head 0 alone", 1: "head 1 alone" });
+    const { temperatures } = this.constructor.start;
+    this.presets("Question", {
+      "asked in training": { first: "0", second: "2", temperatures }, "never asked": { first: "3", second: "7", temperatures },
+      "one city twice": { first: "5", second: "5", temperatures },
+      "all others at 2.0": { first: "0", second: "2", temperatures: temperatures.map((v, j) => (j === 0 || j === 2 ? v : 2)) },
+    });
     this.rows = cities.map((city, j) => {
       const input = html("input", { type: "range", min: -2, max: 2, step: 0.1, "aria-label": `temperature of ${city}` });
       input.addEventListener("input", () => this.set({ temperatures: this.state.temperatures.with(j, +input.value) }));

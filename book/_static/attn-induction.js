@@ -49,6 +49,11 @@ customElements.define("attn-induction", class extends attn.Figure {
     this.choice("off", "Head switched off", { none: "none", "0.0": "0.0", "0.1": "0.1", "1.0": "1.0", "1.1": "1.1" });
     this.slider("period", "Letters in each half", [8, 32, 1]);
     this.button("Draw new letters", ({ text }) => ({ text: text + 1 }));
+    const one = { shown: "1 0.0", off: "none" }, two = { shown: "2 0.0", off: "none" };
+    this.presets("Case", {
+      "one block, 8 letters": { ...one, period: 8 }, "one block, 32 letters": { ...one, period: 32 },
+      "two blocks, 8 letters": { ...two, period: 8 }, "two blocks, 32 letters": { ...two, period: 32 },
+    });
 
     this.map = html("canvas", { class: "attn-square", role: "img" });
     for (const kind of ["pointermove", "pointerdown"])

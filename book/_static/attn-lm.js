@@ -113,11 +113,14 @@ customElements.define("attn-lm", class extends attn.Figure {
 
   encode(text) { return [...text].map((letter) => attn.lm.alphabet.indexOf(letter)); }
 
-  /* The text read by the model as it is set; what was read before is kept. */
+  /* The text read by the model as it is set; what was read before is kept, also for the setting before this one. */
   read(text) {
-    const { off, causal, positions } = this.state, set = JSON.stringify([off, causal, positions]);
-    if (this.set_before !== set) this.reading = this.model.reading({ off: [...this.off], causal, positions });
-    this.set_before = set;
+    const { off, causal, positions } = this.state, { reading, before } = this, set = [off, causal, positions].join();
+    if (reading?.set !== set) {
+      const goes_on = reading?.causal === causal && reading.positions === positions;
+      const next = before?.set === set ? before : goes_on ? this.model.switched([...this.off], reading) : this.model.reading({ off: this.off, causal, positions });
+      [this.reading, this.before] = [Object.assign(next, { set }), reading];
+    }
     return this.model.read(this.encode(text), this.reading);
   }
 
@@ -164,14 +167,17 @@ customElements.define("attn-lm", class extends attn.Figure {
   weights(head, at) { return this.reading.layers[+head[0]].weights[at][+head[2]]; }
 
   show_heads(text, at) {
-    for (const { name, strip, most } of this.rows) {
-      const A = this.weights(name, at), top = A.indexOf(Math.max(...A)), back = at - top;
-      strip.width = text.length;
-      const brush = strip.getContext("2d");
-      A.forEach((weight, j) => {
-        brush.fillStyle = `rgb(${attn.colour("viridis", weight / A[top])})`;
-        brush.fillRect(j, 0, 1, 1);
-      });
+    for (const row of this.rows) {
+      const { name, strip, most } = row, A = this.weights(name, at), top = A.indexOf(Math.max(...A)), back = at - top;
+      if (row.drawn !== A || strip.width !== text.length) { // a reading keeps the weights that do not change
+        row.drawn = A;
+        strip.width = text.length;
+        const brush = strip.getContext("2d");
+        A.forEach((weight, j) => {
+          brush.fillStyle = `rgb(${attn.colour("viridis", weight / A[top])})`;
+          brush.fillRect(j, 0, 1, 1);
+        });
+      }
       const where = back === 0 ? "itself" : back > 0 ? `${back} back` : `${-back} ahead`;
       most.textContent = this.off.has(name) ? "off" : `“${attn.letter(text[top])}”, ${where}: ${attn.number(A[top], 2)}`;
     }

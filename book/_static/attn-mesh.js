@@ -24,6 +24,12 @@ customElements.define("attn-mesh", class extends attn.Figure {
     this.slider("gpus", "GPUs", [0, 13, 1], power);
     this.slider("heads", "GPUs that share heads", [0, 6, 1], power);
     this.choice("exchange", "Tokens meet by", this.constructor.exchanges);
+    this.presets("Case", {
+      "8,192 tokens, one node": { length: 13, gpus: 3, heads: 3, exchange: "ring" },
+      "131,072 on 64 GPUs, ring": { length: 17, gpus: 6, heads: 0, exchange: "ring" },
+      "131,072 on 64, all-to-all": { length: 17, gpus: 6, heads: 0, exchange: "all-to-all" },
+      "a million on 1,024": { length: 20, gpus: 10, heads: 0, exchange: "ring" },
+    });
 
     const chart = svg("svg", { viewBox: "0 0 400 166", role: "img" });
     this.chart = this.picture.appendChild(chart);

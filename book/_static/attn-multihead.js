@@ -61,6 +61,12 @@ customElements.define("attn-multihead", class extends attn.Flow {
   build() {
     this.build_flow(798, ["M60 232V250", "M182 232V250", "M304 232V250", "M60 376V394", "M182 376 84 394", "M304 376V394",
       "M129 464H140", "M259 464H270", "M129 602H140", "M259 602H270", "M308 658 160 672", "M228 740H178"]);
+    const { W_q, W_k, W_v, W_o } = this.constructor.start;
+    const heads = (columns) => Object.fromEntries(Object.entries({ W_q, W_k, W_v }).map(([name, W]) => [name, W.map((row) => columns.map((c) => row[c]))]));
+    this.presets("Heads", {
+      "as given": { W_q, W_k, W_v, W_o }, swapped: { ...heads([2, 3, 0, 1]), W_o: [2, 3, 0, 1].map((c) => W_o[c]) },
+      "head 1 a copy of head 0": { ...heads([0, 1, 0, 1]), W_o },
+    });
     const halves = "M60 150v78M182 150v78M304 150v78M60 268v104M182 268v104M304 268v104M230 740h84"; // head 0 | head 1
     this.drawing.append(attn.svg("path", { class: "attn-halves", d: halves }));
   }

@@ -44,6 +44,12 @@ customElements.define("attn-permute", class extends attn.Figure {
     this.choice("moved", "What moves", parts);
     this.check("causal", "causal mask");
     this.check("positions", "add positions");
+    const reversed = { order: [2, 1, 0], moved: "tokens" };
+    this.presets("Reversed, in", {
+      "an encoder without positions": { ...reversed, causal: false, positions: false },
+      "an encoder with positions": { ...reversed, causal: false, positions: true },
+      "a decoder without positions": { ...reversed, causal: true, positions: false },
+    });
 
     this.weights = attn.heat("Weights", 3, tokens);
     this.outputs = range(3).map(() => [html("th", { scope: "row" }), html("td"), html("td")]);

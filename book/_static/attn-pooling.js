@@ -64,6 +64,11 @@ Volvo 142E,2.78,109,21.4
 
     this.choice("kernel", "Kernel", { gaussian: "Gaussian", boxcar: "boxcar", triangular: "triangular", epanechnikov: "Epanechnikov" });
     this.slider("bandwidth", "Bandwidth", [0.05, 2, 0.05], (x) => x.toFixed(2));
+    this.presets("Case", {
+      "narrow window": { weight: 1.8, power: 66, kernel: "gaussian", bandwidth: 0.05 },
+      "wide window": { weight: 1.8, power: 66, kernel: "gaussian", bandwidth: 2 },
+      "query far from all keys": { weight: 5.3, power: 60, kernel: "gaussian", bandwidth: 0.3 },
+    });
 
     // The names of the axes and the legend stand outside the field, which is closed: what is too wide ends at its frame.
     this.plane = svg("svg", { viewBox: "0 0 400 340", class: "attn-plane" });

@@ -23,6 +23,10 @@ customElements.define("attn-scale", class extends attn.Figure {
     this.slider("power", "Width d", [0, 10, 1], (power) => String(2 ** power));
     this.choice("scale", "Scale", this.constructor.scales);
     this.button("Draw new vectors", ({ draw }) => ({ draw: draw + 1 }));
+    this.presets("Case", {
+      "8 dimensions, unscaled": { power: 3, scale: "none" }, "512, unscaled": { power: 9, scale: "none" },
+      "512, over √512": { power: 9, scale: "root" }, "512, over 512": { power: 9, scale: "width" },
+    });
 
     const bars = svg("svg", { viewBox: "0 0 400 232", role: "img" });
     this.chart = this.picture.appendChild(bars);

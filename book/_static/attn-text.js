@@ -27,9 +27,9 @@ Object.assign(attn, (() => {
       this.letters.forEach((part, i) => {
         part.hidden = i >= text.length;
         if (part.hidden) return;
-        part.textContent = letter(text[i]);
+        if (part.textContent !== letter(text[i])) part.textContent = letter(text[i]); // new text costs a new layout
         part.classList.toggle("attn-chosen", i === at);
-        part.style.setProperty("--loss", i ? Math.min(1, losses[i - 1] / 5) : 0);
+        part.style.setProperty("--loss", i ? Math.min(1, losses[i - 1] / 5).toFixed(1) : 0); // in tenths: most stay
         if (i < weights.length) attn.paint(part, "viridis", weights[i] / top);
         else part.style.background = part.style.color = "";
       });

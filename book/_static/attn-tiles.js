@@ -38,6 +38,10 @@ customElements.define("attn-tiles", class extends attn.Figure {
     this.check("causal", "causal: the query is token 4");
     this.button("New numbers", ({ draw }) => ({ draw: draw + 1 }));
     this.button("Start over", () => ({ order: "" }));
+    this.presets("Case", {
+      "all keys in one tile": { width: "8", causal: false, order: "0" }, "key by key": { width: "1", causal: false, order: "01234567" },
+      "tiles of 2, last first": { width: "2", causal: false, order: "3210" }, "tiles of 2, causal": { width: "2", causal: true, order: "012" },
+    });
     this.fits.draw = (draw) => Number.isInteger(draw) && draw >= 0;
     this.fits.order = (order) => /^[0-7]{0,8}$/.test(order);
 

@@ -14,29 +14,46 @@ Object.assign(attn, (() => {
     return numbers;
   };
 
-  /* x Wᵀ + b, four products at a time. */
-  const apply = ({ W, b }, x) => {
-    const y = new Float32Array(b.length), n = x.length;
-    for (let o = 0, w = 0; o < y.length; o++) {
-      let p = 0, q = 0, r = 0, s = 0;
-      for (let i = 0; i < n; i += 4, w += 4) {
-        p += x[i] * W[w];
-        q += x[i + 1] * W[w + 1];
-        r += x[i + 2] * W[w + 2];
-        s += x[i + 3] * W[w + 3];
+  /* x Wᵀ + b for all rows x: four rows and two columns at a time, since reading a number takes longer than multiplying it.
+     Where fewer are left, the last is computed again. */
+  const apply = ({ W, b }, X) => {
+    const m = b.length, n = W.length / m, Y = X.map(() => new Float32Array(m));
+    for (let k = 0; k < X.length; k += 4) {
+      const four = [0, 1, 2, 3].map((more) => Math.min(k + more, X.length - 1)), [x_p, x_q, x_r, x_s] = four.map((i) => X[i]), [y_p, y_q, y_r, y_s] = four.map((i) => Y[i]);
+      for (let o = 0; o < m; o += 2) {
+        const u = Math.min(o, m - 2), v = u + 1;
+        let pu = b[u], qu = pu, ru = pu, su = pu, pv = b[v], qv = pv, rv = pv, sv = pv;
+        for (let i = 0, w = u * n; i < n; i++, w++) {
+          const w_u = W[w], w_v = W[w + n];
+          pu += x_p[i] * w_u;
+          qu += x_q[i] * w_u;
+          ru += x_r[i] * w_u;
+          su += x_s[i] * w_u;
+          pv += x_p[i] * w_v;
+          qv += x_q[i] * w_v;
+          rv += x_r[i] * w_v;
+          sv += x_s[i] * w_v;
+        }
+        y_p[u] = pu;
+        y_q[u] = qu;
+        y_r[u] = ru;
+        y_s[u] = su;
+        y_p[v] = pv;
+        y_q[v] = qv;
+        y_r[v] = rv;
+        y_s[v] = sv;
       }
-      y[o] = b[o] + p + q + r + s;
     }
-    return y;
+    return Y;
   };
 
-  const normed = ({ gain, shift }, x) => {
+  const normed = ({ gain, shift }, X) => X.map((x) => {
     let mean = 0, variance = 0;
     for (const value of x) mean += value / x.length;
     for (const value of x) variance += (value - mean) ** 2 / x.length;
     const unit = 1 / Math.sqrt(variance + 1e-5);
     return x.map((value, l) => (value - mean) * unit * gain[l] + shift[l]);
-  };
+  });
 
   // erf to 1.5e-7: Abramowitz and Stegun (1964), 7.1.26.
   const erf = (x) => {
@@ -44,22 +61,24 @@ Object.assign(attn, (() => {
     const rest = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
     return Math.sign(x) * (1 - rest * Math.exp(-x * x));
   };
-  const gelu = (x) => {
-    for (let i = 0; i < x.length; i++) x[i] *= (1 + erf(x[i] / Math.SQRT2)) / 2;
-    return x;
+  const gelu = (X) => {
+    for (const x of X) for (let i = 0; i < x.length; i++) x[i] *= (1 + erf(x[i] / Math.SQRT2)) / 2;
+    return X;
   };
 
   /* Each pair of entries of each head, turned by its own angle times the position. */
   const turned = (x, position, width, base = 10000) => {
     const y = new Float32Array(x.length);
-    for (let l = 0; l < x.length; l += 2) {
-      const angle = position * base ** (-(l % width) / width), cos = Math.cos(angle), sin = Math.sin(angle);
-      y[l] = cos * x[l] - sin * x[l + 1];
-      y[l + 1] = sin * x[l] + cos * x[l + 1];
+    for (let pair = 0; pair < width; pair += 2) {
+      const angle = position * base ** (-pair / width), cos = Math.cos(angle), sin = Math.sin(angle);
+      for (let l = pair; l < x.length; l += width) { // the same pair of every head
+        y[l] = cos * x[l] - sin * x[l + 1];
+        y[l + 1] = sin * x[l] + cos * x[l + 1];
+      }
     }
     return y;
   };
-  const add = (x, y) => { for (let l = 0; l < x.length; l++) x[l] += y[l]; };
+  const add = (X, Y) => X.forEach((x, i) => { for (let l = 0; l < x.length; l++) x[l] += Y[i][l]; });
 
   const LanguageModel = class {
     constructor({ n_tokens, d, n_heads, n_layers, weights }) {
@@ -79,7 +98,7 @@ Object.assign(attn, (() => {
     /* What a text has left behind in the model, and how it is read: heads that are off, "layer.head"; whether later tokens
        are hidden; whether queries and keys know their positions. */
     reading({ off = [], causal = true, positions = true } = {}) {
-      const layers = this.blocks.map(() => ({ keys: [], values: [], weights: [] })); // weights[i][h], a row
+      const layers = this.blocks.map(() => ({ rows: [], keys: [], values: [], weights: [] })); // weights[i][h], a row
       return { off: new Set(off), causal, positions, ids: [], logits: [], layers };
     }
 
@@ -92,32 +111,56 @@ Object.assign(attn, (() => {
       if (!reading.causal) kept = 0;
       for (const list of [reading.ids, reading.logits, ...reading.layers.flatMap(Object.values)]) list.length = kept;
       const fresh = ids.slice(kept), rows = fresh.map((id) => this.embedding.slice(id * this.d, (id + 1) * this.d));
-      this.blocks.forEach((block, layer) => this.pass(block, layer, rows, reading));
       reading.ids.push(...fresh);
-      reading.logits.push(...rows.map((x) => apply(this.head, normed(this.norm, x))));
-      return reading;
+      this.blocks.forEach((_, layer) => {
+        this.look(layer, rows, reading);
+        this.hear(layer, rows, reading);
+      });
+      return this.guess(rows, reading);
     }
 
-    /* One block: what attention and the small network add to each row. */
-    pass(block, layer, rows, { off, causal, positions, layers, ids }) {
-      const { keys, values, weights } = layers[layer], start = ids.length;
-      const turn = (x, i) => (positions ? turned(x, start + i, this.width) : x);
-      const queries = rows.map((x, i) => {
-        const z = normed(block.norm_1, x);
-        keys.push(turn(apply(block.k, z), i));
-        values.push(apply(block.v, z));
-        return turn(apply(block.q, z), i);
+    /* The same tokens read with other heads off. What the blocks below the first such head have done is taken over, and so
+       are the weights of its own block: they come before what its heads say. */
+    switched(off, { layers: before, ...reading }) {
+      const changes = (layer) => attn.range(this.n_heads).some((h) => reading.off.has(`${layer}.${h}`) !== off.includes(`${layer}.${h}`));
+      const first = this.blocks.findIndex((_, layer) => changes(layer)), kept = (layer) => first < 0 || layer <= first;
+      const layers = before.map((lists, layer) => Object.fromEntries(Object.entries(lists).map(([name, list]) => [name, kept(layer) ? [...list] : []])));
+      const now = { ...reading, off: new Set(off), ids: [...reading.ids], layers };
+      if (first < 0) return { ...now, logits: [...reading.logits] };
+      const rows = layers[first].rows.map((x) => x.slice());
+      for (let layer = first; layer < this.n_layers; layer++) {
+        if (layer > first) this.look(layer, rows, now);
+        this.hear(layer, rows, now);
+      }
+      return this.guess(rows, { ...now, logits: [] });
+    }
+
+    /* One block, first half: where the rows look. */
+    look(layer, rows, { causal, positions, layers }) {
+      const block = this.blocks[layer], { keys, values, weights, rows: before } = layers[layer], start = keys.length;
+      const z = normed(block.norm_1, rows), turn = (X) => (positions ? X.map((x, i) => turned(x, start + i, this.width)) : X);
+      before.push(...rows.map((x) => x.slice()));
+      keys.push(...turn(apply(block.k, z)));
+      values.push(...apply(block.v, z));
+      turn(apply(block.q, z)).forEach((query, i) => weights.push(attn.range(this.n_heads).map((h) =>
+        this.weigh(query, keys, causal ? start + i + 1 : keys.length, h * this.width))));
+    }
+
+    /* Second half: what attention and the small network add to each row. */
+    hear(layer, rows, { off, layers }) {
+      const block = this.blocks[layer], { values, weights } = layers[layer];
+      const found = weights.slice(weights.length - rows.length).map((heads) => {
+        const sum = new Float32Array(this.d);
+        heads.forEach((A, h) => off.has(`${layer}.${h}`) || this.gather(sum, A, values, h * this.width));
+        return sum;
       });
-      rows.forEach((x, i) => {
-        const found = new Float32Array(this.d), seen = causal ? start + i + 1 : keys.length;
-        weights.push(attn.range(this.n_heads).map((h) => {
-          const A = this.weigh(queries[i], keys, seen, h * this.width);
-          if (!off.has(`${layer}.${h}`)) this.gather(found, A, values, h * this.width);
-          return A;
-        }));
-        add(x, apply(block.out, found));
-        add(x, apply(block.narrow, gelu(apply(block.widen, normed(block.norm_2, x)))));
-      });
+      add(rows, apply(block.out, found));
+      add(rows, apply(block.narrow, gelu(apply(block.widen, normed(block.norm_2, rows)))));
+    }
+
+    guess(rows, reading) {
+      reading.logits.push(...apply(this.head, normed(this.norm, rows)));
+      return reading;
     }
 
     /* The weights of one query of one head: softmax of the scaled products with the keys that it sees. */

@@ -169,6 +169,36 @@ def test_a_step_is_done_within_a_frame(page: Page) -> None:
     assert min(milliseconds) < 16
 
 
+SWITCH = """([ids, options]) => {
+    const { model } = document.querySelector("attn-lm");
+    const found = ({ logits, layers }) => JSON.stringify([logits, layers]), same = (a, b) => found(a) === found(b);
+    let reading = model.read(ids.slice(0, -3), model.reading(options));
+    return [["0.1"], ["0.1", "1.2"], ["1.2"], [], ["0.0", "0.1", "0.2", "0.3"]].map((off, trial) => {
+        const before = reading, copy = structuredClone(before);
+        reading = model.switched(off, before);
+        const kept = reading.layers.map(({ weights }, layer) => weights[0] === before.layers[layer].weights[0]);
+        if (trial === 2) model.read(ids, reading); // and it goes on from there
+        const anew = model.read(reading.ids, model.reading({ ...options, off }));
+        return [same(reading, anew), same(before, copy), ...kept];
+    });
+}"""
+
+
+@pytest.mark.parametrize("options", [{}, {"causal": False}, {"positions": False}])
+def test_a_head_switched_off_leaves_what_stands_below_it(
+    page: Page, prompts: list[list[int]], options: dict[str, bool]
+) -> None:
+    """To the last bit what a reading from the start gives, which stays as it was; the block keeps its weights."""
+    *switched, last = page.evaluate(SWITCH, [prompts[-1], options])
+    assert switched == [
+        [True, True, True, False],
+        [True, True, True, True],
+        [True, True, True, False],
+        [True, True, True, True],
+    ]
+    assert last == [True, True, True, False]
+
+
 def test_only_the_likeliest_k_are_drawn_and_as_often_as_they_should(
     page: Page, rng: np.random.Generator
 ) -> None:

@@ -465,8 +465,16 @@ def test_mesh(page: Page, rng: np.random.Generator) -> None:
 
 def test_cache(page: Page, rng: np.random.Generator) -> None:
     figure, met = page.locator("attn-cache"), set()
-    numbers = {"heads": 64, "groups": 8, "one": 1}
+    models = {
+        "GPT-3 175B": (96, 96, 128),
+        "Llama 3 70B": (80, 64, 128),
+        "PaLM 540B": (118, 48, 256),
+        "DeepSeek-V2": (60, 128, 128),
+    }
     for trial in range(20):
+        model = list(models)[trial // 4 % 4]
+        layers, all_heads, width = models[model]
+        press(figure, model)
         heads = ("heads", "groups", "one", "latents")[trial % 4]
         bits = ("16", "8", "4")[trial % 3]
         window = ("all", "window")[rng.integers(2)]
@@ -476,10 +484,11 @@ def test_cache(page: Page, rng: np.random.Generator) -> None:
         slide(figure, "Tokens", rng.uniform())
         n = 2 ** state(figure)["length"]
         kept = {"window": 4096, "sinks": 4} if window == "window" else {}
-        size = {kind: {"kv_heads": k, "width": 128} for kind, k in numbers.items()}
+        numbers = {"heads": all_heads, "groups": 8, "one": 1}
+        size = {kind: {"kv_heads": k, "width": width} for kind, k in numbers.items()}
         size["latents"] = {"latent": 512, "width": 64}
         bytes_ = [
-            cache_bytes(n, layers=80, bits=int(bits), **kind, **kept)
+            cache_bytes(n, layers=layers, bits=int(bits), **kind, **kept)
             for kind in size.values()
         ]
         shown = figure.locator("svg text[text-anchor=end]").all_text_contents()
@@ -489,9 +498,26 @@ def test_cache(page: Page, rng: np.random.Generator) -> None:
             assert 1 <= float(value) < 1024
             assert abs(exact / units[unit] - float(value)) <= 0.00501
         mine = shown[list(size).index(heads)]
+        assert said(figure).startswith(f"{model} with ")
         assert said(figure).endswith(f"a text of {n:,} tokens takes {mine}.")
+        assert f"{all_heads} heads (MHA)" in figure.locator("svg").inner_html()
         met.add((window, n > 4100))
     assert met >= {("all", True), ("window", True)}
+
+
+def test_each_published_model_keeps_what_its_report_says(page: Page) -> None:
+    """Bytes a token at 16 bits, counted by hand: layers · 2 · heads of keys and values · width · 2."""
+    figure, per_token = page.locator("attn-cache"), {}
+    press(figure, "Again")
+    for model in ("GPT-3 175B", "Llama 3 70B", "PaLM 540B", "DeepSeek-V2"):
+        press(figure, model)
+        per_token[model] = figure.evaluate("figure => figure.bytes") / 2**17
+    assert per_token == {
+        "GPT-3 175B": 96 * 2 * 96 * 128 * 2,
+        "Llama 3 70B": 80 * 2 * 8 * 128 * 2,
+        "PaLM 540B": 118 * 2 * 1 * 256 * 2,
+        "DeepSeek-V2": 60 * (512 + 64) * 2,
+    }
 
 
 # What they have in common
@@ -593,12 +619,22 @@ def test_no_barrier_for_readers(page: Page, theme: str) -> None:
 
 
 def test_a_phone_has_room_for_all(visit: Visit, sheet: Path) -> None:
+    """At the start, and after each preset."""
     with visit(sheet, viewport=PHONE) as page:
-        assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
-        wide = page.locator(".attn-live").evaluate_all(
-            """figures => figures.flatMap(figure => [...figure.querySelectorAll("*")].filter(part =>
-                part.getBoundingClientRect().right > figure.getBoundingClientRect().right
-                && !part.closest("option, [clip-path]")).map(part => part.outerHTML))"""
+        wide = page.locator(".attn-figure").evaluate_all(
+            """figures => figures.flatMap(figure => {
+                const presets = figure.querySelectorAll(".attn-controls > .attn-buttons button");
+                return ["at the start", ...presets].flatMap(preset => {
+                    preset.click?.();
+                    figure.redraw();
+                    figure.say();
+                    const edge = figure.live.getBoundingClientRect().right;
+                    const all = document.documentElement.scrollWidth;
+                    return [...figure.live.querySelectorAll("*")].filter(part =>
+                        part.getBoundingClientRect().right > edge && !part.closest("option, [clip-path]"))
+                        .map(part => part.outerHTML).concat(all > innerWidth ? [figure.localName + all] : []);
+                });
+            })"""
         )
         assert wide == []
 
@@ -656,13 +692,16 @@ def test_nothing_moves_by_itself_and_little_is_loaded() -> None:
     """Readers who want reduced motion get all there is; what moves is moved by them."""
     scripts = sorted(stills.STATIC.glob("attn-*.js"))
     style = (stills.STATIC / "attn.css").read_text(encoding="utf-8")
-    assert sum(script.stat().st_size for script in scripts) < 700_000
+    published = {path for path in scripts if path.stem.startswith("attn-published")}
+    weighs = {path: path.stat().st_size for path in scripts}
+    assert sum(weighs[path] for path in published) < 200_000
+    assert sum(weighs[path] for path in weighs.keys() - published) < 700_000
     assert not re.search(r"transition|animation|@import|url\(", style)
     for script in scripts:
         if script.stem.endswith("-data"):  # numbers, any letters may stand in them
-            assert script.stat().st_size < 300_000
+            assert weighs[script] < 300_000
             continue
-        assert script.stat().st_size < 16_000
+        assert weighs[script] < 16_000
         assert not re.search(
             r"\bimport\b|fetch|http(?!://www.w3.org/2000/svg)",
             script.read_text("utf-8"),
@@ -731,6 +770,35 @@ def test_a_link_keeps_the_state_and_none_breaks_the_figure(
         k: str(v) for k, v in changed.items()
     }
     page.evaluate(go, "#top")
+
+
+@each
+def test_presets_lead_to_states_of_their_own_which_a_link_keeps(
+    page: Page, name: str
+) -> None:
+    """From the start, by mouse and by key, each leads to the same state, no two to one; it alone shows as pressed."""
+    figure, link = page.locator(f"attn-{name}"), "Link to this state"
+    groups = figure.locator(".attn-controls > .attn-buttons")
+    assert groups.count() > 0
+    for group in groups.all():
+        buttons, states = group.get_by_role("button").all(), []
+        assert len(buttons) > 1
+        for button in buttons:
+            press(figure, "Again")
+            button.click()
+            by_mouse = state(figure)
+            address = figure.get_by_role("link", name=link).get_attribute("href")
+            press(figure, "Again")
+            button.press("Enter")
+            assert state(figure) == by_mouse
+            press(figure, "Again")
+            page.evaluate("address => { location.hash = address; }", address)
+            assert state(figure) == by_mouse
+            assert button.get_attribute("aria-pressed") == "true"
+            assert group.locator("[aria-pressed=true]").count() == 1
+            assert by_mouse not in states
+            states.append(by_mouse)
+            page.evaluate("location.hash = '#top'")
 
 
 def test_a_page_opens_in_the_state_of_its_address(visit: Visit, sheet: Path) -> None:
