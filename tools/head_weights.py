@@ -22,12 +22,14 @@ UNIT = 100  # numbers are written as whole hundredths: a third of the bytes, and
 def train() -> dict[str, Any]:
     """The chapter's own cells, up to the one that has trained both layers."""
     names: dict[str, Any] = {}
-    for cell in nbformat.read(CHAPTER, as_version=4).cells:
-        if cell.cell_type == "code":
-            with contextlib.redirect_stdout(io.StringIO()):
+    cells = nbformat.read(CHAPTER, as_version=4).cells
+    # There, as a notebook runs: it reads what was trained from a folder beside it.
+    with contextlib.chdir(BOOK), contextlib.redirect_stdout(io.StringIO()):
+        for cell in cells:
+            if cell.cell_type == "code":
                 exec(cell.source, names)
-            if "two" in names:
-                break
+                if "two" in names:
+                    break
     layer = names["two"]
     arrays = {}
     for letter, linear in zip("qkvo", layer.children(), strict=True):

@@ -318,15 +318,15 @@ TOPICS = {
     "07": "gradient, backpropagation, vector–Jacobian product, Jacobian, finite difference, saturation, log-sum-exp, "
     "tile, additive score",
     "08": "encoder, decoder, recurrent network, embedding, vocabulary, context vector, alignment, additive score, "
-    "padding mask, teacher forcing, exposure bias, cross-entropy, greedy decoding, beam search, length normalisation, "
-    "nucleus sampling, transformer, cross-attention",
+    "seq2seq, padding mask, teacher forcing, exposure bias, cross-entropy, greedy decoding, beam search, "
+    "length normalisation, nucleus sampling, transformer, cross-attention",
     "10": "weight, online softmax, tile, additive score, key–value cache, grouped-query attention, half precision, "
     "fused kernel, FlashAttention, HBM, SRAM, roofline, MLA, sliding window, linear attention, log-sum-exp",
     "11": "attention sink, induction head, ablation, QK circuit, OV circuit, logit lens, GGUF, quantisation, RMSNorm, "
     "SwiGLU, grouped-query attention, rotary encoding, key–value cache, encoder",
     "09": "transformer, residual connection, layer norm, feed-forward network, cross-entropy, perplexity, vocabulary, "
-    "autoregressive, key–value cache, cross-attention, residual stream, induction head, RMSNorm, SwiGLU, "
-    "tied embeddings, byte-pair encoding, top-k sampling, sliding window",
+    "autoregressive, key–value cache, cross-attention, residual stream, previous-token head, induction head, "
+    "overfitting, pre-norm, RMSNorm, SwiGLU, tied embeddings, byte-pair encoding, top-k sampling, sliding window",
     "12": "all-reduce, all-to-all, tensor parallelism, context parallelism, ring attention, zigzag, FSDP, NVLink, "
     "InfiniBand, NCCL, node, mesh, rank of a process, key–value cache, causal mask",
 }
