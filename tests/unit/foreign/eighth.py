@@ -1,4 +1,4 @@
-"""The eighth set, of chapter 12, by somebody who had read its checkers. Of 26 wrong 9 were named at first (35 %), 5 were
+"""The eighth set, of chapter 12, by somebody who had read its checkers. Of 26 wrong 9 were named at first (35 %), 5
 hinted at, 5 misled, 7 unnamed; one of 8 right ones was refused, for a case of whole numbers in place of real ones."""
 
 import math
