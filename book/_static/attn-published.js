@@ -32,7 +32,7 @@ customElements.define("attn-published", class extends attn.Figure {
     },
     done: ({ state: { sentence, map }, best, chosen }) => sentence === "twice" && map === "after" && chosen === best,
     seen: ({ state: { layer, head }, scores, best, read: { losses } }) => {
-      const half = losses.length / 2, mean = (xs) => attn.number(attn.sum(xs) / xs.length, 1);
+      const half = (losses.length - 1) / 2, mean = (xs) => attn.number(attn.sum(xs) / xs.length, 1);
       return `${scores.filter((x) => x > 0.5).length} heads do; layer ${layer}, head ${head} with ${attn.number(scores[best], 2)}. `
         + `A word of the first copy costs ${mean(losses.slice(0, half))} nats, of the second, after its first, ${mean(losses.slice(half + 1))}.`;
     },
