@@ -101,9 +101,8 @@ def sentence(model: SmolLM2, name: str, text: str) -> dict[str, Any]:
     }
 
 
-def published() -> dict[str, Any]:
-    """What the figure of SmolLM2's heads needs."""
-    model = SmolLM2.load()
+def published(model: SmolLM2) -> dict[str, Any]:
+    """What the figure of its heads needs."""
     return {key: sentence(model, *named) for key, named in SENTENCES.items()}
 
 
@@ -117,7 +116,7 @@ def read(name: str) -> Any:
 
 
 def main() -> None:
-    for name, data in (chapter_9() | {"published": published()}).items():
+    for name, data in (chapter_9() | {"published": published(SmolLM2.load())}).items():
         # Scripts: a page that is read from a file may not load JSON.
         text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
         script(name).write_text(f"attn.{name} = {text};\n", encoding="utf-8")

@@ -16,6 +16,7 @@ from playwright.sync_api import Locator, Page
 
 from attn_tutor.models import smollm2
 
+pytestmark = pytest.mark.slow
 BYTES = 200_000  # of the figure's scripts, as the chapter says
 OFF = 1 / 510  # what a weight may lose when it becomes a byte
 
@@ -74,7 +75,7 @@ def scores(A: np.ndarray, tokens: list[str], kind: str) -> np.ndarray:
 
 def test_the_file_has_the_weights_of_the_model(model: smollm2.SmolLM2) -> None:
     shipped = figure_weights.read("published")
-    for key, now in figure_weights.published().items():
+    for key, now in figure_weights.published(model).items():
         codes, expected = (
             np.frombuffer(b64decode(data.pop("weights")), np.uint8).astype(int)
             for data in (shipped[key], now)
