@@ -88,8 +88,8 @@ customElements.define("attn-published", class extends attn.Figure {
     for (const kind of ["pointermove", "pointerdown"])
       this.square.addEventListener(kind, ({ offsetY }) => this.line.choose(Math.floor(offsetY / this.square.clientHeight * this.read.words.length)));
     this.frame_of_row = html("div", { class: "attn-row" });
-    this.picture.append(html("div", {}, this.chart_name, this.chart, this.line.line, this.key),
-      html("div", {}, html("p", {}, "The head chosen: rows are queries, columns keys"), html("div", { class: "attn-map" }, this.square, this.frame_of_row), top));
+    this.picture.append(html("div", {}, this.chart_name, this.chart, this.line.line, this.key, top),
+      html("div", {}, html("p", {}, "The head chosen: rows are queries, columns keys"), html("div", { class: "attn-map" }, this.square, this.frame_of_row)));
   }
 
   /* The weights of a head, row by row; above the diagonal the file has nothing. */
