@@ -52,7 +52,7 @@ def photograph(page: Page, name: str) -> None:
     picture = Image.open(io.BytesIO(figure.locator(".attn-live").screenshot()))
     note = PngInfo()
     note.add_text(SHOWS, str(figure.locator(".attn-words").text_content()))
-    few = picture.convert("RGB").quantize(64, kmeans=1, dither=Image.Dither.NONE)
+    few = picture.convert("RGB").quantize(128, kmeans=1, dither=Image.Dither.NONE)
     few.save(STATIC / f"attn-{name}.png", optimize=True, pnginfo=note)
 
 

@@ -24,9 +24,21 @@ class GGUF(NamedTuple):
     tokenizer: Tokenizer
 
 
+class Reader(gguf.GGUFReader):  # type: ignore[misc]  # gguf has no types
+    """On a plain array: the vocabulary takes 250,000 slices, and each is dear on the ``memmap`` that it comes as."""
+
+    @property
+    def data(self) -> np.ndarray:
+        return self._data
+
+    @data.setter
+    def data(self, mapped: np.memmap) -> None:
+        self._data = np.asarray(mapped)
+
+
 def read_gguf(path: str | PathLike[str]) -> GGUF:
     """Read a file whose vocabulary is one of byte pairs, with every digit a token of its own."""
-    reader = gguf.GGUFReader(path)
+    reader = Reader(path)
     matrices = {t.name.removesuffix(".weight"): _matrix(t) for t in reader.tensors}
     return GGUF(matrices, _tokenizer(reader))
 

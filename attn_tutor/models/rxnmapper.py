@@ -19,20 +19,14 @@ from attn_tutor.torch.models.ids import require_ids
 
 __all__ = ["Alignment", "RXNMapper"]
 
-PACKAGE, SIZE = "rxnmapper==0.4.3", "3 MB"
 FOLDER = "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k"
-WEIGHTS = WeightsFile(
-    PACKAGE,
-    f"{FOLDER}/pytorch_model.bin",
-    "8541f3f500dae71abe678d546bd035ca946e2d1c819f6b2cf41a97faedd7e6a2",
-    SIZE,
-)
-VOCABULARY = WeightsFile(
-    PACKAGE,
-    f"{FOLDER}/vocab.txt",
-    "399868a653e85549ce150af4a1f6cd2776240c6a3d951ced2120565f00f027fd",
-    SIZE,
-)
+WEIGHTS, VOCABULARY = (
+    WeightsFile("rxnmapper==0.4.3", f"{FOLDER}/{name}", sha256, size="3 MB")
+    for name, sha256 in (
+        ("pytorch_model.bin", "8541f3f500dae71abe678d546bd035ca946e2d1c819f6b2cf41a97faedd7e6a2"),
+        ("vocab.txt", "399868a653e85549ce150af4a1f6cd2776240c6a3d951ced2120565f00f027fd"),
+    )
+)  # fmt: skip  # a file a line
 N_LAYERS, N_HEADS = 12, 8
 ALIGNING = 10, 5  # the layer and the head that the authors found to align atoms
 TOKEN = re.compile(r"\[[^]]+]|Br|Cl|>>|%\d\d|\S")
@@ -77,14 +71,12 @@ class RXNMapper:
         """Tokens to words."""
         return [self.vocabulary[i] for i in ids]
 
-    @torch.no_grad()
     def __call__(self, ids: Tensor) -> Tensor:
         """Logits of the token at each place, (…, n) -> (…, n, 591)."""
         X = gelu(self._linear(self.stream(ids)[-1], "predictions.dense"))
         X = self._norm(X, "predictions.LayerNorm")
         return self._linear(X, "predictions.decoder")
 
-    @torch.no_grad()
     def stream(self, ids: Tensor) -> Tensor:
         """The tokens' vectors as they enter each layer and as they leave the last, (13, …, n, 256)."""
         words = self.learnt["embeddings.word_embeddings.weight"]
@@ -97,7 +89,6 @@ class RXNMapper:
             stream.append(self._layer(stream[-1]))
         return torch.stack(stream)
 
-    @torch.no_grad()
     def weights(self, ids: Tensor) -> Tensor:
         """The attention weights of every head, (…, n) -> (12, …, 8, n, n)."""
         X, (W, b) = self.stream(ids)[:-1], self._projections()
@@ -111,7 +102,7 @@ class RXNMapper:
                 f"align: a reaction has one '>>', between reactants and product; got {''.join(words[1:-1])}"
             )
         atom = [word[0].isalpha() or word[0] == "[" for word in words[1:-1]]
-        atoms = torch.tensor([False, *atom, False]).nonzero()[:, 0]
+        atoms = 1 + torch.tensor(atom).nonzero()[:, 0]  # after [CLS]
         arrow = words.index(">>")
         product, reactants = atoms[atoms > arrow], atoms[atoms < arrow]
         layer, head = ALIGNING
@@ -127,9 +118,7 @@ class RXNMapper:
         return self._norm(X, f"{LAYER}.full_layer_layer_norm")
 
     def _projections(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        names = [
-            f"{LAYER}.attention.{name}" for name in ("query", "key", "value", "dense")
-        ]
+        names = [f"{LAYER}.attention.{x}" for x in ("query", "key", "value", "dense")]
         W = tuple(self.learnt[f"{name}.weight"].mT for name in names)
         return W, tuple(self.learnt[f"{name}.bias"] for name in names)
 

@@ -1,14 +1,14 @@
-/* A text as a line of characters, one of which is chosen: a pointer over it or the arrow keys set the figure's state "at". */
+/* A text as a line of characters or tokens, one of which is chosen: a pointer over it or the arrow keys set the figure's state "at". */
 Object.assign(attn, (() => {
   "use strict";
   /* A character as one sees it. */
   const letter = (character) => ({ " ": "␣", "\n": "⏎" })[character] ?? character;
 
   const TextLine = class {
-    constructor(figure, most) {
+    constructor(figure, most, part = "Character") {
       const { html } = attn;
       this.line = html("div", { class: "attn-line", tabindex: 0, role: "slider", "aria-valuemin": 0,
-        "aria-label": "Character that looks: the arrow keys choose it" });
+        "aria-label": `${part} that looks: the arrow keys choose it` });
       this.letters = attn.range(most).map(() => this.line.appendChild(html("span")));
       this.choose = (at) => figure.set({ at: Math.max(0, Math.min(this.text.length - 1, at)) });
       this.line.addEventListener("pointerover", ({ target }) => this.letters.includes(target) && this.choose(this.letters.indexOf(target)));

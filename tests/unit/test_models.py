@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from attn_tutor.models import smollm2
+from attn_tutor.models import smollm2, smollm2_layer
 from attn_tutor.models.minilm import gelu
 from attn_tutor.models.rxnmapper import RXNMapper
 from attn_tutor.models.weights import WeightsFile
@@ -25,12 +25,12 @@ def model():
             torch.randn(shape, generator=chance, dtype=torch.float64) / shape[0] ** 0.5
         )
 
-    q, kv = smollm2.N_HEADS * D_HEAD, smollm2.N_KV_HEADS * D_HEAD
+    q, kv = smollm2_layer.N_HEADS * D_HEAD, smollm2_layer.N_KV_HEADS * D_HEAD
     shapes = [
         (D,), (D, q), (D, kv), (D, kv), (q, D), (D,), (D, HIDDEN), (D, HIDDEN), (HIDDEN, D),
     ]  # fmt: skip
     layers = [
-        smollm2.Layer(*(draw(*shape) * 3 for shape in shapes))
+        smollm2_layer.Layer(*(draw(*shape) * 3 for shape in shapes))
         for _ in range(smollm2.N_LAYERS)
     ]
     return smollm2.SmolLM2(draw(WORDS, D), layers, draw(D), None)
@@ -48,13 +48,13 @@ def test_cached_tokens_get_the_logits_of_the_whole_text(model, ids, close):
 
 
 def test_with_the_cache_each_position_is_computed_once(model, ids, monkeypatch):
-    computed, feed_forward = [], smollm2.Layer.feed_forward
+    computed, feed_forward = [], smollm2_layer.Layer.feed_forward
 
     def counted(self, X):
         computed.append(X.shape[-2])
         return feed_forward(self, X)
 
-    monkeypatch.setattr(smollm2.Layer, "feed_forward", counted)
+    monkeypatch.setattr(smollm2_layer.Layer, "feed_forward", counted)
     written = model.generate(ids, 5)
     assert sum(computed) == smollm2.N_LAYERS * (N + 4)
     computed.clear()
@@ -70,9 +70,12 @@ def test_a_head_that_is_off_adds_nothing(model, ids, close):
         W_o[head * D_HEAD : (head + 1) * D_HEAD] = 0
         layers[layer] = layers[layer]._replace(W_o=W_o)
     without = smollm2.SmolLM2(model.embedding, layers, model.norm, None)
-    close(model(ids, off=off), without(ids))
+    mask = smollm2.heads_off(off)
+    close(model(ids, mask=mask), without(ids))
     assert not torch.allclose(model(ids), without(ids))
-    assert (model.weights(ids, off=off)[2, 4] == 0).all()
+    weights = model.weights(ids, mask=mask)
+    silent = {(k, h) for k in range(30) for h in range(9) if not weights[k, h].any()}
+    assert silent == {*off}
 
 
 def test_a_key_that_is_taken_away_is_seen_by_none(model, ids, close):
@@ -101,12 +104,12 @@ def test_stream_ends_in_the_logits_and_carries_the_weights(model, ids, close):
 
 
 def test_smollm2_refuses_what_it_cannot_read(model, ids):
-    with pytest.raises(TypeError, match="SmolLM2: masks are boolean"):
+    with pytest.raises(TypeError, match="masks are boolean"):
         model(ids, mask=torch.ones(N))
     with pytest.raises(ValueError, match=r"SmolLM2: ids must lie in 0 … 22, got 23"):
         model(ids + 14)
     with pytest.raises(IndexError):
-        model(ids, off=[(30, 0)])
+        smollm2.heads_off([(30, 0)])
 
 
 def test_gelu_is_torchs():

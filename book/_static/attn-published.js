@@ -1,0 +1,152 @@
+/* Chapter 11: where the 270 heads of SmolLM2 look in four ready sentences.
+   Needs attn-text.js, attn-published-data.js: the sentences, their losses, and every weight in 255ths. */
+customElements.define("attn-published", class extends attn.Figure {
+  static title = "The heads of a published model";
+  static start = { sentence: "it", map: "before", layer: 16, head: 3, at: 10 };
+  static layers = 30;
+  static heads = 9;
+  static maps = { first: "the first token", before: "the token before", itself: "the token itself", after: "the token after an earlier copy" };
+  static tasks = [{
+    ask: "Show in the map the weight on the first token. How many of the 270 heads give it more than half, from the fifth token on?",
+    guesses: { few: "fewer than 50", many: "50 to 200", most: "more than 200" },
+    right: ({ scores }) => {
+      const sinks = scores.filter((x) => x > 0.5).length;
+      return sinks < 50 ? "few" : sinks > 200 ? "most" : "many";
+    },
+    done: ({ state: { map } }) => map === "first",
+    seen: ({ scores }) => `${scores.filter((x) => x > 0.5).length} heads do, and on average the first token gets ${attn.number(attn.sum(scores) / 270, 2)}. `
+      + "It is a place to put weight that is not needed.",
+  }, {
+    ask: "Show the weight on the token before, and choose the brightest square. Does the best of these heads stand low, in the middle or high?",
+    guesses: { low: "in layers 0 to 9", middle: "in layers 10 to 19", high: "in layers 20 to 29" },
+    right: ({ state: { layer } }) => ["low", "middle", "high"][Math.floor(layer / 10)],
+    done: ({ state: { map }, best, chosen }) => map === "before" && chosen === best,
+    seen: ({ state: { layer, head }, scores, best }) => `Layer ${layer}, head ${head} gives the token before ${attn.number(scores[best], 2)} of its weight, whichever token it is. `
+      + "Just above it, in layers 17 and 18, stand the heads that need to know it.",
+  }, {
+    ask: "Choose “eight words, twice” and show the weight on the token after an earlier copy. How many heads put more than half of their weight there? Choose the best of them.",
+    guesses: { one: "one or none", few: "2 to 20", many: "more than 20" },
+    right: ({ scores }) => {
+      const copying = scores.filter((x) => x > 0.5).length;
+      return copying < 2 ? "one" : copying > 20 ? "many" : "few";
+    },
+    done: ({ state: { sentence, map }, best, chosen }) => sentence === "twice" && map === "after" && chosen === best,
+    seen: ({ state: { layer, head }, scores, best, read: { losses } }) => {
+      const half = (losses.length - 1) / 2, mean = (xs) => attn.number(attn.sum(xs) / xs.length, 1);
+      return `${scores.filter((x) => x > 0.5).length} heads do; layer ${layer}, head ${head} with ${attn.number(scores[best], 2)}. `
+        + `A word of the first copy costs ${mean(losses.slice(0, half))} nats, of the second, after its first, ${mean(losses.slice(half + 1))}.`;
+    },
+  }, {
+    ask: "Back to the trophy. What does “it” look at most, in layer 16, head 3, and what in layer 21, head 6?",
+    guesses: { same: "both at the trophy", suitcase: "both at the suitcase", differ: "one at each" },
+    right: (figure, met) => {
+      const [one, other] = [...met.values()].map(([word]) => word);
+      return one !== other ? "differ" : one === "trophy" ? "same" : "suitcase";
+    },
+    done: ({ state: { sentence, layer, head, at }, read }, met) => {
+      const name = `${layer}, head ${head}`;
+      if (sentence === "it" && read.words[at] === "it" && ["16, head 3", "21, head 6"].includes(name)) met.set(name, read.top[0]);
+      return met.size === 2;
+    },
+    seen: (figure, met) => [...met].map(([head, [word, weight]]) => `Layer ${head}: “${word}”, ${attn.number(weight, 2)}.`).join(" ")
+      + " Which of the two is too large is said only later, so neither head can know.",
+  }];
+
+  build() {
+    const { html, svg, range } = attn, { layers, heads, maps } = this.constructor, whole = (top) => (x) => Number.isInteger(x) && x >= 0 && x < top;
+    this.sentences = Object.fromEntries(Object.entries(attn.published).map(([key, { weights, ...read }]) =>
+      [key, { ...read, words: read.tokens.map((token) => token.trim()), codes: Uint8Array.from(atob(weights), (letter) => letter.charCodeAt(0)) }]));
+    this.choice("sentence", "Sentence", Object.fromEntries(Object.entries(this.sentences).map(([key, { name }]) => [key, name])));
+    this.choice("map", "Map: the weight on", maps);
+    this.slider("layer", "Layer", [0, layers - 1, 1]);
+    this.slider("head", "Head", [0, heads - 1, 1]);
+    Object.assign(this.fits, { layer: whole(layers), head: whole(heads), at: whole(99) });
+    this.presets("Heads", Object.fromEntries(Object.entries({
+      "16.0 one back": [16, 0], "18.6 after the copy": [18, 6], "18.8 the first": [18, 8], "11.6 itself": [11, 6], "16.3 of “it”": [16, 3], "21.6 of “it”": [21, 6],
+    }).map(([name, [layer, head]]) => [name, { layer, head }])));
+
+    this.chart = svg("svg", { viewBox: "0 0 400 150", role: "img" });
+    this.squares = range(layers * heads).map((i) => {
+      const [layer, head] = [Math.floor(i / heads), i % heads];
+      const square = svg("rect", { x: 32 + 12 * layer, y: 4 + 12 * head, width: 12, height: 12 });
+      square.addEventListener("click", () => this.set({ layer, head }));
+      return square;
+    });
+    this.frame_of_head = svg("rect", { class: "attn-frame", width: 12, height: 12 });
+    this.chart.append(...this.squares, this.frame_of_head,
+      ...[0, 4, 8].map((head) => svg("text", { x: 26, y: 14 + 12 * head, "text-anchor": "end" }, String(head))),
+      ...[0, 5, 10, 15, 20, 25, 29].map((layer) => svg("text", { x: 38 + 12 * layer, y: 126, "text-anchor": "middle" }, String(layer))),
+      svg("text", { x: 212, y: 144, "text-anchor": "middle" }, "layer"), svg("text", { x: 10, y: 58, "text-anchor": "middle", transform: "rotate(-90 10 58)" }, "head"));
+    this.chart_name = html("p");
+    this.line = new attn.TextLine(this, Math.max(...Object.values(this.sentences).map(({ words }) => words.length)), "Token");
+    this.line.line.classList.add("attn-tokens");
+    this.key = html("p");
+    this.rows = range(3).map(() => [html("th", { scope: "row" }), html("td", { class: "attn-bar" })]);
+    const top = attn.table("", ["token", "weight"], this.rows);
+    this.top_name = top.caption;
+    this.square = html("canvas", { class: "attn-square", role: "img" });
+    for (const kind of ["pointermove", "pointerdown"])
+      this.square.addEventListener(kind, ({ offsetY }) => this.line.choose(Math.floor(offsetY / this.square.clientHeight * this.read.words.length)));
+    this.frame_of_row = html("div", { class: "attn-row" });
+    this.picture.append(html("div", {}, this.chart_name, this.chart, this.line.line, this.key, top),
+      html("div", {}, html("p", {}, "The head chosen: rows are queries, columns keys"), html("div", { class: "attn-map" }, this.square, this.frame_of_row)));
+  }
+
+  /* The weights of a head, row by row; above the diagonal the file has nothing. */
+  weights({ words: { length: n }, codes }, i) {
+    const start = i * n * (n + 1) / 2;
+    return attn.range(n).map((q) => [...codes.subarray(start + q * (q + 1) / 2, start + (q + 1) * (q + 2) / 2)].map((code) => code / 255));
+  }
+
+  /* What the map shows of a head: a mean over queries; NaN where there is none. */
+  score(A, { tokens }, map) {
+    const queries = {
+      first: () => A.slice(4).map((row) => row[0]),
+      before: () => A.slice(1).map((row, i) => row[i]),
+      itself: () => A.slice(1).map((row, i) => row[i + 1]),
+      after: () => A.map((row, i) => attn.range(i).filter((j) => tokens[j] === tokens[i]).map((j) => row[j + 1])).filter((found) => found.length).map(attn.sum),
+    }[map]();
+    return attn.sum(queries) / queries.length;
+  }
+
+  draw() {
+    const { sentence, map, layer, head } = this.state, { number, range } = attn, { heads, maps } = this.constructor;
+    const read = this.read = this.sentences[sentence], { words, losses } = read, at = Math.min(this.state.at, words.length - 1);
+    this.chosen = layer * heads + head;
+    this.scores = range(this.squares.length).map((i) => this.score(this.weights(read, i), read, map));
+    this.best = this.scores.indexOf(Math.max(...this.scores));
+    const A = this.weights(read, this.chosen), none = Number.isNaN(this.scores[0]);
+    read.top = words.slice(0, at + 1).map((word, j) => [word, A[at][j], j]).sort((a, b) => b[1] - a[1]);
+
+    this.squares.forEach((square, i) => square.setAttribute("fill", none ? "none" : `rgb(${attn.colour("cividis", this.scores[i])})`));
+    this.frame_of_head.setAttribute("x", 32 + 12 * layer);
+    this.frame_of_head.setAttribute("y", 4 + 12 * head);
+    this.chart_name.textContent = none ? "No token of this sentence returns: the map has nothing to show. Take another sentence."
+      : `All 270 heads: weight on ${maps[map]}, mean over the sentence. Dark is 0, bright is 1; the frame is the head chosen.`;
+
+    this.line.show(words, at, A[at], losses.map((loss) => loss / 2));
+    this.key.textContent = `Colour: the weights of layer ${layer}, head ${head} from the framed token, the brightest ${number(read.top[0][1], 2)}. Red foot: the loss of the token, full at 10 nats.`;
+    this.top_name.textContent = `From “${words[at]}”, token ${at}, it looks most at`;
+    this.rows.forEach(([name, bar], i) => {
+      const [word, weight, j] = read.top[i] ?? [];
+      name.textContent = word === undefined ? "–" : `“${word}”, ${j === at ? "itself" : `${at - j} back`}`;
+      bar.textContent = word === undefined ? "–" : number(weight, 2);
+      bar.style.setProperty("--share", weight ?? 0);
+    });
+
+    this.square.width = this.square.height = words.length;
+    const brush = this.square.getContext("2d");
+    range(words.length).forEach((i) => range(words.length).forEach((j) => {
+      brush.fillStyle = `rgb(${attn.colour("viridis", A[i][j] ?? 0)})`;
+      brush.fillRect(j, i, 1, 1);
+    }));
+    for (const [side, i] of [["top", at], ["bottom", words.length - 1 - at]]) this.frame_of_row.style[side] = `${100 * i / words.length}%`;
+
+    const [[word, weight]] = read.top, own = none ? "" : ` Over the sentence it gives ${number(this.scores[this.chosen], 2)} to ${maps[map]};`
+      + ` the most of all heads is ${number(this.scores[this.best], 2)}, in layer ${Math.floor(this.best / heads)}, head ${this.best % heads}.`;
+    const said = `Layer ${layer}, head ${head} looks from “${words[at]}” most at “${word}”, ${number(weight, 2)}.${own}`;
+    this.square.setAttribute("aria-label", said);
+    this.chart.setAttribute("aria-label", this.chart_name.textContent + own);
+    return said;
+  }
+});
