@@ -35,9 +35,8 @@ def seconds(model: SmolLM2, ids: torch.Tensor) -> tuple[float, float]:
 
 
 def main() -> None:
-    torch.set_num_threads(
-        1
-    )  # two of them wait for each other wherever another program runs
+    # Two would wait for each other wherever another program runs.
+    torch.set_num_threads(1)
     model = SmolLM2.load()
     text = model.encode(load_book()[:4000])
     lines = [
@@ -51,7 +50,8 @@ def main() -> None:
     lines += [
         "",
         f"Milliseconds for the next token, the fastest of {ROUNDS} rounds in turns. {processor()}, {cores()} cores, "
-        f"1 of them used. Python {platform.python_version()}, torch {torch.__version__}. Command: `python tools/cached_tokens.py`.",
+        f"1 of them used. Python {platform.python_version()}, torch {torch.__version__}. "
+        "Command: `python tools/cached_tokens.py`.",
     ]
     TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

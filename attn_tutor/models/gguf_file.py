@@ -27,7 +27,7 @@ class GGUF(NamedTuple):
 class Reader(gguf.GGUFReader):  # type: ignore[misc]  # gguf has no types
     """On a plain array: the vocabulary takes 250,000 slices, and each is dear on the ``memmap`` that it comes as."""
 
-    @property
+    @property  # type: ignore[override]  # an attribute there
     def data(self) -> np.ndarray:
         return self._data
 

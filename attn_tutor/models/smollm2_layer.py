@@ -5,7 +5,7 @@ network in each token (SwiGLU), and 3 heads of keys and values for 9 of queries;
 Source: Touvron et al. (2023), whose architecture it is.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -24,7 +24,8 @@ __all__ = ["Layer", "rms_norm"]
 
 N_HEADS, N_KV_HEADS = 9, 3
 BASE, EPSILON = 100_000.0, 1e-5  # of the rotary encoding, of the norm
-Mask, Cache = Tensor | None, KVCache | None
+Mask: TypeAlias = Tensor | None
+Cache: TypeAlias = KVCache | None
 
 
 def rms_norm(X: Tensor, gain: Tensor) -> Tensor:
