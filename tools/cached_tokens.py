@@ -51,7 +51,8 @@ def main() -> None:
     lines += [
         "",
         f"Milliseconds for the next token, the fastest of {ROUNDS} rounds in turns. {processor()}, {cores()} cores, "
-        f"1 of them used. Python {platform.python_version()}, torch {torch.__version__}. Command: `python tools/cached_tokens.py`.",
+        f"1 of them used. Python {platform.python_version()}, torch {torch.__version__}. "
+        "Command: `python tools/cached_tokens.py`.",
     ]
     TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
