@@ -78,12 +78,18 @@ def float_of(case: Case) -> str:
 
 
 def close(x: Any, y: Any, tolerance: tuple[float, float]) -> bool:
+    """As np.allclose, which takes four times as long."""
     x, y = np.asarray(x), np.asarray(y)
     if x.shape != y.shape:
         return False
-    return bool(
-        np.allclose(x.astype(float), y.astype(float), *tolerance, equal_nan=True)
-    )
+    if x.dtype.kind == y.dtype.kind != "f":
+        return bool((x == y).all())
+    x, y, (relative, absolute) = x.astype(float), y.astype(float), tolerance
+    with np.errstate(all="ignore"):
+        near = abs(x - y) <= absolute + relative * abs(y)
+        near &= np.isfinite(y)
+        near |= (x == y) | (np.isnan(x) & np.isnan(y))
+    return bool(near.all())
 
 
 def shapes(value: Any) -> list[Any]:

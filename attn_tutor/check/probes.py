@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_tutor.check.calls import Case, call, take
+from attn_tutor.check.calls import Case, Outcome, take
 from attn_tutor.check.symptoms.answer import Array, Finding
 
 Function = Callable[..., Any]
@@ -15,19 +15,17 @@ Answers = Callable[[Case], tuple[Any, Any] | None]
 
 
 def asked(
-    fn: Function,
+    ask: Callable[[Case], Outcome],
     right: Function,
     names: Sequence[str],
     case: Case,
-    tensors: bool,
-    seconds: float,
     question: Callable[[Answers, Sequence[str], Case], Finding | None],
 ) -> Finding | None:
     """Title and words of what the answers to changed arguments show, or None."""
 
     def answers(changed: Case) -> tuple[Any, Any] | None:
         """The right answer and the function's, if both come."""
-        outcome = call(fn, changed, tensors, seconds)
+        outcome = ask(changed)
         if outcome.error or outcome.late:
             return None
         try:

@@ -14,13 +14,16 @@ from attn_tutor.check.symptoms.answer import Answer, Finding, Sight
 
 # The strongest first: of two that explain as much, the first is told.
 KINDS = (
+    shape.EXACT,
     shape.SYMPTOMS,
     masks.SYMPTOMS,
     weights.SYMPTOMS,
     numbers.CORNERS,
+    numbers.EXACT,
     numbers.SYMPTOMS,
 )
 SYMPTOMS = list(chain(*KINDS))
+EXACT = [*shape.EXACT, *numbers.EXACT]
 
 
 def strongest(answers: list[Answer]) -> tuple[Finding, Case] | None:
@@ -32,6 +35,17 @@ def strongest(answers: list[Answer]) -> tuple[Finding, Case] | None:
             rest = _most_common(numbers.CORNERS, [x for x in answers if x not in shown])
             words += f" Besides: {rest[1]}" if rest else ""
             return (title, words), shown[0].case
+    return None
+
+
+def one_for_all(answers: list[Answer]) -> Finding | None:
+    """The symptom that all these answers show, of those that leave no room for chance if there are many numbers."""
+    many = [x for x in answers if x.right.size > 4]
+    with np.errstate(all="ignore"):
+        for title, sight in EXACT if many else []:
+            seen = list(map(sight, many))
+            if all(seen):
+                return title, str(seen[0])
     return None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attn_tutor.check.answers import close
 from attn_tutor.check.calls import Case
 
 Array = np.ndarray
@@ -24,9 +25,7 @@ class Answer:
     tolerance: tuple[float, float]
 
     def same(self, one: Array, other: Array) -> bool:
-        return one.shape == other.shape and bool(
-            np.allclose(one, other, *self.tolerance, equal_nan=True)
-        )
+        return close(one, other, self.tolerance)
 
     def is_now(self, changed: Array) -> bool:
         """Whether the answer is this, made of the right one."""

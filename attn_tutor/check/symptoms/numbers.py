@@ -13,6 +13,7 @@ from attn_tutor.check.symptoms.answer import (
     symptom,
 )
 
+EXACT: list[tuple[str, Sight]] = []  # what is done to all numbers in one way
 SYMPTOMS: list[tuple[str, Sight]] = []
 CORNERS: list[tuple[str, Sight]] = []  # where there is no number at all
 VAGUE: list[tuple[str, Sight]] = []  # said only where there is nothing better to say
@@ -60,14 +61,14 @@ def ratio_of(right: Array, got: Array) -> float | None:
     return ratio if np.allclose(got, ratio * right, 1e-4, 1e-6) else None
 
 
-@symptom(SYMPTOMS, "the sign", of_numbers)
+@symptom(EXACT, "the sign", of_numbers)
 def _(x: Answer) -> str | None:
     if x.is_now(-x.right):
         return "Your numbers are right but for the sign: all are minus what they should be."
     return None
 
 
-@symptom(SYMPTOMS, "a step too many or too few", of_numbers)
+@symptom(EXACT, "a step too many or too few", of_numbers)
 def _(x: Answer) -> str | None:
     e = np.exp(x.right - x.right.max(-1, keepdims=True))
     if x.is_now(e / e.sum(-1, keepdims=True)):
@@ -106,7 +107,7 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(SYMPTOMS, "a constant factor", lambda x: of_numbers(x) or _is_number(x))
+@symptom(EXACT, "a constant factor", lambda x: of_numbers(x) or _is_number(x))
 def _(x: Answer) -> str | None:
     ratio = ratio_of(x.right, x.got)
     if ratio is None or np.isclose(ratio, [0, 1], atol=1e-2).any():
@@ -199,7 +200,7 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(SYMPTOMS, "a constant added", of_numbers)
+@symptom(EXACT, "a constant added", of_numbers)
 def _(x: Answer) -> str | None:
     gap = x.got - x.right
     if np.allclose(gap, gap.flat[0], 1e-4, 1e-6) and abs(gap.flat[0]) > 1e-4:

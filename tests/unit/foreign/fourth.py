@@ -123,7 +123,7 @@ def self_attention_cosine(X, W_q, W_k, W_v):
     return (Q @ K.mT).softmax(-1) @ (X @ W_v)
 
 
-@wrong("self_attention", None)
+@wrong("self_attention", "identity.*W_q")
 def self_attention_unprojected_queries(X, W_q, W_k, W_v):
     if W_q.shape[0] != W_q.shape[1]:
         return F.scaled_dot_product_attention(X @ W_q, X @ W_k, X @ W_v)

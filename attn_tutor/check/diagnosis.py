@@ -1,0 +1,231 @@
+"""What a wrong function did: a known mistake, several at once, the right answer to another question, or a symptom."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import chain, combinations, permutations
+
+import numpy as np
+
+from attn_tutor.check.calls import Case, Outcome
+from attn_tutor.check.changes import after, changes
+from attn_tutor.check.compare import Attempt, Comparison, Mistake
+from attn_tutor.check.probes import asked, ignored, rows
+from attn_tutor.check.symptoms import one_for_all, strongest
+from attn_tutor.check.symptoms.answer import Finding
+from attn_tutor.check.symptoms.place import where_wrong
+
+Tried = list[Attempt]
+Ask = Callable[[Case], Outcome]  # call the reader's function
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    title: str
+    words: str
+    shown: Tried  # of these the smallest is the example
+
+
+def diagnose(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
+    """The best that can be said of a wrong function; without a title of its own if that is a guess."""
+    wrong = [x for x in tried if x.wrong]
+    if not wrong:
+        return None  # a fault of another kind
+    known = exercise.made(exercise.mistakes, tried) or exercise.made(
+        together(exercise), tried
+    )
+    answers = [y for x in wrong for y in exercise.answers(x.case, x.right, x.got)]
+    simple = one_for_all(answers)
+    if not known and not simple and _of_many_numbers(wrong):
+        known = exercise.made(other_questions(exercise), tried)
+        known = known or _two_unlike(exercise, tried)
+    if known:
+        return Diagnosis(known.name, known.words, wrong)
+    return (
+        _symptoms(exercise, ask, tried)
+        or _here_and_there(exercise, tried)
+        or _most(exercise, tried)
+    )
+
+
+def together(exercise: Comparison) -> Iterator[Mistake]:
+    """Two or three variants that change different options."""
+    variants = [mistake for mistake in exercise.mistakes if mistake.changes]
+    pairs, triples = (combinations(variants, n) for n in (2, 3))
+    return filter(None, map(_together, chain(pairs, triples)))
+
+
+@cache
+def _together(several: tuple[Mistake, ...]) -> Mistake | None:
+    """The mistake of who makes all these, if they do not change the same option."""
+    options = {k: v for mistake in several for k, v in mistake.changes.items()}
+    if len(options) < sum(len(mistake.changes) for mistake in several):
+        return None
+    count = "Two" if len(several) == 2 else "Three"
+    return Mistake(
+        "; ".join(mistake.name for mistake in several),
+        f"{count} mistakes at once. {' '.join(mistake.words for mistake in several)}",
+        partial(several[0].wrong, **options),
+    )
+
+
+@cache
+def other_questions(exercise: Comparison) -> list[Mistake]:
+    """The right answer to other arguments: one exchanged for another, turned, or taken for something else."""
+    first = exercise.cases[0]
+    asked = [
+        Mistake(
+            what,
+            f"Your answer is the right one to another question: it takes {what}.",
+            after(exercise.right, change),
+        )
+        for what, change in changes(exercise.arguments, first)
+    ]
+    answer = exercise.right(*first)
+    if isinstance(answer, bool | np.bool):
+        words = "Your answer is always the opposite of the right one: True for False."
+        return [*asked, Mistake("the opposite", words, lambda *x: not exercise.right(*x))]
+    if not isinstance(answer, tuple):
+        return asked
+    words = "Your values are right, but in another order than they are asked for."
+    orders = [*permutations(range(len(answer)))][1:]
+    return asked + [
+        Mistake(
+            f"values in the order {', '.join(str(i + 1) for i in order)}",
+            words,
+            lambda *x, order=order: tuple(exercise.right(*x)[i] for i in order),
+        )
+        for order in orders
+    ]
+
+
+def _two_unlike(exercise: Comparison, tried: Tried) -> Mistake | None:
+    """A known mistake, and what can be seen of an answer beside one that has this mistake alone."""
+    for mistake in _not_simple(exercise):
+        answers = []
+        for x in reversed(tried):  # the largest case tells most mistakes apart
+            made = exercise.made_by(mistake.wrong, x.case)
+            if (made is None) != (x.got is None):
+                break
+            more = exercise.answers(x.case, made or (), x.got)
+            if more and not answers and not one_for_all(more):
+                break
+            answers += more
+        else:
+            if found := one_for_all(answers):
+                words = f"Two mistakes at once. {mistake.words} Beside an answer with this mistake alone: {found[1]}"
+                return Mistake(f"{mistake.name}; {found[0]}", words, mistake.wrong)
+    return None
+
+
+@cache
+def _not_simple(exercise: Comparison) -> list[Mistake]:
+    """Without mistakes such as a factor, which another factor undoes."""
+    return [
+        mistake
+        for mistake in exercise.mistakes
+        if not any(
+            one_for_all([answer])
+            for case in exercise.cases
+            if (right := exercise.made_by(exercise.right, case))
+            for answer in exercise.answers(
+                case, right, exercise.made_by(mistake.wrong, case)
+            )
+        )
+    ]
+
+
+def _of_many_numbers(wrong: Tried) -> bool:
+    """Whether what agrees with all these answers does so by no accident."""
+    counts = [
+        np.isfinite(np.asarray(y, dtype=float)).sum()
+        * (4 if np.asarray(y).dtype.kind == "f" else 1)
+        for x in wrong
+        for y in x.got or ()
+    ]
+    return sum(counts) >= 8
+
+
+def _symptoms(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
+    """What wrong answers that no known mistake gives have in common, and a case that shows it."""
+    wrong, right = ([x for x in tried if x.wrong is kind] for kind in (True, False))
+    question = partial(asked, ask, exercise.right, exercise.arguments, tried[-1].case)
+    found, shown = question(ignored), wrong[0].case
+    answers = [answer for x in wrong for answer in exercise.answers(x.case, x.right, x.got)]
+    if not found and (seen := strongest(answers)):
+        found, shown = seen
+    found = found or question(rows) or _weights(exercise, ask)
+    examples = [x for x in wrong if x.case is shown]
+    cases = [x.case for x in wrong], [x.case for x in right]
+    place = where_wrong(*cases) if right else None
+    if found and place:
+        more = (
+            f"(Only {place[0]}: in the other {len(right)} cases you are right.)"
+        )
+        return Diagnosis(found[0], f"{found[1]} {more}", examples)
+    if place:
+        share = f"You are right in {len(right)} of {len(tried)} cases, and wrong only {place[0]}."
+        return Diagnosis(f"wrong {place[0]}", f"{share} {place[1]}", examples)
+    return Diagnosis(*found, examples) if found else None
+
+
+def _weights(exercise: Comparison, ask: Ask) -> Finding | None:
+    """What is wrong with the weights, where the answer can be made to show them."""
+    if exercise.weights is None:
+        return None
+    attempt = exercise.attempt(exercise.weights, ask(exercise.weights))
+    if not (seen := strongest(exercise.answers(attempt.case, attempt.right, attempt.got))):
+        return None
+    (title, words), _ = seen
+    how = "With an identity matrix for the values your output is your weights, and shows:"
+    return f"weights: {title}", f"{how} {words}"
+
+
+def _here_and_there(exercise: Comparison, tried: Tried) -> Diagnosis | None:
+    """A mistake that is made in some cases; the others are right, or they have something wrong in common."""
+    best, most = None, 0
+    for mistake in chain(exercise.mistakes, other_questions(exercise)):
+        made = [x for x in tried if exercise.makes(mistake.wrong, x)]
+        explained = [x for x in made if x.wrong]
+        if len(explained) <= most or not _of_many_numbers(explained):
+            continue
+        others = [x for x in tried if x not in made]
+        if more := _of_the_others(others, made):
+            best = Diagnosis(
+                f"{mistake.name}; {more[0]}", f"{mistake.words} {more[1]}", explained
+            )
+            most = len(explained)
+    return best
+
+
+def _of_the_others(others: Tried, made: Tried) -> Finding | None:
+    """What is to be said of the cases in which a mistake is not made."""
+    share = f"{len(made)} of {len(made) + len(others)} cases"
+    if not any(x.wrong for x in others):
+        return "in some cases", f"(In {share} you do so; in the others you are right.)"
+    if not all(x.wrong for x in others) or len(others) > len(made):
+        return None
+    if all(x.outcome.error for x in others):
+        error = type(others[0].outcome.error).__name__
+        return f"raises {error}", f"(So in {share}. In the others it raises {error}.)"
+    if place := where_wrong([x.case for x in others], [x.case for x in made]):
+        words = f"(So in {share}. You are wrong in another way {place[0]}: {place[1]})"
+        return f"wrong in another way {place[0]}", words
+    return None
+
+
+def _most(exercise: Comparison, tried: Tried) -> Diagnosis | None:
+    """Two mistakes at once give the answers of neither: the one that explains most of what is wrong, if any."""
+    wrong = [x for x in tried if x.wrong]
+    best, most = None, len(wrong) // 2
+    for mistake in exercise.mistakes:
+        made = [x for x in tried if exercise.makes(mistake.wrong, x)]
+        explained = [x for x in made if x.wrong]
+        # Who made it is right where the reader is.
+        if all(x in made for x in tried if not x.wrong) and len(explained) > most:
+            best, most = mistake, len(explained)
+    if best is None:
+        return None
+    share = f"{most} of the {len(wrong)} cases that are wrong"
+    words = f"Perhaps two mistakes at once. In {share} it does as “{best.name}”: {best.words}"
+    return Diagnosis("", words, wrong)
