@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 SECONDS = 5.0  # a case takes milliseconds; whoever needs longer does not come back
+IMPORTS = 4  # times as long for the first, which may import something
 
 Case = tuple[Any, ...]  # the arguments of one call, by position
 
@@ -55,11 +56,11 @@ def call_first(
 
     There is no such function before torch is imported, so that nothing here needs to import it.
     """
-    outcome = call(fn, case, False, seconds)
+    outcome = call(fn, case, False, IMPORTS * seconds)
     suits = not outcome.error and not is_tensor(outcome.value)
     if suits or outcome.late or _torch() is None:
         return False, outcome
-    other = call(fn, case, True, seconds)
+    other = call(fn, case, True, IMPORTS * seconds)
     if other.error is None or _asks_for_tensors(outcome.error):
         return True, other
     return False, outcome

@@ -3,14 +3,15 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import chain, combinations, permutations
+from itertools import chain, combinations, permutations, product
+from typing import Any
 
 import numpy as np
 
 from attn_tutor.check.calls import Case, Outcome
 from attn_tutor.check.changes import after, changes
 from attn_tutor.check.compare import Attempt, Comparison, Mistake
-from attn_tutor.check.probes import asked, ignored, rows
+from attn_tutor.check.probes import again, asked, ignored, partly, rows
 from attn_tutor.check.symptoms import one_for_all, strongest
 from attn_tutor.check.symptoms.answer import Finding
 from attn_tutor.check.symptoms.place import where_wrong
@@ -39,6 +40,7 @@ def diagnose(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
     if not known and not simple and _of_many_numbers(wrong):
         known = exercise.made(other_questions(exercise), tried)
         known = known or _two_unlike(exercise, tried)
+        known = known or exercise.made(to_other_questions(exercise), tried)
     if known:
         return Diagnosis(known.name, known.words, wrong)
     return (
@@ -81,21 +83,54 @@ def other_questions(exercise: Comparison) -> list[Mistake]:
         )
         for what, change in changes(exercise.arguments, first)
     ]
-    answer = exercise.right(*first)
-    if isinstance(answer, bool | np.bool):
-        words = "Your answer is always the opposite of the right one: True for False."
-        return [*asked, Mistake("the opposite", words, lambda *x: not exercise.right(*x))]
+    return [*asked, *_turned(exercise), *_in_one_value(exercise)]
+
+
+def _turned(exercise: Comparison) -> Iterator[Mistake]:
+    """True for False, in a right answer or in a wrong one."""
+    if isinstance(exercise.answer(exercise.cases[0]), bool | np.bool):
+        words = "Your answer is the opposite: True for False."
+        right = exercise.right
+        yield Mistake("the opposite", words, lambda *x: not right(*x))
+        for m in exercise.mistakes:
+            both = f"Two mistakes at once. {m.words} Besides, it is the opposite: True for False."
+            yield Mistake(
+                f"{m.name}; the opposite", both, lambda *x, m=m: not m.wrong(*x)
+            )
+
+
+def _in_one_value(exercise: Comparison) -> Iterator[Mistake]:
+    """Of several values: a mistake in one of them, or all of them in another order."""
+    answer = exercise.answer(exercise.cases[0])
     if not isinstance(answer, tuple):
-        return asked
-    words = "Your values are right, but in another order than they are asked for."
-    orders = [*permutations(range(len(answer)))][1:]
-    return asked + [
-        Mistake(
+        return
+    right, count = exercise.right, len(answer)
+    for m, i in product(exercise.mistakes, range(count)):
+
+        def one_of(*x: Any, m: Mistake = m, i: int = i) -> Any:
+            return (*right(*x)[:i], m.wrong(*x)[i], *right(*x)[i + 1 :])
+
+        words = f"Value {i + 1} of the {count} is wrong, the others are right. {m.words}"
+        yield Mistake(f"{m.name}, in one value", words, one_of)
+    for order in [*permutations(range(count))][1:]:
+        yield Mistake(
             f"values in the order {', '.join(str(i + 1) for i in order)}",
-            words,
-            lambda *x, order=order: tuple(exercise.right(*x)[i] for i in order),
+            "Your values are right, but in another order than they are asked for.",
+            lambda *x, order=order: tuple(right(*x)[i] for i in order),
         )
-        for order in orders
+
+
+@cache
+def to_other_questions(exercise: Comparison) -> list[Mistake]:
+    """The known mistakes, made with other arguments."""
+    return [
+        Mistake(
+            f"{mistake.name}; {what}",
+            f"Two mistakes at once. {mistake.words} Besides, it takes {what}.",
+            after(mistake.wrong, change),
+        )
+        for what, change in changes(exercise.arguments, exercise.cases[0])
+        for mistake in exercise.mistakes
     ]
 
 
@@ -135,26 +170,26 @@ def _not_simple(exercise: Comparison) -> list[Mistake]:
     ]
 
 
-def _of_many_numbers(wrong: Tried) -> bool:
+def _of_many_numbers(wrong: Tried, at_least: int = 8) -> bool:
     """Whether what agrees with all these answers does so by no accident."""
     counts = [
         np.isfinite(np.asarray(y, dtype=float)).sum()
-        * (4 if np.asarray(y).dtype.kind == "f" else 1)
+        * (1 if np.asarray(y).dtype == bool else 4)
         for x in wrong
         for y in x.got or ()
     ]
-    return sum(counts) >= 8
+    return sum(counts) >= at_least
 
 
 def _symptoms(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
     """What wrong answers that no known mistake gives have in common, and a case that shows it."""
     wrong, right = ([x for x in tried if x.wrong is kind] for kind in (True, False))
     question = partial(asked, ask, exercise.right, exercise.arguments, tried[-1].case)
-    found, shown = question(ignored), wrong[0].case
+    found, shown = question(again) or question(ignored), wrong[0].case
     answers = [answer for x in wrong for answer in exercise.answers(x.case, x.right, x.got)]
     if not found and (seen := strongest(answers)):
         found, shown = seen
-    found = found or question(rows) or _weights(exercise, ask)
+    found = found or question(partly) or question(rows) or _weights(exercise, ask)
     examples = [x for x in wrong if x.case is shown]
     cases = [x.case for x in wrong], [x.case for x in right]
     place = where_wrong(*cases) if right else None
@@ -183,13 +218,17 @@ def _weights(exercise: Comparison, ask: Ask) -> Finding | None:
 
 def _here_and_there(exercise: Comparison, tried: Tried) -> Diagnosis | None:
     """A mistake that is made in some cases; the others are right, or they have something wrong in common."""
+    wrong = [x for x in tried if x.wrong]
     best, most = None, 0
     for mistake in chain(exercise.mistakes, other_questions(exercise)):
         made = [x for x in tried if exercise.makes(mistake.wrong, x)]
         explained = [x for x in made if x.wrong]
-        if len(explained) <= most or not _of_many_numbers(explained):
-            continue
         others = [x for x in tried if x not in made]
+        # Of answers that are True or False any two wrong ones agree: those that are right must be so in both, too.
+        telling = made if all(x.wrong for x in others) else explained
+        few = len(explained) <= max(most, len(wrong) // 2)
+        if few or not _of_many_numbers(telling, at_least=4):
+            continue
         if more := _of_the_others(others, made):
             best = Diagnosis(
                 f"{mistake.name}; {more[0]}", f"{mistake.words} {more[1]}", explained
@@ -202,6 +241,8 @@ def _of_the_others(others: Tried, made: Tried) -> Finding | None:
     """What is to be said of the cases in which a mistake is not made."""
     share = f"{len(made)} of {len(made) + len(others)} cases"
     if not any(x.wrong for x in others):
+        if not others or np.asarray(others[0].right[0]).dtype == bool:
+            return None
         return "in some cases", f"(In {share} you do so; in the others you are right.)"
     if not all(x.wrong for x in others) or len(others) > len(made):
         return None

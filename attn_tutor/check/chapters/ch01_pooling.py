@@ -238,6 +238,7 @@ normalize = Exercise(
         (np.abs(draw(3, 5)),),
         (np.abs(draw(3, 5)).astype(np.float32),),
         (np.abs(draw(2, 3, 5)),),
+        (np.array([[0.1, 0.1, 0.2], [0.5, 0.25, 0.05]]),),
     ],
 )
 

@@ -53,13 +53,14 @@ def _most_common(
     symptoms: list[tuple[str, Sight]], answers: list[Answer]
 ) -> tuple[str, str, list[Answer]] | None:
     """What is seen in most of the answers, in the words for the largest of them, and these."""
-    seen: dict[str, tuple[str, list[Answer]]] = {}
+    seen: dict[tuple[str, str], tuple[str, list[Answer]]] = {}
     with np.errstate(all="ignore"):
         for title, sight in symptoms:
             for x in answers:
                 if words := sight(x):
-                    seen[title] = words, [*seen.get(title, ("", []))[1], x]
-    found = [(title, *each) for title, each in seen.items()]
+                    key = title, words if x.right.size == 1 else ""  # one factor for all
+                    seen[key] = words, [*seen.get(key, ("", []))[1], x]
+    found = [(title, *each) for (title, _), each in seen.items()]
     return max(found, key=lambda each: _weight(each[2]), default=None)
 
 

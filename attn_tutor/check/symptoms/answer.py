@@ -32,9 +32,14 @@ class Answer:
         return self.same(changed, self.got)
 
     @property
+    def arrays(self) -> list[tuple[str, Array]]:
+        """The arguments that are arrays of numbers, with their names."""
+        pairs = self.given.items()
+        return [(k, x) for k, x in pairs if isinstance(x, Array) and x.dtype.kind in "fi"]
+
+    @property
     def floats(self) -> list[Array]:
-        arrays = (x for x in self.given.values() if isinstance(x, np.ndarray))
-        return [x for x in arrays if x.dtype.kind == "f"]
+        return [x for _, x in self.arrays if x.dtype.kind == "f"]
 
 
 Sight = Callable[[Answer], str | None]

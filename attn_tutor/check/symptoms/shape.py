@@ -94,9 +94,14 @@ def _(x: Answer) -> str | None:
                 f"Each {what} holds the right numbers, but in other places: they are put together, or reshaped, in "
                 "another order."
             )
-    if _same_numbers(x):
-        return "All numbers are right, but they stand in other places: a reshape mixes what a swap of axes would move."
-    return None
+    if not _same_numbers(x):
+        return None
+    if x.right.shape != x.got.shape:
+        return (
+            f"All numbers are right, but in other places, and the shape is {x.got.shape} where it should be "
+            f"{x.right.shape}: another axis is cut, or split into other lengths."
+        )
+    return "All numbers are right, but they stand in other places: a reshape mixes what a swap of axes would move."
 
 
 def _order(x: Answer, axis: int) -> str | None:

@@ -148,7 +148,7 @@ def masked_by_multiplied_scores(scores, mask):
     return torch.softmax(torch.nan_to_num(scores) * mask.float(), dim=-1)
 
 
-@wrong("masked_softmax", "[Ii]nverted|forbidden|exchanged")
+@wrong("masked_softmax", "[Ii]nverted|[Ff]orbidden keys")
 def masked_exponentials_inverted(scores, mask):
     e = torch.exp(scores - scores.nan_to_num().amax(-1, keepdim=True))
     e = e.masked_fill(mask, 0)
@@ -375,7 +375,7 @@ def previous_turned_forward(n, d, scale):
     return E / E.sum(1, keepdims=True)
 
 
-@wrong("to_halves", "each head|all heads|whole")
+@wrong("to_halves", "heads forgotten")
 def halves_of_the_whole(W, n_heads):
     return torch.cat([W[:, 0::2], W[:, 1::2]], dim=1)
 
@@ -447,7 +447,7 @@ def nucleus_not_renormalised(p, share):
     return out
 
 
-@wrong("nucleus", "cross|passes|at least|one (token )?(too )?few|short|least")
+@wrong("nucleus", "reaches the share")
 def nucleus_one_short(p, share):
     values, order = torch.sort(p, descending=True)
     keep = values.cumsum(0) <= share
@@ -472,7 +472,7 @@ def norm_over_tokens(X, gain, shift):
     return (X - m) / np.sqrt(v + 1e-5) * gain + shift
 
 
-@wrong("windows", "same|follow|shift|next")
+@wrong("windows", "[Tt]argets are the inputs")
 def windows_without_shift(ids, starts, n):
     x = torch.stack([ids[s : s + n] for s in starts])
     return x, x.clone()
@@ -560,7 +560,7 @@ def only_heads(O, W_o, off):
     return P.transpose(0, 1).flatten(1) @ W_o
 
 
-@wrong("dequantise", "alternat|interleav|order|neighbour|low and high")
+@wrong("dequantise", "side by side")
 def dequantise_interleaved(blocks):
     scale = blocks[:, 0:2].copy().view(np.float16).astype(np.float32)
     least = blocks[:, 2:4].copy().view(np.float16).astype(np.float32)
@@ -578,7 +578,7 @@ def positions_in_blocks(n, size):
     return np.arange(n).reshape(size, n // size)
 
 
-@wrong("bytes_sent", "kv_heads|heads|keys and values")
+@wrong("bytes_sent", "kv_heads|as many heads")
 def bytes_of_all_heads(n, size, heads, kv_heads, width, number):
     local = n // size
     ring = (size - 1) * 2 * local * heads * width * number

@@ -201,7 +201,7 @@ def self_attention_for_one_batch(X, W_q, W_k, W_v):
     return out
 
 
-@wrong("self_attention", "W_v|twice|tokens|projected")
+@wrong("self_attention", "softmax of what is asked")
 def self_attention_projected_twice(X, W_q, W_k, W_v):
     Q, K = X @ W_q, X @ W_k
     A = torch.softmax(Q @ K.mT / K.shape[-1] ** 0.5, -1)
@@ -236,7 +236,7 @@ def gap_without_sorting_the_output(layer, X, order):
     return np.max(np.abs(layer(X[order]) - layer(X)))
 
 
-@wrong("previous_token", "first")
+@right("previous_token")  # the first token asks for the last, which it cannot see
 def previous_token_cyclic(a, n):
     d = a + n + 1
     W_q, W_k, W_v = np.zeros((d, n)), np.zeros((d, n)), np.zeros((d, a))
@@ -263,12 +263,12 @@ def latest_is_earliest(a, n):
 # Chapters 5 and 6.
 
 
-@wrong("split_heads", "rows|tokens|columns|axis")
+@wrong("split_heads", "another axis is cut")
 def split_tokens(X, n_heads):
     return torch.stack(torch.tensor_split(X, n_heads, dim=-2), dim=-3)
 
 
-@wrong("multi_head", "V|values|heads|order|revers")
+@wrong("multi_head", None)
 def heads_with_values_reversed(X, W_q, W_k, W_v, W_o, n_heads):
     cut = lambda M: np.stack(np.split(M, n_heads, axis=1))
     Q, K, V = cut(X @ W_q), cut(X @ W_k), cut(X @ W_v)[::-1]
@@ -317,7 +317,7 @@ def from_halves(W, n_heads):
     return H.transpose(0, 1, 3, 2).reshape(W.shape)
 
 
-@wrong("squeezed", "whole|round|integer|fraction|floor")
+@wrong("squeezed", None)
 def squeezed_to_whole_positions(w, ids, longest):
     n = ids.shape[-1]
     p = np.floor(np.arange(n) * min(1, longest / n))
@@ -409,7 +409,7 @@ def previous_is_next(target, end):
     return out
 
 
-@wrong("nucleus", "each|own|share|single|alone|token")
+@wrong("nucleus", None)
 def nucleus_by_threshold(p, share):
     kept = torch.where(p >= 1 - share, p, 0)
     return kept / kept.sum()
@@ -499,7 +499,7 @@ def received_over_n(A):
     return np.tril(A, -1).sum(-2) / A.shape[-1]
 
 
-@wrong("prefix_matching_score", "sum|mean|number|divid|factor")
+@wrong("prefix_matching_score", "all queries")
 def matching_over_all_queries(A, ids):
     n = len(ids)
     total = 0
@@ -605,7 +605,7 @@ def heads_by_einsum(Q, K, V, W_q, W_k, W_v, W_o, n_heads):
 
 @right("top_k")
 def top_k_by_rank(logits, k, temperature):
-    rank = logits.argsort(-1, descending=True, stable=True).argsort(-1)
+    rank = logits.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
     z = logits.masked_fill(rank >= k, -torch.inf) / temperature
     return torch.exp(z - z.logsumexp(-1, keepdim=True))
 
