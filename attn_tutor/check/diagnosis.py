@@ -110,7 +110,9 @@ def _in_one_value(exercise: Comparison) -> Iterator[Mistake]:
         def one_of(*x: Any, m: Mistake = m, i: int = i) -> Any:
             return (*right(*x)[:i], m.wrong(*x)[i], *right(*x)[i + 1 :])
 
-        words = f"Value {i + 1} of the {count} is wrong, the others are right. {m.words}"
+        words = (
+            f"Value {i + 1} of the {count} is wrong, the others are right. {m.words}"
+        )
         yield Mistake(f"{m.name}, in one value", words, one_of)
     for order in [*permutations(range(count))][1:]:
         yield Mistake(
@@ -147,7 +149,7 @@ def _two_unlike(exercise: Comparison, tried: Tried) -> Mistake | None:
                 break
             answers += more
         else:
-            if found := one_for_all(answers):
+            if found := one_for_all(answers, at_least=2):
                 words = f"Two mistakes at once. {mistake.words} Beside an answer with this mistake alone: {found[1]}"
                 return Mistake(f"{mistake.name}; {found[0]}", words, mistake.wrong)
     return None
@@ -158,7 +160,7 @@ def _not_simple(exercise: Comparison) -> list[Mistake]:
     """Without mistakes such as a factor, which another factor undoes."""
     return [
         mistake
-        for mistake in exercise.mistakes
+        for mistake in [*exercise.mistakes, *other_questions(exercise)]
         if not any(
             one_for_all([answer])
             for case in exercise.cases
@@ -186,7 +188,9 @@ def _symptoms(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
     wrong, right = ([x for x in tried if x.wrong is kind] for kind in (True, False))
     question = partial(asked, ask, exercise.right, exercise.arguments, tried[-1].case)
     found, shown = question(again) or question(ignored), wrong[0].case
-    answers = [answer for x in wrong for answer in exercise.answers(x.case, x.right, x.got)]
+    answers = [
+        answer for x in wrong for answer in exercise.answers(x.case, x.right, x.got)
+    ]
     if not found and (seen := strongest(answers)):
         found, shown = seen
     found = found or question(partly) or question(rows) or _weights(exercise, ask)
@@ -194,9 +198,7 @@ def _symptoms(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
     cases = [x.case for x in wrong], [x.case for x in right]
     place = where_wrong(*cases) if right else None
     if found and place:
-        more = (
-            f"(Only {place[0]}: in the other {len(right)} cases you are right.)"
-        )
+        more = f"(Only {place[0]}: in the other {len(right)} cases you are right.)"
         return Diagnosis(found[0], f"{found[1]} {more}", examples)
     if place:
         share = f"You are right in {len(right)} of {len(tried)} cases, and wrong only {place[0]}."
@@ -209,10 +211,14 @@ def _weights(exercise: Comparison, ask: Ask) -> Finding | None:
     if exercise.weights is None:
         return None
     attempt = exercise.attempt(exercise.weights, ask(exercise.weights))
-    if not (seen := strongest(exercise.answers(attempt.case, attempt.right, attempt.got))):
+    if not (
+        seen := strongest(exercise.answers(attempt.case, attempt.right, attempt.got))
+    ):
         return None
     (title, words), _ = seen
-    how = "With an identity matrix for the values your output is your weights, and shows:"
+    how = (
+        "With an identity matrix for the values your output is your weights, and shows:"
+    )
     return f"weights: {title}", f"{how} {words}"
 
 

@@ -8,7 +8,14 @@ from functools import partial
 from typing import Any
 
 from attn_tutor.check.answers import close, shapes, unchanged, wrong_dtype, wrong_kind
-from attn_tutor.check.calls import SECONDS, Case, Outcome, call, call_first, is_tensor, take
+from attn_tutor.check.calls import (
+    SECONDS,
+    Case,
+    Outcome,
+    call,
+    call_first,
+    take,
+)
 from attn_tutor.check.compare import Attempt, Comparison, Function, Mistake
 from attn_tutor.check.diagnosis import diagnose
 from attn_tutor.check.words import show_case, show_error, show_pair

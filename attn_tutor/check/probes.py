@@ -75,10 +75,16 @@ def partly(answers: Answers, names: Sequence[str], case: Case) -> Finding | None
                 changed = x.copy()
                 changed[part] = y[part]
                 after += [answers((*case[:i], changed, *case[i + 1 :]))]
-            follows = [any(y is None or _differ(before[k], y[k]) for y in after) for k in (0, 1)]
+            follows = [
+                any(y is None or _differ(before[k], y[k]) for y in after)
+                for k in (0, 1)
+            ]
             if follows == [True, False]:
                 part_of = f"{what} of `{names[i]}`"
-                return f"{part_of} not used", f"Your answer does not depend on {part_of}."
+                return (
+                    f"{part_of} not used",
+                    f"Your answer does not depend on {part_of}.",
+                )
     return None
 
 

@@ -114,7 +114,9 @@ def test_a_known_mistake_and_what_is_seen_beside_it():
 
 
 def test_values_in_another_order():
-    text = text_of(check.bilinear_score_vjp, lambda *x: check.bilinear_score_vjp.right(*x)[::-1])
+    text = text_of(
+        check.bilinear_score_vjp, lambda *x: check.bilinear_score_vjp.right(*x)[::-1]
+    )
     assert ": values in the order 3, 2, 1\n" in text
 
 

@@ -38,11 +38,11 @@ def strongest(answers: list[Answer]) -> tuple[Finding, Case] | None:
     return None
 
 
-def one_for_all(answers: list[Answer]) -> Finding | None:
+def one_for_all(answers: list[Answer], at_least: int = 1) -> Finding | None:
     """The symptom that all these answers show, of those that leave no room for chance if there are many numbers."""
     many = [x for x in answers if x.right.size > 4]
     with np.errstate(all="ignore"):
-        for title, sight in EXACT if many else []:
+        for title, sight in EXACT if len(many) >= at_least else []:
             seen = list(map(sight, many))
             if all(seen):
                 return title, str(seen[0])
@@ -58,7 +58,10 @@ def _most_common(
         for title, sight in symptoms:
             for x in answers:
                 if words := sight(x):
-                    key = title, words if x.right.size == 1 else ""  # one factor for all
+                    key = (
+                        title,
+                        words if x.right.size == 1 else "",
+                    )  # one factor for all
                     seen[key] = words, [*seen.get(key, ("", []))[1], x]
     found = [(title, *each) for (title, _), each in seen.items()]
     return max(found, key=lambda each: _weight(each[2]), default=None)

@@ -35,7 +35,9 @@ class Answer:
     def arrays(self) -> list[tuple[str, Array]]:
         """The arguments that are arrays of numbers, with their names."""
         pairs = self.given.items()
-        return [(k, x) for k, x in pairs if isinstance(x, Array) and x.dtype.kind in "fi"]
+        return [
+            (k, x) for k, x in pairs if isinstance(x, Array) and x.dtype.kind in "fi"
+        ]
 
     @property
     def floats(self) -> list[Array]:

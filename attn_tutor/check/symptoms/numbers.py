@@ -281,12 +281,13 @@ def _(x: Answer) -> str | None:
         if x.right.ndim < -axis or x.right.shape[axis] < 2:
             continue
         first = [np.take(y, [0], axis) for y in (x.right, x.got)]
-        if x.same(x.got, first[1] + 0 * x.got):
-            if not x.same(x.right, first[0] + 0 * x.right):
-                return (
-                    f"All your {what} are the same. Is a sum or a mean taken over them, one of them used for all, or a "
-                    "name overwritten in a loop?"
-                )
+        if x.same(x.got, first[1] + 0 * x.got) and not x.same(
+            x.right, first[0] + 0 * x.right
+        ):
+            return (
+                f"All your {what} are the same. Is a sum or a mean taken over them, one of them used for all, or a "
+                "name overwritten in a loop?"
+            )
     return None
 
 
@@ -296,9 +297,7 @@ def _(x: Answer) -> str | None:
         return None
     if 2 * len(np.unique(x.got.round(6))) < x.got.size:
         return None  # a few numbers are easily sums of others
-    meet = [
-        y - y[..., :1] - y[..., :1, :] + y[..., :1, :1] for y in (x.right, x.got)
-    ]
+    meet = [y - y[..., :1] - y[..., :1, :] + y[..., :1, :1] for y in (x.right, x.got)]
     if np.allclose(meet[1], 0, atol=1e-6) and not np.allclose(meet[0], 0, atol=1e-3):
         return (
             "Each number of yours is one of its row plus one of its column: row and column never meet. Is a product "

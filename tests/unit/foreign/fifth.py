@@ -1,4 +1,5 @@
-"""The fifth set, spread over all chapters."""
+"""The fifth set, spread over all chapters, 82 wrong: 73 were named at first sight (89 %), 1 hinted at, 1 misled, 1
+accepted, 6 unnamed."""
 
 import math
 
@@ -107,7 +108,7 @@ def temperature_in_bits(scores, entropy):
         z = (scores - scores.max(-1, keepdims=True)) / mid
         p = np.exp(z) / np.exp(z).sum(-1, keepdims=True)
         H = -(p * np.log2(p + 1e-30)).sum(-1).mean()
-        if H < entropy:
+        if entropy > H:
             lo = mid
         else:
             hi = mid
@@ -271,7 +272,7 @@ def step_prepends(x, K, V, W_q, W_k, W_v):
     return torch.softmax(K @ (x @ W_q) / K.shape[-1] ** 0.5, 0) @ V, K, V
 
 
-@wrong("sees_future", "opposite|[Ii]nverted|exchanged|False")
+@wrong("sees_future", None)
 def sees_no_future(layer, X):
     Y = X.copy()
     Y[-1] += 1
@@ -681,9 +682,10 @@ def causal_by_comparison(n, m):
 def norm_with_sums(X, gain, shift):
     d = X.shape[-1]
     c = X - X.sum(-1, keepdims=True) / d
-    return c * (np.einsum("...d,...d->...", c, c)[..., None] / d + 1e-5) ** -0.5 * (
-        gain
-    ) + shift
+    return (
+        c * (np.einsum("...d,...d->...", c, c)[..., None] / d + 1e-5) ** -0.5 * (gain)
+        + shift
+    )
 
 
 @right("nucleus")

@@ -30,7 +30,7 @@ def softmax_by_log(x):
     return torch.exp(x - torch.log(torch.exp(x).sum(-1, keepdim=True)))
 
 
-@wrong("softmax", "proportions")
+@wrong("softmax", "proportions|no exponential")
 def softmax_of_squares(x):
     return x**2 / (x**2).sum(-1, keepdims=True)
 

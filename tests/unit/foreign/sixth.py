@@ -1,4 +1,4 @@
-"""The sixth set, written after the fifth was mended and seen by nothing before."""
+"""The sixth set, 74 wrong, seen when the fifth was mended: 61 were named (82 %), 3 hinted at, 3 misled, 7 unnamed."""
 
 import math
 
@@ -46,7 +46,9 @@ def normalize_to_unit_length(weights):
 def pooling_keepdims(Q, K, V, kernel, bandwidth):
     w = kernel(Q, K, bandwidth)
     total = w.sum(-1)
-    return np.nan_to_num((w @ V) / total[..., None, :].swapaxes(-1, -2).mean(-2, keepdims=True))
+    return np.nan_to_num(
+        (w @ V) / total[..., None, :].swapaxes(-1, -2).mean(-2, keepdims=True)
+    )
 
 
 @wrong("neighbour_weights", "argsort|rank|place|order")
@@ -102,7 +104,9 @@ def widen_by_root(Q, K, bandwidth):
 @wrong("with_products", "twice|both|order|a ≤ b|all")
 def products_of_all_pairs(K):
     d = K.shape[-1]
-    return np.concatenate([K, (K[..., :, None] * K[..., None, :]).reshape(*K.shape[:-1], d * d)], -1)
+    return np.concatenate(
+        [K, (K[..., :, None] * K[..., None, :]).reshape(*K.shape[:-1], d * d)], -1
+    )
 
 
 # Chapter 3.
@@ -270,7 +274,9 @@ def split_tokens(X, n_heads):
 
 @wrong("multi_head", None)
 def heads_with_values_reversed(X, W_q, W_k, W_v, W_o, n_heads):
-    cut = lambda M: np.stack(np.split(M, n_heads, axis=1))
+    def cut(M):
+        return np.stack(np.split(M, n_heads, axis=1))
+
     Q, K, V = cut(X @ W_q), cut(X @ W_k), cut(X @ W_v)[::-1]
     S = Q @ K.swapaxes(1, 2) / Q.shape[-1] ** 0.5
     A = np.exp(S - S.max(-1, keepdims=True))
@@ -302,7 +308,9 @@ def rotary_from_one(X):
     a = torch.arange(1, n + 1)[:, None] * 10000.0 ** (-torch.arange(0, d, 2) / d)
     a = a.to(X.dtype)
     x, y = X[..., 0::2], X[..., 1::2]
-    return torch.stack([x * a.cos() - y * a.sin(), y * a.cos() + x * a.sin()], -1).flatten(-2)
+    return torch.stack(
+        [x * a.cos() - y * a.sin(), y * a.cos() + x * a.sin()], -1
+    ).flatten(-2)
 
 
 @wrong("alibi_bias", "sign|minus|positive")
@@ -323,7 +331,9 @@ def squeezed_to_whole_positions(w, ids, longest):
     p = np.floor(np.arange(n) * min(1, longest / n))
     X = w["words"][ids]
     q, K, V = X[:, -1:] @ w["W_q"], X @ w["W_k"], X @ w["W_v"]
-    h = lambda M: M.reshape(*M.shape[:2], 4, -1).swapaxes(1, 2)
+
+    def h(M):
+        return M.reshape(*M.shape[:2], 4, -1).swapaxes(1, 2)
 
     def turn(M, p):
         d = M.shape[-1]
@@ -396,7 +406,10 @@ def beam_of_the_worst(step, end, max_len, k):
             if t and t[-1] == end:
                 grown.append((t, s))
             else:
-                grown += [(t + (y,), s + float(p)) for y, p in enumerate(step(np.array(t, int)))]
+                grown += [
+                    (t + (y,), s + float(p))
+                    for y, p in enumerate(step(np.array(t, int)))
+                ]
         beam = sorted(grown, key=lambda h: h[1])[:k]
     t, s = beam[0]
     return np.array(t), s
@@ -555,7 +568,9 @@ def window_without_sinks(n, m, window, sinks):
 
 @wrong("linear_in_chunks", "twice|double|itself|own|state|chunk|future")
 def chunks_counted_twice(Q, K, V, size):
-    f = lambda X: np.where(X > 0, X + 1, np.exp(np.minimum(X, 0)))
+    def f(X):
+        return np.where(X > 0, X + 1, np.exp(np.minimum(X, 0)))
+
     q, k = f(Q), f(K)
     S, z = np.zeros((K.shape[1], V.shape[1])), np.zeros(K.shape[1])
     out = []
@@ -595,12 +610,16 @@ def merge_by_concatenation(X):
 
 @right("multi_head_attention")
 def heads_by_einsum(Q, K, V, W_q, W_k, W_v, W_o, n_heads):
-    cut = lambda X, W: np.einsum("...nd,dhc->...hnc", X, W.reshape(len(W), n_heads, -1))
+    def cut(X, W):
+        return np.einsum("...nd,dhc->...hnc", X, W.reshape(len(W), n_heads, -1))
+
     q, k, v = cut(Q, W_q), cut(K, W_k), cut(V, W_v)
     s = np.einsum("...nc,...mc->...nm", q, k) / q.shape[-1] ** 0.5
     a = np.exp(s - s.max(-1, keepdims=True))
     a /= a.sum(-1, keepdims=True)
-    return np.einsum("...hnm,...hmc,hco->...no", a, v, W_o.reshape(n_heads, -1, W_o.shape[-1]))
+    return np.einsum(
+        "...hnm,...hmc,hco->...no", a, v, W_o.reshape(n_heads, -1, W_o.shape[-1])
+    )
 
 
 @right("top_k")
@@ -623,7 +642,9 @@ def bound_with_einsum(Q, K, scale):
 
 @right("linear_in_chunks")
 def chunks_of_one(Q, K, V, size):
-    f = lambda x: F.elu(x) + 1
+    def f(x):
+        return F.elu(x) + 1
+
     S = torch.zeros(K.shape[1], V.shape[1] + 1, dtype=V.dtype)
     rows = []
     for q, k, v in zip(f(Q), f(K), V, strict=True):
