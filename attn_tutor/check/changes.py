@@ -1,7 +1,7 @@
 """Wrong functions that nobody has to write: the right answer to another question, in which an argument is changed."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import combinations, permutations
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -62,14 +62,16 @@ def changes(names: Sequence[str], case: Case) -> Iterator[Change]:
     for i, kind in enumerate(kinds):
         for words, change in TAKEN_FOR.get(kind, []):
             yield words.replace("*", f"`{names[i]}`"), _at(i, change)
-    for i, j in combinations(range(len(case)), 2):
-        if kinds[i] == kinds[j] != "":
-            words = f"`{names[i]}` and `{names[j]}` exchanged"
-            yield words, lambda x, i=i, j=j: _put(_put(x, i, x[j]), j, x[i])
-    for i, j in permutations(range(len(case)), 2):
-        if kinds[i] == kinds[j] != "":
-            words = f"`{names[i]}` in place of `{names[j]}`"
-            yield words, lambda x, i=i, j=j: _put(x, j, x[i])
+    alike = [
+        (i, j)
+        for i, j in permutations(range(len(case)), 2)
+        if kinds[i] == kinds[j] != ""
+    ]
+    for i, j in alike:
+        if i < j:
+            yield f"`{names[i]}` and `{names[j]}` exchanged", _place({i: j, j: i})
+    for i, j in alike:
+        yield f"`{names[i]}` in place of `{names[j]}`", _place({j: i})
 
 
 def _kind(x: Any) -> str:
@@ -78,12 +80,13 @@ def _kind(x: Any) -> str:
     return type(x).__name__.rstrip("0123456789")
 
 
-def _put(case: Case, i: int, x: Any) -> Case:
-    return (*case[:i], x, *case[i + 1 :])
+def _place(of: dict[int, int]) -> Callable[[Case], Case]:
+    """Take for some arguments others, by their numbers."""
+    return lambda case: tuple(case[of.get(i, i)] for i in range(len(case)))
 
 
 def _at(i: int, change: Callable[[Any], Any]) -> Callable[[Case], Case]:
-    return lambda case: _put(case, i, change(case[i]))
+    return lambda case: (*case[:i], change(case[i]), *case[i + 1 :])
 
 
 def after(fn: Callable[..., Any], change: Callable[[Case], Case]) -> Callable[..., Any]:

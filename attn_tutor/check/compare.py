@@ -60,11 +60,12 @@ class Comparison:
     def attempt(self, case: Case, outcome: Outcome) -> Attempt:
         value, right = outcome.value, self.made_by(self.right, case)
         assert right is not None, "the right function fails"
-        failed = outcome.error or outcome.late
-        kind = failed or wrong_kind(value, self.answer(case), is_tensor(value))
-        got = None if kind else self.parts(value)
+        kind, got = None, None
+        if not outcome.error and not outcome.late:
+            kind = wrong_kind(value, self.answer(case), is_tensor(value))
+            got = None if kind else self.parts(value)
         wrong = got is None or not self.agree(case, right, got)
-        return Attempt(case, outcome, right, got, wrong, None if failed else kind)
+        return Attempt(case, outcome, right, got, wrong, kind)
 
     def answer(self, case: Case) -> Any:
         """The right one, as it is."""

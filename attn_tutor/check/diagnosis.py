@@ -13,7 +13,7 @@ from attn_tutor.check.changes import after, changes
 from attn_tutor.check.compare import Attempt, Comparison, Mistake
 from attn_tutor.check.probes import again, asked, ignored, partly, rows
 from attn_tutor.check.symptoms import one_for_all, strongest
-from attn_tutor.check.symptoms.answer import Finding
+from attn_tutor.check.symptoms.answer import Answer, Finding
 from attn_tutor.check.symptoms.place import where_wrong
 
 Tried = list[Attempt]
@@ -32,21 +32,27 @@ def diagnose(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
     wrong = [x for x in tried if x.wrong]
     if not wrong:
         return None  # a fault of another kind
-    known = exercise.made(exercise.mistakes, tried) or exercise.made(
-        together(exercise), tried
-    )
-    answers = [y for x in wrong for y in exercise.answers(x.case, x.right, x.got)]
-    simple = one_for_all(answers)
-    if not known and not simple and _of_many_numbers(wrong):
-        known = exercise.made(other_questions(exercise), tried)
-        known = known or _two_unlike(exercise, tried)
-        known = known or exercise.made(to_other_questions(exercise), tried)
+    known = exercise.made(exercise.mistakes, tried)
+    known = known or exercise.made(together(exercise), tried)
+    known = known or _in_other_words(exercise, tried, wrong)
     if known:
         return Diagnosis(known.name, known.words, wrong)
     return (
         _symptoms(exercise, ask, tried)
         or _here_and_there(exercise, tried)
         or _most(exercise, tried)
+    )
+
+
+def _in_other_words(exercise: Comparison, tried: Tried, wrong: Tried) -> Mistake | None:
+    """Unless a symptom says it more simply: the right answer, or one with a known mistake, to another question."""
+    answers = [y for x in wrong for y in exercise.answers(x.case, x.right, x.got)]
+    if one_for_all(answers) or not _of_many_numbers(wrong):
+        return None
+    return (
+        exercise.made(other_questions(exercise), tried)
+        or _two_unlike(exercise, tried)
+        or exercise.made(to_other_questions(exercise), tried)
     )
 
 
@@ -139,7 +145,7 @@ def to_other_questions(exercise: Comparison) -> list[Mistake]:
 def _two_unlike(exercise: Comparison, tried: Tried) -> Mistake | None:
     """A known mistake, and what can be seen of an answer beside one that has this mistake alone."""
     for mistake in _not_simple(exercise):
-        answers = []
+        answers: list[Answer] = []
         for x in reversed(tried):  # the largest case tells most mistakes apart
             made = exercise.made_by(mistake.wrong, x.case)
             if (made is None) != (x.got is None):
@@ -160,7 +166,7 @@ def _not_simple(exercise: Comparison) -> list[Mistake]:
     """Without mistakes such as a factor, which another factor undoes."""
     return [
         mistake
-        for mistake in [*exercise.mistakes, *other_questions(exercise)]
+        for mistake in exercise.mistakes
         if not any(
             one_for_all([answer])
             for case in exercise.cases
@@ -187,10 +193,9 @@ def _symptoms(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
     """What wrong answers that no known mistake gives have in common, and a case that shows it."""
     wrong, right = ([x for x in tried if x.wrong is kind] for kind in (True, False))
     question = partial(asked, ask, exercise.right, exercise.arguments, tried[-1].case)
-    found, shown = question(again) or question(ignored), wrong[0].case
-    answers = [
-        answer for x in wrong for answer in exercise.answers(x.case, x.right, x.got)
-    ]
+    answers = [y for x in wrong for y in exercise.answers(x.case, x.right, x.got)]
+    shown = wrong[0].case
+    found = question(again) or one_for_all(answers) or question(ignored)
     if not found and (seen := strongest(answers)):
         found, shown = seen
     found = found or question(partly) or question(rows) or _weights(exercise, ask)

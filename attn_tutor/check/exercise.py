@@ -13,6 +13,7 @@ from attn_tutor.check.calls import (
     Case,
     Outcome,
     call,
+    call_all,
     call_first,
     take,
 )
@@ -81,12 +82,8 @@ class Exercise(Comparison):
         """As a call, but hand over the findings in place of printing them."""
         tensors, outcome = call_first(fn, self.cases[0], seconds)
         ask = partial(call, fn, tensors=tensors, seconds=seconds)
-        done = [(self.cases[0], outcome)]
-        for case in self.cases[1:]:
-            if done[-1][1].late:
-                break
-            done.append((case, ask(case)))
-        tried = [self.attempt(*each) for each in done]
+        rest = [] if outcome.late else call_all(fn, self.cases[1:], tensors, seconds)
+        tried = list(map(self.attempt, self.cases, [outcome, *rest]))
         faults = (self._fault(fn, x, tensors) for x in tried)
         fault = next(filter(None, faults), None)
         where = f"{self.name} ({'torch' if tensors else 'NumPy'})"

@@ -92,7 +92,7 @@ def test_a_mistake_in_some_cases():
 
     text = text_of(check.bilinear_score, mine)
     assert ": Mᵀ in place of M; in some cases\n" in text
-    assert "(In 3 of 4 cases you do so; in the others you are right.)" in text
+    assert "(In 2 of 4 cases you do so; in the others you are right.)" in text
 
 
 def test_a_mistake_that_fails_besides():

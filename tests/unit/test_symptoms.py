@@ -1,5 +1,7 @@
 """What is said of a wrong answer that no exercise knows: each symptom on an answer that shows it and little else."""
 
+from itertools import count
+
 import numpy as np
 import pytest
 
@@ -38,6 +40,8 @@ def first_row_wrong(*args):
     return out
 
 
+CALLS = count()
+
 SHOWN = [
     ("softmax", lambda x: an.softmax(x)[..., None, :], "an axis of length 1"),
     ("encode", lambda p, d, b=1e4: waves(p, d, rates(d, b)).T, "transposed"),
@@ -55,6 +59,14 @@ SHOWN = [
     ("softmax", lambda x: an.softmax(x) * 0.9, "rows not divided by their sum"),
     ("softmax", lambda x: an.softmax(3 * x), "too sharp or too flat"),
     ("masked_softmax", lambda S, mask: an.masked_softmax(S, mask) + 0 * S.sum(), "NaN from what is hidden"),
+    ("nucleus", lambda p, share: an.softmax(np.where(p < (1 - share) * p.max(), -np.inf, np.log(p))), "others kept"),
+    ("linear_in_chunks", lambda Q, K, V, size: V, "an argument returned"),
+    ("rotary", lambda X: an.rotary(X) + X, "an argument added"),
+    ("scaled_dot_score", lambda Q, K: Q.sum(-1)[..., None] ** 3 + K.sum(-1)[..., None, :], "queries and keys do not meet"),
+    ("scaled_dot_score", lambda Q, K: an.scaled_dot_score(Q.mean(-2, keepdims=True) + 0 * Q, K) ** 3, "all rows equal"),
+    ("scaled_dot_score", lambda Q, K: an.scaled_dot_score(Q, K) + 0.1 * (Q**2).sum(-1)[..., None], "a constant for each row"),
+    ("rotary", lambda X: an.rotary(X) + next(CALLS), "another answer each time"),
+    ("scaled_dot_score", lambda Q, K: np.sin(3 * Q[..., :1] @ K[..., :1].mT), "all columns but the first of `Q` not used"),
     ("scaled_dot_score", lambda Q, K: -an.scaled_dot_score(Q, K), "the sign"),
     ("scaled_dot_score", lambda Q, K: an.scaled_dot_score(Q, K) ** 2, "a step too many or too few"),
     ("scaled_dot_score", lambda Q, K: an.scaled_dot_score(Q, K) * 7, "a constant factor"),

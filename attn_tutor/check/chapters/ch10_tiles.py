@@ -247,12 +247,6 @@ def _(Q: Array, K: Array, scale: float) -> float:
     return float(norms(Q).max() * norms(K).max() * scale)
 
 
-@score_bound.mistake("no scale")
-def _(Q: Array, K: Array, scale: float) -> float:
-    """You leave the scale out. The score is scale · q · k, and so is its bound."""
-    return float(norms(Q).max() * norms(K).max())
-
-
 @score_bound.mistake("the largest entries")
 def _(Q: Array, K: Array, scale: float) -> float:
     """You multiply the largest entries. A score sums d products, so it can be larger than that: use the norms of the

@@ -252,14 +252,6 @@ def _(
     return sent(n, size, heads, kv_heads, width, 1)
 
 
-@bytes_sent.mistake("the two swapped")
-def _(
-    n: int, size: int, heads: int, kv_heads: int, width: int, number: int
-) -> tuple[Any, Any]:
-    """Your two numbers are right, in the other order: the ring first."""
-    return sent(n, size, heads, kv_heads, width, number)[::-1]
-
-
 def around(
     Q: Array,
     K: Array,

@@ -233,8 +233,8 @@ def _(x: Answer) -> str | None:
     if not np.allclose(gap, gap[..., :1], 1e-4, 1e-6):
         return None
     return (
-        "Each row is right but for a number that is added to the whole row. Is something subtracted twice, or subtracted "
-        "in one place and not put back in the other, as the maximum in a log softmax, or is a term left out?"
+        "Each row is right but for a number that is added to the whole row. Is something subtracted twice, or "
+        "subtracted in one place and not put back in the other, as the maximum in a log softmax, or is a term left out?"
     )
 
 

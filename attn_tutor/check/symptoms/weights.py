@@ -113,7 +113,7 @@ def _(x: Answer) -> str | None:
     one, other = (y / y.sum(-1, keepdims=True) for y in both)
     if _sums_to_one(x.got) and x.same(one, other):
         return (
-            "You share out rightly among those that you keep, but you keep others than asked: some too many or too few. "
+            "You share out rightly among those that you keep, but you keep others than asked, too many or too few. "
             "Look at the condition by which one is kept."
         )
     return None

@@ -59,7 +59,7 @@ def gaussian_score_positive_and_whole(Q, K, bandwidth):
     return torch.cdist(Q, K) ** 2 / bandwidth**2
 
 
-@wrong("bilinear_score", "twice|factor|scale|√|divided")
+@wrong("bilinear_score", "Mᵀ in place of M.*(half of|factor)")
 def bilinear_with_two_mistakes(Q, K, M):
     return Q @ M.T @ K.swapaxes(-1, -2) / 2
 
@@ -214,7 +214,7 @@ def encoding_with_full_index(n, d):
     return P
 
 
-@wrong("rotary", "row|position|same|last|not turned|first")
+@wrong("rotary", None)
 def rotary_by_rows_reversed(X):
     n, d = X.shape[-2:]
     a = torch.arange(n - 1, -1, -1)[:, None] * 10000.0 ** (-torch.arange(0, d, 2) / d)
