@@ -95,11 +95,11 @@ def other_questions(exercise: Comparison) -> list[Mistake]:
 def _turned(exercise: Comparison) -> Iterator[Mistake]:
     """True for False, in a right answer or in a wrong one."""
     if isinstance(exercise.answer(exercise.cases[0]), bool | np.bool):
-        words = "Your answer is the opposite: True for False."
+        words = "You return True where it should be False, and False where it should be True."
         right = exercise.right
         yield Mistake("the opposite", words, lambda *x: not right(*x))
         for m in exercise.mistakes:
-            both = f"Two mistakes at once. {m.words} Besides, it is the opposite: True for False."
+            both = f"Two mistakes at once. {m.words} Besides, True and False are exchanged."
             yield Mistake(
                 f"{m.name}; the opposite", both, lambda *x, m=m: not m.wrong(*x)
             )
@@ -195,15 +195,16 @@ def _symptoms(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
     question = partial(asked, ask, exercise.right, exercise.arguments, tried[-1].case)
     answers = [y for x in wrong for y in exercise.answers(x.case, x.right, x.got)]
     shown = wrong[0].case
-    found = question(again) or one_for_all(answers) or question(ignored)
+    found = question(again) or question(ignored)
     if not found and (seen := strongest(answers)):
         found, shown = seen
     found = found or question(partly) or question(rows) or _weights(exercise, ask)
     examples = [x for x in wrong if x.case is shown]
     cases = [x.case for x in wrong], [x.case for x in right]
     place = where_wrong(*cases) if right else None
-    if found and place:
-        more = f"(Only {place[0]}: in the other {len(right)} cases you are right.)"
+    if found and right:
+        where = f"Only {place[0]}: in" if place else "In"
+        more = f"({where} the other {len(right)} of {len(tried)} cases you are right.)"
         return Diagnosis(found[0], f"{found[1]} {more}", examples)
     if place:
         share = f"You are right in {len(right)} of {len(tried)} cases, and wrong only {place[0]}."

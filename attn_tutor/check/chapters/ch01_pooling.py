@@ -243,6 +243,13 @@ normalize = Exercise(
 )
 
 
+@normalize.mistake("small sums left alone")
+def _(weights: Array) -> Array:
+    """You divide by the sum only where it is above 1, as clamp(min=1) and maximum(sum, 1) do. A row of small weights
+    stays small. Only a sum of 0 must be replaced."""
+    return weights / np.maximum(weights.sum(-1, keepdims=True), 1)
+
+
 @normalize.mistake("NaN in an empty window")
 def _(weights: Array) -> Array:
     """A row whose weights are all 0 has the sum 0, and 0/0 is NaN. Such a window is empty: its weights stay 0.
