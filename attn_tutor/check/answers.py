@@ -1,5 +1,6 @@
 """What a function may return, and when two answers are the same."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ TOLERANCES = {  # dtype: rtol, atol
     "float32": (1e-4, 1e-5),
     "float16": (1e-2, 4e-3),
 }
+COARSEST = ("e", "float16"), ("f", "float32"), ("d", "float64")  # by dtype.char
 
 
 def wrong_kind(value: Any, right: Any, tensors: bool) -> tuple[str, str] | None:
@@ -71,19 +73,36 @@ def wrong_dtype(case: Case, right: Any, got: Any) -> tuple[str, str] | None:
 
 def float_of(case: Case) -> str:
     """The coarsest dtype of the real arrays among the arguments, or nothing."""
-    flat = [y for x in case for y in (x.values() if isinstance(x, dict) else [x])]
-    dtypes = [str(x.dtype) for x in flat if isinstance(x, np.ndarray)]
-    known = [x for x in dtypes if x in TOLERANCES]
-    return max(known, key=list(TOLERANCES).index, default="")
+    return _coarsest(_arrays(case), "")
+
+
+def _arrays(case: Case) -> list[Any]:
+    return [y for x in case for y in (x.values() if isinstance(x, dict) else [x])]
+
+
+def _coarsest(arrays: Iterable[Any], default: str) -> str:
+    chars = {x.dtype.char for x in arrays if isinstance(x, np.ndarray | np.generic)}
+    return next((name for char, name in COARSEST if char in chars), default)
 
 
 def close(x: Any, y: Any, tolerance: tuple[float, float]) -> bool:
+    """As np.allclose, which takes four times as long."""
     x, y = np.asarray(x), np.asarray(y)
     if x.shape != y.shape:
         return False
-    return bool(
-        np.allclose(x.astype(float), y.astype(float), *tolerance, equal_nan=True)
-    )
+    if x.dtype.kind == y.dtype.kind != "f":
+        return bool((x == y).all())
+    relative, absolute = tolerance
+    if x.size:  # most answers that differ do so in their first number
+        one, other = float(x.flat[0]), float(y.flat[0])
+        if abs(one - other) > absolute + relative * abs(other):
+            return False
+    x, y = x.astype(float), y.astype(float)
+    with np.errstate(all="ignore"):
+        near = abs(x - y) <= absolute + relative * abs(y)
+        near &= np.isfinite(y)
+        near |= (x == y) | (np.isnan(x) & np.isnan(y))
+    return bool(near.all())
 
 
 def shapes(value: Any) -> list[Any]:
@@ -101,6 +120,4 @@ def unchanged(before: Any, after: Any) -> bool:
 
 def tolerance(case: Case, *answers: Any) -> tuple[float, float]:
     """Relative and absolute: an answer is as good as the coarsest dtype on the way to it."""
-    dtypes = [str(np.asarray(x).dtype) for x in answers]
-    known = [x for x in [*dtypes, float_of(case)] if x in TOLERANCES]
-    return TOLERANCES[max(known, key=list(TOLERANCES).index, default="float64")]
+    return TOLERANCES[_coarsest([*answers, *_arrays(case)], "float64")]

@@ -1,7 +1,7 @@
 """Call a reader's function with arrays or with tensors, within a limit of time, and keep what came of it."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Thread
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 SECONDS = 5.0  # a case takes milliseconds; whoever needs longer does not come back
+IMPORTS = 4  # times as long for the first, which may import something
 
 Case = tuple[Any, ...]  # the arguments of one call, by position
 
@@ -24,28 +25,39 @@ class Outcome:
 
 
 def call(fn: Callable[..., Any], case: Case, tensors: bool, seconds: float) -> Outcome:
-    """Call ``fn`` with copies of the arguments, as arrays or as tensors.
+    return call_all(fn, [case], tensors, seconds)[0]
+
+
+def call_all(
+    fn: Callable[..., Any], cases: Sequence[Case], tensors: bool, seconds: float
+) -> list[Outcome]:
+    """Call ``fn`` with copies of the arguments, as arrays or as tensors, until a call is late.
 
     It runs in a thread of its own, which also works in notebooks and on Windows. A thread cannot be stopped from
     outside: one that is late is left behind, and ends with the program.
     """
-    given = tuple(give(x, tensors) for x in case)
-    outcome = Outcome()
+    outcomes: list[Outcome] = []
 
     def work() -> None:
-        try:
-            with np.errstate(all="ignore"):  # infinities are judged, not warned of
-                outcome.value = keep(fn(*given))
-        except BaseException as error:  # also what ends a program: sys.exit()
-            outcome.error = error
+        for case in cases:
+            given = tuple(give(x, tensors) for x in case)
+            outcome = Outcome()
+            try:
+                with np.errstate(all="ignore"):  # infinities are judged, not warned of
+                    outcome.value = keep(fn(*given))
+            except BaseException as error:  # also what ends a program: sys.exit()
+                outcome.error = error
+            outcome.after = tuple(take(x) for x in given)
+            outcomes.append(outcome)
 
     thread = Thread(target=work, daemon=True)
     thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        return Outcome(late=True)
-    outcome.after = tuple(take(x) for x in given)
-    return outcome
+    while thread.is_alive():
+        before = len(outcomes)
+        thread.join(seconds)
+        if thread.is_alive() and len(outcomes) == before:
+            return [*outcomes[:before], Outcome(late=True)]
+    return outcomes
 
 
 def call_first(
@@ -55,11 +67,11 @@ def call_first(
 
     There is no such function before torch is imported, so that nothing here needs to import it.
     """
-    outcome = call(fn, case, False, seconds)
+    outcome = call(fn, case, False, IMPORTS * seconds)
     suits = not outcome.error and not is_tensor(outcome.value)
     if suits or outcome.late or _torch() is None:
         return False, outcome
-    other = call(fn, case, True, seconds)
+    other = call(fn, case, True, IMPORTS * seconds)
     if other.error is None or _asks_for_tensors(outcome.error):
         return True, other
     return False, outcome

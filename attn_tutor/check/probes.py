@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_tutor.check.calls import Case, call, take
+from attn_tutor.check.calls import Case, Outcome, take
 from attn_tutor.check.symptoms.answer import Array, Finding
 
 Function = Callable[..., Any]
@@ -15,19 +15,17 @@ Answers = Callable[[Case], tuple[Any, Any] | None]
 
 
 def asked(
-    fn: Function,
+    ask: Callable[[Case], Outcome],
     right: Function,
     names: Sequence[str],
     case: Case,
-    tensors: bool,
-    seconds: float,
     question: Callable[[Answers, Sequence[str], Case], Finding | None],
 ) -> Finding | None:
     """Title and words of what the answers to changed arguments show, or None."""
 
     def answers(changed: Case) -> tuple[Any, Any] | None:
         """The right answer and the function's, if both come."""
-        outcome = call(fn, changed, tensors, seconds)
+        outcome = ask(changed)
         if outcome.error or outcome.late:
             return None
         try:
@@ -45,27 +43,71 @@ def ignored(answers: Answers, names: Sequence[str], case: Case) -> Finding | Non
     if before is None or not all(np.isfinite(y).all() for y in _parts(before[1])):
         return None  # NaN stays NaN whatever is asked
     for i, x in enumerate(case):
-        after = (
-            answers((*case[:i], _changed(x), *case[i + 1 :]))
-            if _changeable(x)
-            else None
-        )
-        if after and _differ(before[0], after[0]) and not _differ(before[1], after[1]):
+        after = [answers((*case[:i], y, *case[i + 1 :])) for y in _others(x)]
+        if not after or None in after:
+            continue
+        follows = [any(_differ(before[k], y[k]) for y in after if y) for k in (0, 1)]
+        if follows == [True, False]:
             return f"{names[i]} not used", (
                 f"Your answer does not depend on `{names[i]}`: with another one it is the same."
             )
     return None
 
 
-def _changeable(x: Any) -> bool:
-    kind = x.dtype.kind if isinstance(x, np.ndarray) else ""
-    return isinstance(x, float) or kind in ("f", "b")
+PARTS: list[tuple[str, Any]] = [
+    ("all columns but the first", (..., slice(1, None))),
+    ("the first column", (..., slice(1))),
+    ("the last column", (..., slice(-1, None))),
+    ("the first row", (..., slice(1), slice(None))),
+    ("the last row", (..., slice(-1, None), slice(None))),
+]
 
 
-def _changed(x: Any) -> Any:
+def partly(answers: Answers, names: Sequence[str], case: Case) -> Finding | None:
+    """A row or column of an argument that the answer does not depend on, though the right one does."""
+    before = answers(case)
+    for i, x in enumerate(case):
+        if np.ndim(x) < 2 or x.dtype.kind != "f" or before is None:
+            continue
+        for what, part in PARTS:
+            after = []
+            for y in _others(x):
+                changed = x.copy()
+                changed[part] = y[part]
+                after += [answers((*case[:i], changed, *case[i + 1 :]))]
+            follows = [
+                any(y is None or _differ(before[k], y[k]) for y in after)
+                for k in (0, 1)
+            ]
+            if follows == [True, False]:
+                part_of = f"{what} of `{names[i]}`"
+                return (
+                    f"{part_of} not used",
+                    f"Your answer does not depend on {part_of}.",
+                )
+    return None
+
+
+def _others(x: Any) -> list[Any]:
+    """Other arguments in place of one, near and far."""
     if isinstance(x, float):
-        return 1.7 * x
-    return ~x if x.dtype == bool else (1.3 * np.flip(x) + 0.1).astype(x.dtype)
+        return [1.7 * x, 0.3 * x]
+    kind = x.dtype.kind if isinstance(x, np.ndarray) else ""
+    if kind == "b":
+        return [~x]
+    near = 1.3 * np.flip(x) + 0.1 if kind == "f" else x
+    return [y.astype(x.dtype) for y in (near, 0.2 * x, x + 2)] if kind == "f" else []
+
+
+def again(answers: Answers, names: Sequence[str], case: Case) -> Finding | None:
+    """Another answer to the same question."""
+    one, other = answers(case), answers(case)
+    if one and other and _differ(one[1], other[1]):
+        return "another answer each time", (
+            "Asked the same twice, you give two answers. Is something random left in it, or does it remember the first "
+            "call, in a default argument or a global name?"
+        )
+    return None
 
 
 def rows(answers: Answers, names: Sequence[str], case: Case) -> Finding | None:
@@ -79,8 +121,8 @@ def rows(answers: Answers, names: Sequence[str], case: Case) -> Finding | None:
     if any(y.shape[:-1] != before[0].shape[:-1] for y in before):
         return None
     last, first = (X.copy() for _ in range(2))
-    last[..., -1, :] = _changed(X[..., -1, :])
-    first[..., 0, :] = _changed(X[..., 0, :])
+    last[..., -1, :] = _others(X[..., -1, :])[0]
+    first[..., 0, :] = _others(X[..., 0, :])[0]
     after, other = answers((last, *case[1:])), answers((first, *case[1:]))
     if after is None or other is None or before[0].shape[-2] != X.shape[-2]:
         return None

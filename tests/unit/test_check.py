@@ -84,23 +84,40 @@ def test_a_mistake_that_explains_most_of_what_is_wrong():
     assert f"Perhaps two mistakes at once. {share} “1/T”: {words}\nFor" in text
 
 
-def test_a_mistake_is_no_part_of_it_where_the_reader_is_right():
-    """The right answer in the small case: who returns 1/T errs in it too."""
-
-    def mine(scores, entropy):
-        T = check.find_temperature.right(scores, entropy)
-        return 1 / T if len(scores) > 1 else T
-
-    assert "two mistakes" not in text_of(check.find_temperature, mine)
-
-
-def test_where_a_mistake_fails_the_reader_must_fail_too():
-    """Mᵀ fits square matrices alone; here the others are right, which Mᵀ could not be."""
+def test_a_mistake_in_some_cases():
+    """Mᵀ fits square matrices alone; the others are right here, which Mᵀ could not be."""
 
     def mine(Q, K, M):
         return Q @ (M.T if M.shape[0] == M.shape[1] else M) @ K.mT
 
-    assert check.bilinear_score.examine(mine).title == "wrong values"
+    text = text_of(check.bilinear_score, mine)
+    assert ": Mᵀ in place of M; in some cases\n" in text
+    assert "(In 2 of 4 cases you do so; in the others you are right.)" in text
+
+
+def test_a_mistake_that_fails_besides():
+    def mine(scores):
+        return scores - torch.logsumexp(scores, 0, keepdim=True)
+
+    text = text_of(check.log_softmax, mine)
+    assert ": summed over queries; wrong in another way for a batch\n" in text
+
+
+def test_the_right_answer_to_another_question():
+    text = text_of(check.softmax_vjp, lambda p, g: p * (p - (p * p).sum(-1)[:, None]))
+    assert ": `p` in place of `g`\nYour answer is the right one to another" in text
+
+
+def test_a_known_mistake_and_what_is_seen_beside_it():
+    text = text_of(check.softmax_plus_one, lambda scores: an.softmax(scores) / 2)
+    assert ": ordinary softmax; a constant factor\nTwo mistakes at once." in text
+
+
+def test_values_in_another_order():
+    text = text_of(
+        check.bilinear_score_vjp, lambda *x: check.bilinear_score_vjp.right(*x)[::-1]
+    )
+    assert ": values in the order 3, 2, 1\n" in text
 
 
 def test_a_wrong_shape():

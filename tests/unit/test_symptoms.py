@@ -1,5 +1,7 @@
 """What is said of a wrong answer that no exercise knows: each symptom on an answer that shows it and little else."""
 
+from itertools import count
+
 import numpy as np
 import pytest
 
@@ -38,23 +40,38 @@ def first_row_wrong(*args):
     return out
 
 
+CALLS = count()
+
+
+def sums(x):
+    return x.sum(-1)
+
+
 SHOWN = [
     ("softmax", lambda x: an.softmax(x)[..., None, :], "an axis of length 1"),
     ("encode", lambda p, d, b=1e4: waves(p, d, rates(d, b)).T, "transposed"),
     ("split", lambda X, h: an.split_heads(X, h).reshape(h, -1), "cut into another shape"),
-    ("scaled_dot_score", lambda Q, K: an.scaled_dot_score(Q, K)[..., ::-1], "the right numbers in another order"),
+    ("scaled_dot_score", lambda Q, K: an.scaled_dot_score(Q, K)[..., ::-1], "in another order"),
     ("causal_mask", lambda n, m: np.where(an.causal_mask(n, m), 0, -np.inf), "a mask to be added"),
     ("causal_mask", lambda n, m: an.causal_mask(n, m) * 2, "numbers for True and False"),
     ("causal_mask", lambda n, m: np.tri(n, m, m - n + 2, dtype=bool), "sees the future"),
     ("causal_mask", lambda n, m: np.tri(n, m, m - n - 2, dtype=bool), "a token does not see itself"),
     ("padding_mask", lambda v, m: np.arange(m) < v[:, None, None] - 1, "too few permitted"),
     ("padding_mask", lambda v, m: np.arange(m) <= v[:, None, None] + 1, "too many permitted"),
-    ("masked_softmax", lambda S, mask: an.masked_softmax(2 * S, ~mask), "inverted mask"),
+    ("masked_softmax", lambda S, mask: an.masked_softmax(3 * S, ~mask), "inverted mask"),
     ("masked_softmax", of_squares, "other proportions"),
-    ("softmax", lambda x: an.softmax(-2 * x), "the other way round"),
+    ("softmax", lambda x: an.softmax(-3 * x), "the other way round"),
     ("softmax", lambda x: an.softmax(x) * 0.9, "rows not divided by their sum"),
     ("softmax", lambda x: an.softmax(3 * x), "too sharp or too flat"),
     ("masked_softmax", lambda S, mask: an.masked_softmax(S, mask) + 0 * S.sum(), "NaN from what is hidden"),
+    ("nucleus", lambda p, share: an.softmax(np.where(p < (1 - share) * p.max(), -np.inf, np.log(p))), "others kept"),
+    ("log_softmax", lambda scores: 1 * scores, "an argument returned"),
+    ("rotary", lambda X: an.rotary(X) + X, "an argument added"),
+    ("scaled_dot_score", lambda Q, K: sums(Q)[..., None] ** 3 + sums(K)[..., None, :], "queries and keys do not meet"),
+    ("scaled_dot_score", lambda Q, K: an.scaled_dot_score(0 * Q + Q[..., :1, :], K) ** 3, "all rows equal"),
+    ("scaled_dot_score", lambda Q, K: an.scaled_dot_score(Q, K) + sums(Q**2)[..., None], "a constant for each row"),
+    ("rotary", lambda X: an.rotary(X) + next(CALLS), "another answer each time"),
+    ("scaled_dot_score", lambda Q, K: np.sin(Q[..., :1] @ K[..., :1].mT), "all columns but the first of `Q` not used"),
     ("scaled_dot_score", lambda Q, K: -an.scaled_dot_score(Q, K), "the sign"),
     ("scaled_dot_score", lambda Q, K: an.scaled_dot_score(Q, K) ** 2, "a step too many or too few"),
     ("scaled_dot_score", lambda Q, K: an.scaled_dot_score(Q, K) * 7, "a constant factor"),
@@ -66,8 +83,8 @@ SHOWN = [
     ("additive_score", lambda *args: an.additive_score(*args) * (1 + 1e-3 * np.sin(args[0]).mean()), "nearly right"),
     ("additive_score", first_row_wrong, "wrong in some places"),
     ("layer_norm", lambda X, gain, shift: np.flip(X) * gain + shift, "rows that depend on each other"),
-    ("self_attention", lambda X, *W: an.self_attention(X, *W, causal=True) * 2, "a causal mask"),
-    ("attention", lambda Q, K, V, mask: an.attention(Q, K, V) + 1, "mask not used"),
+    ("self_attention", lambda X, *W: an.self_attention(X, *W, causal=True) ** 3, "a causal mask"),
+    ("attention", lambda Q, K, V, mask: an.attention(Q, K, V) ** 3, "mask not used"),
     ("attention", lambda Q, K, V, mask: an.attention(Q, K, V, mask, scale=0.123), "weights: too sharp or too flat"),
     ("softmax", lambda x: softmax_where(x.ndim == 2, x), "wrong for a batch"),
     ("softmax", lambda x: softmax_where(abs(x).max() < 90, x), "wrong for large numbers"),

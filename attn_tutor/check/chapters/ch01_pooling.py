@@ -238,8 +238,16 @@ normalize = Exercise(
         (np.abs(draw(3, 5)),),
         (np.abs(draw(3, 5)).astype(np.float32),),
         (np.abs(draw(2, 3, 5)),),
+        (np.array([[0.1, 0.1, 0.2], [0.5, 0.25, 0.05]]),),
     ],
 )
+
+
+@normalize.mistake("small sums left alone")
+def _(weights: Array) -> Array:
+    """You divide by the sum only where it is above 1, as clamp(min=1) and maximum(sum, 1) do. A row of small weights
+    stays small. Only a sum of 0 must be replaced."""
+    return weights / np.maximum(weights.sum(-1, keepdims=True), 1)
 
 
 @normalize.mistake("NaN in an empty window")

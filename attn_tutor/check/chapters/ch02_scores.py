@@ -147,14 +147,6 @@ def pairs(Q: Array, K: Array, W_q: Array, W_k: Array) -> Array:
     return (Q @ W_q)[..., :, None, :] + (K @ W_k)[..., None, :, :]
 
 
-@additive_by_query.mistake("summed without w_v")
-@additive_score.mistake("summed without w_v")
-def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
-    """You add up the hidden numbers, each with weight 1. The learnt w_v weighs them: without it every feature
-    counts the same."""
-    return np.tanh(pairs(Q, K, W_q, W_k)).sum(-1)
-
-
 @additive_by_query.mistake("without tanh")
 @additive_score.mistake("without tanh")
 def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
@@ -175,13 +167,6 @@ def curved(curve: Callable[[Array], Array]) -> Callable[..., Array]:
 for curve in (lambda z: z.clip(0), lambda z: 1 / (1 + np.exp(-z)), np.sin):
     for exercise in (additive_score, additive_by_query):
         exercise.mistake("another function than tanh")(curved(curve))
-
-
-@additive_by_query.mistake("key subtracted from query")
-@additive_score.mistake("key subtracted from query")
-def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
-    """You subtract the projected key. The additive score adds them: q W_q + k W_k."""
-    return np.tanh(pairs(Q, -K, W_q, W_k)) @ w_v
 
 
 @additive_by_query.mistake("w_v inside tanh")
@@ -406,12 +391,6 @@ def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
     """You divide one of the two by the bandwidth and not the other. The difference q − k is divided, so both are."""
     wide_Q, wide_K = widened(Q / bandwidth, K, 1.0)
     return wide_Q, wide_K
-
-
-@widen.mistake("bandwidth ignored")
-def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
-    """Your products are those of bandwidth 1. Divide queries and keys by the bandwidth before all else."""
-    return widened(Q, K, 1.0)
 
 
 def any_order(products: Array) -> Array:

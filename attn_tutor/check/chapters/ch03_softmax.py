@@ -174,6 +174,7 @@ masked_softmax = Exercise(
         (SCORES[0], ALLOWED[0]),
         (SCORES[1].astype(np.float32), ALLOWED[1]),
         (SCORES[1].astype(np.float16), ALLOWED[1] & (np.arange(3) > 0)[:, None]),
+        (SCORES[0, :, :3], np.tri(3, dtype=bool)),
         (SCORES, ALLOWED),
         (np.array([[1000.0, 0.0, 5.0], [-1000.0, -999.0, 5.0]]), np.repeat(SEEN, 2, 0)),
     ],

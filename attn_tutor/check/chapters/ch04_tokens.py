@@ -447,12 +447,6 @@ def _(layer: Layer, X: Array) -> bool:
     return not np.array_equal(layer(other), layer(X))
 
 
-@sees_future.mistake("the wrong way round")
-def _(layer: Layer, X: Array) -> bool:
-    """You return True where the future is hidden, and False where it is seen."""
-    return not sees(layer, X)
-
-
 @sees_future.mistake("looks for the past")
 def _(layer: Layer, X: Array) -> bool:
     """You compare the rows *after* the changed token, so you find who sees the past. Compare those before it."""

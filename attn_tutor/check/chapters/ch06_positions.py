@@ -418,12 +418,6 @@ def _(n: int, d: int, scale: float) -> Array:
     return looking(n, d, d**-0.5)
 
 
-@previous_weights.mistake("divided by the scale")
-def _(n: int, d: int, scale: float) -> Array:
-    """You divide by the scale; the scores are multiplied by it."""
-    return looking(n, d, 1 / scale)
-
-
 @previous_weights.mistake("rows shifted round")
 def _(n: int, d: int, scale: float) -> Array:
     """You shift the rows of P by one, and query 0 gets the last row: it looks at the end of the text. A rotation gives

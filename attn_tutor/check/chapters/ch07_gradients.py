@@ -249,13 +249,6 @@ def _(Q: Array, K: Array, M: Array, g: Array) -> Gradients:
     return g @ K, g.T @ Q, Q.T @ g @ K
 
 
-@bilinear_score_vjp.mistake("g left out")
-def _(Q: Array, K: Array, M: Array, g: Array) -> Gradients:
-    """Your gradients do not depend on g: you differentiated the sum of the scores. Each score counts as much as g
-    says."""
-    return bilinear(Q, K, M, np.ones_like(g))
-
-
 def through_softmax(A: Array, dA: Array) -> Array:
     return A * (dA - (dA * A).sum(-1, keepdims=True))
 

@@ -200,6 +200,14 @@ def _(ids: Array, pair: tuple[int, int], new: int) -> Array:
     return ids
 
 
+@join_pair.mistake("pairs that overlap")
+def _(ids: Array, pair: tuple[int, int], new: int) -> Array:
+    """Where two pairs share a token you join both. A token that has gone into one pair is not there for the next."""
+    here = (ids[:-1] == pair[0]) & (ids[1:] == pair[1])
+    first, second = np.r_[here, False], np.r_[False, here]
+    return np.where(first, new, ids)[first | ~second]
+
+
 @join_pair.mistake("from the right")
 def _(ids: Array, pair: tuple[int, int], new: int) -> Array:
     """You join from the right: of three equal tokens the last two. Encoder and decoder agree only if all go from the

@@ -80,6 +80,12 @@ def _(Q: Array, K: Array, V: Array) -> Array:
     return averages(np.tril((phi(Q) - 1) @ (phi(K) - 1).T), V)
 
 
+@causal_linear_attention.mistake("relu in place of elu")
+def _(Q: Array, K: Array, V: Array) -> Array:
+    """Your φ is max(0, x) + 1, which is 1 for all x below 0. elu(x) + 1 is eˣ there, and tells them apart."""
+    return averages(np.tril((np.maximum(Q, 0) + 1) @ (np.maximum(K, 0) + 1).T), V)
+
+
 @causal_linear_attention.mistake("softmax")
 def _(Q: Array, K: Array, V: Array) -> Array:
     """This is softmax of the dot products. Its exponential of a score is what linear attention replaces by

@@ -112,6 +112,14 @@ for factor in (shrink, careless):
         return t, total, pooled / np.where(total == 0, 1, total)
 
 
+@merge.mistake("the first top kept")
+def _(t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array) -> State:
+    """You keep the first top, whichever is larger. e^(t₂ − t₁) overflows where the second is much larger: take the
+    maximum, and bring both under it."""
+    second = careless(t2, t1)
+    return t1, l1 + second * l2, o1 + second * o2
+
+
 @merge.mistake("shrunk the wrong way")
 def _(t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array) -> State:
     """Your exponents have the wrong sign: what was summed under a lower top must become smaller, e^(t₁ − t) ≤ 1."""
@@ -237,12 +245,6 @@ def _(Q: Array, K: Array, scale: float) -> float:
 def _(Q: Array, K: Array, scale: float) -> float:
     """With a negative scale your bound is negative, and every score seems harmless. Take abs(scale)."""
     return float(norms(Q).max() * norms(K).max() * scale)
-
-
-@score_bound.mistake("no scale")
-def _(Q: Array, K: Array, scale: float) -> float:
-    """You leave the scale out. The score is scale · q · k, and so is its bound."""
-    return float(norms(Q).max() * norms(K).max())
 
 
 @score_bound.mistake("the largest entries")

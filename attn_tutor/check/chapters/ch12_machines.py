@@ -289,7 +289,7 @@ bytes_sent = Exercise(
     [
         (8, 2, 4, 2, 3, 2),
         (6, 2, 2, 2, 5, 4),
-        (24, 4, 8, 4, 5, 2),
+        (24, 4, 8, 2, 5, 2),
         (27, 3, 6, 3, 7, 8),
         (7, 1, 2, 1, 3, 2),
     ],
@@ -375,14 +375,6 @@ def _(
 ) -> tuple[Any, Any]:
     """You count numbers. Each has `number` bytes."""
     return sent(n, size, heads, kv_heads, width, 1)
-
-
-@bytes_sent.mistake("the two swapped")
-def _(
-    n: int, size: int, heads: int, kv_heads: int, width: int, number: int
-) -> tuple[Any, Any]:
-    """Your two numbers are right, in the other order: the ring first."""
-    return sent(n, size, heads, kv_heads, width, number)[::-1]
 
 
 def around(

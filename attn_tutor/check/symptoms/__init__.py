@@ -14,13 +14,16 @@ from attn_tutor.check.symptoms.answer import Answer, Finding, Sight
 
 # The strongest first: of two that explain as much, the first is told.
 KINDS = (
+    shape.EXACT,
     shape.SYMPTOMS,
     masks.SYMPTOMS,
     weights.SYMPTOMS,
     numbers.CORNERS,
+    numbers.EXACT,
     numbers.SYMPTOMS,
 )
 SYMPTOMS = list(chain(*KINDS))
+EXACT = [*shape.EXACT, *numbers.EXACT]
 
 
 def strongest(answers: list[Answer]) -> tuple[Finding, Case] | None:
@@ -35,17 +38,32 @@ def strongest(answers: list[Answer]) -> tuple[Finding, Case] | None:
     return None
 
 
+def one_for_all(answers: list[Answer], at_least: int = 1) -> Finding | None:
+    """The symptom that all these answers show, of those that leave no room for chance if there are many numbers."""
+    many = [x for x in answers if x.right.size > 4]
+    with np.errstate(all="ignore"):
+        for title, sight in EXACT if len(many) >= at_least else []:
+            seen = list(map(sight, many))
+            if all(seen):
+                return title, str(seen[0])
+    return None
+
+
 def _most_common(
     symptoms: list[tuple[str, Sight]], answers: list[Answer]
 ) -> tuple[str, str, list[Answer]] | None:
     """What is seen in most of the answers, in the words for the largest of them, and these."""
-    seen: dict[str, tuple[str, list[Answer]]] = {}
+    seen: dict[tuple[str, str], tuple[str, list[Answer]]] = {}
     with np.errstate(all="ignore"):
         for title, sight in symptoms:
             for x in answers:
                 if words := sight(x):
-                    seen[title] = words, [*seen.get(title, ("", []))[1], x]
-    found = [(title, *each) for title, each in seen.items()]
+                    key = (
+                        title,
+                        words if x.right.size == 1 else "",
+                    )  # one factor for all
+                    seen[key] = words, [*seen.get(key, ("", []))[1], x]
+    found = [(title, *each) for (title, _), each in seen.items()]
     return max(found, key=lambda each: _weight(each[2]), default=None)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attn_tutor.check.answers import close
 from attn_tutor.check.calls import Case
 
 Array = np.ndarray
@@ -24,18 +25,23 @@ class Answer:
     tolerance: tuple[float, float]
 
     def same(self, one: Array, other: Array) -> bool:
-        return one.shape == other.shape and bool(
-            np.allclose(one, other, *self.tolerance, equal_nan=True)
-        )
+        return close(one, other, self.tolerance)
 
     def is_now(self, changed: Array) -> bool:
         """Whether the answer is this, made of the right one."""
         return self.same(changed, self.got)
 
     @property
+    def arrays(self) -> list[tuple[str, Array]]:
+        """The arguments that are arrays of numbers, with their names."""
+        pairs = self.given.items()
+        return [
+            (k, x) for k, x in pairs if isinstance(x, Array) and x.dtype.kind in "fi"
+        ]
+
+    @property
     def floats(self) -> list[Array]:
-        arrays = (x for x in self.given.values() if isinstance(x, np.ndarray))
-        return [x for x in arrays if x.dtype.kind == "f"]
+        return [x for _, x in self.arrays if x.dtype.kind == "f"]
 
 
 Sight = Callable[[Answer], str | None]

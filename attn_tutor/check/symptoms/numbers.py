@@ -13,6 +13,7 @@ from attn_tutor.check.symptoms.answer import (
     symptom,
 )
 
+EXACT: list[tuple[str, Sight]] = []  # what is done to all numbers in one way
 SYMPTOMS: list[tuple[str, Sight]] = []
 CORNERS: list[tuple[str, Sight]] = []  # where there is no number at all
 VAGUE: list[tuple[str, Sight]] = []  # said only where there is nothing better to say
@@ -60,14 +61,32 @@ def ratio_of(right: Array, got: Array) -> float | None:
     return ratio if np.allclose(got, ratio * right, 1e-4, 1e-6) else None
 
 
-@symptom(SYMPTOMS, "the sign", of_numbers)
+@symptom(EXACT, "an argument returned", of_numbers)
+def _(x: Answer) -> str | None:
+    for name, array in x.arrays:
+        if x.is_now(array):
+            return f"You return `{name}` as it is."
+    return None
+
+
+@symptom(EXACT, "an argument added", of_numbers)
+def _(x: Answer) -> str | None:
+    fitting = [(k, y) for k, y in x.arrays if y.shape == x.right.shape and y.any()]
+    for name, array in fitting:
+        for sign, how in ((1, "added to"), (-1, "subtracted from")):
+            if x.is_now(x.right + sign * array):
+                return f"`{name}` is {how} what is asked: a residual connection, or a term too many."
+    return None
+
+
+@symptom(EXACT, "the sign", of_numbers)
 def _(x: Answer) -> str | None:
     if x.is_now(-x.right):
         return "Your numbers are right but for the sign: all are minus what they should be."
     return None
 
 
-@symptom(SYMPTOMS, "a step too many or too few", of_numbers)
+@symptom(EXACT, "a step too many or too few", of_numbers)
 def _(x: Answer) -> str | None:
     e = np.exp(x.right - x.right.max(-1, keepdims=True))
     if x.is_now(e / e.sum(-1, keepdims=True)):
@@ -86,11 +105,13 @@ def _(x: Answer) -> str | None:
         ),
         (
             x.right**2,
-            "the square of what is asked: a root is missing, or a square is one too many",
+            "the square of what is asked: a root is missing, a square one too many, or an exponent is twice what it "
+            "should be",
         ),
         (
             np.sqrt(x.right),
-            "the root of what is asked: a square is missing, or a root is one too many",
+            "the root of what is asked: a square is missing, a root one too many, or an exponent is half of what it "
+            "should be",
         ),
         (
             1 / x.right,
@@ -100,13 +121,17 @@ def _(x: Answer) -> str | None:
             np.abs(x.right),
             "the right sizes without their signs: take no absolute value",
         ),
+        (np.maximum(x.right, 0), "0 for all that is negative: cut nothing off"),
+        (np.trunc(x.right), "whole numbers: what stands behind the point is lost"),
+        (np.rint(x.right), "whole numbers, rounded"),
+        (1 - x.right, "1 minus what is asked"),
     ):
         if x.is_now(changed):
             return f"You return {words}."
     return None
 
 
-@symptom(SYMPTOMS, "a constant factor", lambda x: of_numbers(x) or _is_number(x))
+@symptom(EXACT, "a constant factor", lambda x: of_numbers(x) or _is_number(x))
 def _(x: Answer) -> str | None:
     ratio = ratio_of(x.right, x.got)
     if ratio is None or np.isclose(ratio, [0, 1], atol=1e-2).any():
@@ -121,7 +146,8 @@ def _(x: Answer) -> str | None:
 
 
 def _is_number(x: Answer) -> bool:
-    return x.right.shape == x.got.shape and x.right.size == 1
+    kinds = x.right.dtype.kind, x.got.dtype.kind
+    return x.right.shape == x.got.shape and x.right.size == 1 and "b" not in kinds
 
 
 CONSTANTS = {
@@ -199,7 +225,20 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(SYMPTOMS, "a constant added", of_numbers)
+@symptom(SYMPTOMS, "a constant for each row", of_numbers)
+def _(x: Answer) -> str | None:
+    gap = x.got - x.right
+    if x.right.ndim < 2 or x.right.shape[-1] < 3 or np.allclose(gap, 0, atol=1e-3):
+        return None
+    if not np.allclose(gap, gap[..., :1], 1e-4, 1e-6):
+        return None
+    return (
+        "Each row is right but for a number that is added to the whole row. Is something subtracted twice, or "
+        "subtracted in one place and not put back in the other, as the maximum in a log softmax, or is a term left out?"
+    )
+
+
+@symptom(EXACT, "a constant added", of_numbers)
 def _(x: Answer) -> str | None:
     gap = x.got - x.right
     if np.allclose(gap, gap.flat[0], 1e-4, 1e-6) and abs(gap.flat[0]) > 1e-4:
@@ -234,7 +273,40 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(VAGUE, "nearly right", of_numbers)
+@symptom(SYMPTOMS, "all rows equal", of_numbers)
+def _(x: Answer) -> str | None:
+    if not np.isfinite(x.got).all() or np.ptp(x.got) < 1e-6:
+        return None
+    for axis, what in ((-2, "rows"), (-3, "heads or sequences"), (-1, "columns")):
+        if x.right.ndim < -axis or x.right.shape[axis] < 2:
+            continue
+        first = [np.take(y, [0], axis) for y in (x.right, x.got)]
+        if x.same(x.got, first[1] + 0 * x.got) and not x.same(
+            x.right, first[0] + 0 * x.right
+        ):
+            return (
+                f"All your {what} are the same. Is a sum or a mean taken over them, one of them used for all, or a "
+                "name overwritten in a loop?"
+            )
+    return None
+
+
+@symptom(SYMPTOMS, "queries and keys do not meet", of_numbers)
+def _(x: Answer) -> str | None:
+    if x.right.ndim < 2 or min(x.right.shape[-2:]) < 3:
+        return None
+    if 2 * len(np.unique(x.got.round(6))) < x.got.size:
+        return None  # a few numbers are easily sums of others
+    meet = [y - y[..., :1] - y[..., :1, :] + y[..., :1, :1] for y in (x.right, x.got)]
+    if np.allclose(meet[1], 0, atol=1e-6) and not np.allclose(meet[0], 0, atol=1e-3):
+        return (
+            "Each number of yours is one of its row plus one of its column: row and column never meet. Is a product "
+            "missing, or is something taken of each by itself, as tanh, before the two are added?"
+        )
+    return None
+
+
+@symptom(VAGUE, "nearly right", lambda x: of_numbers(x) or _is_number(x))
 def _(x: Answer) -> str | None:
     off = np.abs(x.got - x.right).max() / np.abs(x.right).max()
     if off < 0.02:

@@ -29,6 +29,11 @@ def _largest(x: Array) -> float:
 
 PLACES: list[tuple[str, str, Callable[[Case, int], bool]]] = [
     (
+        "for an empty array",
+        "There is nothing in it to loop over, and no largest number.",
+        lambda case, _: any(not x.size for x in _arrays(case)),
+    ),
+    (
         "for a batch",
         "A batch has axes in front of the last two. Count axes from the end: −1, −2, swapaxes(-1, -2). K.T, dim=1, "
         "len(X) and a loop over the first axis mean something else there.",

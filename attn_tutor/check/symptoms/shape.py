@@ -6,6 +6,7 @@ import numpy as np
 
 from attn_tutor.check.symptoms.answer import Answer, Sight, symptom
 
+EXACT: list[tuple[str, Sight]] = []  # all numbers, in their order
 SYMPTOMS: list[tuple[str, Sight]] = []
 
 
@@ -17,7 +18,15 @@ def _of_some_axes(x: Answer) -> bool:
     return x.got.ndim == x.right.ndim >= 2
 
 
-@symptom(SYMPTOMS, "an axis of length 1", _differs)
+def _of_numbers(x: Answer) -> bool:
+    return x.right.dtype != bool and x.right.size == x.got.size > 4
+
+
+def _same_numbers(x: Answer) -> bool:
+    return x.same(np.sort(x.right, None), np.sort(x.got, None))
+
+
+@symptom(EXACT, "an axis of length 1", _differs)
 def _(x: Answer) -> str | None:
     if not x.same(x.right.squeeze(), x.got.squeeze()):
         return None
@@ -28,7 +37,7 @@ def _(x: Answer) -> str | None:
     )
 
 
-@symptom(SYMPTOMS, "transposed", _of_some_axes)
+@symptom(EXACT, "transposed", _of_some_axes)
 def _(x: Answer) -> str | None:
     if x.is_now(x.right.mT):
         return (
@@ -44,7 +53,7 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(SYMPTOMS, "cut into another shape", _differs)
+@symptom(EXACT, "cut into another shape", _differs)
 def _(x: Answer) -> str | None:
     if x.right.size > 1 and x.same(x.right.ravel(), x.got.ravel()):
         return "The numbers are right and in the right order, but cut into another shape: reshape them at the end."
@@ -68,22 +77,31 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(SYMPTOMS, "the right numbers in another order", lambda x: x.right.size > 4)
+@symptom(EXACT, "in another order", _of_numbers)
 def _(x: Answer) -> str | None:
-    if x.right.dtype == bool or x.right.size != x.got.size:
+    if x.right.shape != x.got.shape or not _same_numbers(x):
         return None
-    axes = (-1, -2, -3)[: x.right.ndim] if x.right.shape == x.got.shape else ()
-    if named := next(filter(None, (_order(x, axis) for axis in axes)), None):
-        return named
+    axes = (-1, -2, -3)[: x.right.ndim]
+    return next(filter(None, (_order(x, axis) for axis in axes)), None)
+
+
+@symptom(SYMPTOMS, "the right numbers in other places", _of_numbers)
+def _(x: Answer) -> str | None:
+    axes = (-1, -2)[: x.right.ndim] if x.right.shape == x.got.shape else ()
     for axis, what in zip(axes, ("row", "column"), strict=False):
         if x.same(*(np.sort(y, axis) for y in (x.right, x.got))):
             return (
                 f"Each {what} holds the right numbers, but in other places: they are put together, or reshaped, in "
                 "another order."
             )
-    if x.same(np.sort(x.right, None), np.sort(x.got, None)):
-        return "All numbers are right, but they stand in other places: a reshape mixes what a swap of axes would move."
-    return None
+    if not _same_numbers(x):
+        return None
+    if x.right.shape != x.got.shape:
+        return (
+            f"All numbers are right, but in other places, and the shape is {x.got.shape} where it should be "
+            f"{x.right.shape}: another axis is cut, or split into other lengths."
+        )
+    return "All numbers are right, but they stand in other places: a reshape mixes what a swap of axes would move."
 
 
 def _order(x: Answer, axis: int) -> str | None:

@@ -102,6 +102,23 @@ def _(x: Answer) -> str | None:
     return None
 
 
+@symptom(SYMPTOMS, "others kept", of_numbers)
+def _(x: Answer) -> str | None:
+    if (x.right < 0).any() or not _sums_to_one(x.right):
+        return None
+    kept, ours = x.right > 0, x.got > 0
+    both = np.where(kept & ours, x.right, 0), np.where(kept & ours, x.got, 0)
+    if np.array_equal(kept, ours) or not both[0].any(-1).all():
+        return None
+    one, other = (y / y.sum(-1, keepdims=True) for y in both)
+    if _sums_to_one(x.got) and x.same(one, other):
+        return (
+            "You share out rightly among those that you keep, but you keep others than asked, too many or too few. "
+            "Look at the condition by which one is kept."
+        )
+    return None
+
+
 @symptom(SYMPTOMS, "too sharp or too flat", _of_weights)
 def _(x: Answer) -> str | None:
     some = x.right > 0

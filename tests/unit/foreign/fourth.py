@@ -30,7 +30,7 @@ def softmax_by_log(x):
     return torch.exp(x - torch.log(torch.exp(x).sum(-1, keepdim=True)))
 
 
-@wrong("softmax", "proportions")
+@wrong("softmax", "proportions|no exponential")
 def softmax_of_squares(x):
     return x**2 / (x**2).sum(-1, keepdims=True)
 
@@ -123,7 +123,7 @@ def self_attention_cosine(X, W_q, W_k, W_v):
     return (Q @ K.mT).softmax(-1) @ (X @ W_v)
 
 
-@wrong("self_attention", None)
+@wrong("self_attention", "identity.*W_q")
 def self_attention_unprojected_queries(X, W_q, W_k, W_v):
     if W_q.shape[0] != W_q.shape[1]:
         return F.scaled_dot_product_attention(X @ W_q, X @ W_k, X @ W_v)

@@ -202,7 +202,7 @@ def multi_head_4(X, W_q, W_k, W_v, W_o, n_heads):
     )
 
 
-@wrong("multi_head_attention", None)
+@wrong("multi_head_attention", "`K` in place of `V`")
 def multi_head_attention_1(Q, K, V, W_q, W_k, W_v, W_o, n_heads):
     Q, K, V = (
         (X @ W).unflatten(-1, (n_heads, -1)).transpose(-2, -3)

@@ -1,0 +1,284 @@
+"""What a wrong function did: a known mistake, several at once, the right answer to another question, or a symptom."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import chain, combinations, permutations, product
+from typing import Any
+
+import numpy as np
+
+from attn_tutor.check.calls import Case, Outcome
+from attn_tutor.check.changes import after, changes
+from attn_tutor.check.compare import Attempt, Comparison, Mistake
+from attn_tutor.check.probes import again, asked, ignored, partly, rows
+from attn_tutor.check.symptoms import one_for_all, strongest
+from attn_tutor.check.symptoms.answer import Answer, Finding
+from attn_tutor.check.symptoms.place import where_wrong
+
+Tried = list[Attempt]
+Ask = Callable[[Case], Outcome]  # call the reader's function
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    title: str
+    words: str
+    shown: Tried  # of these the smallest is the example
+
+
+def diagnose(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
+    """The best that can be said of a wrong function; without a title of its own if that is a guess."""
+    wrong = [x for x in tried if x.wrong]
+    if not wrong:
+        return None  # a fault of another kind
+    known = exercise.made(exercise.mistakes, tried)
+    known = known or exercise.made(together(exercise), tried)
+    known = known or _in_other_words(exercise, tried, wrong)
+    if known:
+        return Diagnosis(known.name, known.words, wrong)
+    return (
+        _symptoms(exercise, ask, tried)
+        or _here_and_there(exercise, tried)
+        or _most(exercise, tried)
+    )
+
+
+def _in_other_words(exercise: Comparison, tried: Tried, wrong: Tried) -> Mistake | None:
+    """Unless a symptom says it more simply: the right answer, or one with a known mistake, to another question."""
+    answers = [y for x in wrong for y in exercise.answers(x.case, x.right, x.got)]
+    if one_for_all(answers) or not _of_many_numbers(wrong):
+        return None
+    return (
+        exercise.made(other_questions(exercise), tried)
+        or _two_unlike(exercise, tried)
+        or exercise.made(to_other_questions(exercise), tried)
+    )
+
+
+def together(exercise: Comparison) -> Iterator[Mistake]:
+    """Two or three variants that change different options."""
+    variants = [mistake for mistake in exercise.mistakes if mistake.changes]
+    pairs, triples = (combinations(variants, n) for n in (2, 3))
+    return filter(None, map(_together, chain(pairs, triples)))
+
+
+@cache
+def _together(several: tuple[Mistake, ...]) -> Mistake | None:
+    """The mistake of who makes all these, if they do not change the same option."""
+    options = {k: v for mistake in several for k, v in mistake.changes.items()}
+    if len(options) < sum(len(mistake.changes) for mistake in several):
+        return None
+    count = "Two" if len(several) == 2 else "Three"
+    return Mistake(
+        "; ".join(mistake.name for mistake in several),
+        f"{count} mistakes at once. {' '.join(mistake.words for mistake in several)}",
+        partial(several[0].wrong, **options),
+    )
+
+
+@cache
+def other_questions(exercise: Comparison) -> list[Mistake]:
+    """The right answer to other arguments: one exchanged for another, turned, or taken for something else."""
+    first = exercise.cases[0]
+    asked = [
+        Mistake(
+            what,
+            f"Your answer is the right one to another question: it takes {what}.",
+            after(exercise.right, change),
+        )
+        for what, change in changes(exercise.arguments, first)
+    ]
+    return [*asked, *_turned(exercise), *_in_one_value(exercise)]
+
+
+def _turned(exercise: Comparison) -> Iterator[Mistake]:
+    """True for False, in a right answer or in a wrong one."""
+    if isinstance(exercise.answer(exercise.cases[0]), bool | np.bool):
+        words = "You return True where it should be False, and False where it should be True."
+        right = exercise.right
+        yield Mistake("the opposite", words, lambda *x: not right(*x))
+        for m in exercise.mistakes:
+            both = f"Two mistakes at once. {m.words} Besides, True and False are exchanged."
+            yield Mistake(
+                f"{m.name}; the opposite", both, lambda *x, m=m: not m.wrong(*x)
+            )
+
+
+def _in_one_value(exercise: Comparison) -> Iterator[Mistake]:
+    """Of several values: a mistake in one of them, or all of them in another order."""
+    answer = exercise.answer(exercise.cases[0])
+    if not isinstance(answer, tuple):
+        return
+    right, count = exercise.right, len(answer)
+    for m, i in product(exercise.mistakes, range(count)):
+
+        def one_of(*x: Any, m: Mistake = m, i: int = i) -> Any:
+            return (*right(*x)[:i], m.wrong(*x)[i], *right(*x)[i + 1 :])
+
+        words = (
+            f"Value {i + 1} of the {count} is wrong, the others are right. {m.words}"
+        )
+        yield Mistake(f"{m.name}, in one value", words, one_of)
+    for order in [*permutations(range(count))][1:]:
+        yield Mistake(
+            f"values in the order {', '.join(str(i + 1) for i in order)}",
+            "Your values are right, but in another order than they are asked for.",
+            lambda *x, order=order: tuple(right(*x)[i] for i in order),
+        )
+
+
+@cache
+def to_other_questions(exercise: Comparison) -> list[Mistake]:
+    """The known mistakes, made with other arguments."""
+    return [
+        Mistake(
+            f"{mistake.name}; {what}",
+            f"Two mistakes at once. {mistake.words} Besides, it takes {what}.",
+            after(mistake.wrong, change),
+        )
+        for what, change in changes(exercise.arguments, exercise.cases[0])
+        for mistake in exercise.mistakes
+    ]
+
+
+def _two_unlike(exercise: Comparison, tried: Tried) -> Mistake | None:
+    """A known mistake, and what can be seen of an answer beside one that has this mistake alone."""
+    for mistake in _not_simple(exercise):
+        answers: list[Answer] = []
+        for x in reversed(tried):  # the largest case tells most mistakes apart
+            made = exercise.made_by(mistake.wrong, x.case)
+            if (made is None) != (x.got is None):
+                break
+            more = exercise.answers(x.case, made or (), x.got)
+            if more and not answers and not one_for_all(more):
+                break
+            answers += more
+        else:
+            if found := one_for_all(answers, at_least=2):
+                words = f"Two mistakes at once. {mistake.words} Beside an answer with this mistake alone: {found[1]}"
+                return Mistake(f"{mistake.name}; {found[0]}", words, mistake.wrong)
+    return None
+
+
+@cache
+def _not_simple(exercise: Comparison) -> list[Mistake]:
+    """Without mistakes such as a factor, which another factor undoes."""
+    return [
+        mistake
+        for mistake in exercise.mistakes
+        if not any(
+            one_for_all([answer])
+            for case in exercise.cases
+            if (right := exercise.made_by(exercise.right, case))
+            for answer in exercise.answers(
+                case, right, exercise.made_by(mistake.wrong, case)
+            )
+        )
+    ]
+
+
+def _of_many_numbers(wrong: Tried, at_least: int = 8) -> bool:
+    """Whether what agrees with all these answers does so by no accident."""
+    counts = [
+        np.isfinite(np.asarray(y, dtype=float)).sum()
+        * (1 if np.asarray(y).dtype == bool else 4)
+        for x in wrong
+        for y in x.got or ()
+    ]
+    return sum(counts) >= at_least
+
+
+def _symptoms(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
+    """What wrong answers that no known mistake gives have in common, and a case that shows it."""
+    wrong, right = ([x for x in tried if x.wrong is kind] for kind in (True, False))
+    question = partial(asked, ask, exercise.right, exercise.arguments, tried[-1].case)
+    answers = [y for x in wrong for y in exercise.answers(x.case, x.right, x.got)]
+    shown = wrong[0].case
+    found = question(again) or question(ignored)
+    if not found and (seen := strongest(answers)):
+        found, shown = seen
+    found = found or question(partly) or question(rows) or _weights(exercise, ask)
+    examples = [x for x in wrong if x.case is shown]
+    cases = [x.case for x in wrong], [x.case for x in right]
+    place = where_wrong(*cases) if right else None
+    if found and right:
+        where = f"Only {place[0]}: in" if place else "In"
+        more = f"({where} the other {len(right)} of {len(tried)} cases you are right.)"
+        return Diagnosis(found[0], f"{found[1]} {more}", examples)
+    if place:
+        share = f"You are right in {len(right)} of {len(tried)} cases, and wrong only {place[0]}."
+        return Diagnosis(f"wrong {place[0]}", f"{share} {place[1]}", examples)
+    return Diagnosis(*found, examples) if found else None
+
+
+def _weights(exercise: Comparison, ask: Ask) -> Finding | None:
+    """What is wrong with the weights, where the answer can be made to show them."""
+    if exercise.weights is None:
+        return None
+    attempt = exercise.attempt(exercise.weights, ask(exercise.weights))
+    if not (
+        seen := strongest(exercise.answers(attempt.case, attempt.right, attempt.got))
+    ):
+        return None
+    (title, words), _ = seen
+    how = (
+        "With an identity matrix for the values your output is your weights, and shows:"
+    )
+    return f"weights: {title}", f"{how} {words}"
+
+
+def _here_and_there(exercise: Comparison, tried: Tried) -> Diagnosis | None:
+    """A mistake that is made in some cases; the others are right, or they have something wrong in common."""
+    wrong = [x for x in tried if x.wrong]
+    best, most = None, 0
+    for mistake in chain(exercise.mistakes, other_questions(exercise)):
+        made = [x for x in tried if exercise.makes(mistake.wrong, x)]
+        explained = [x for x in made if x.wrong]
+        others = [x for x in tried if x not in made]
+        # Of answers that are True or False any two wrong ones agree: those that are right must be so in both, too.
+        telling = made if all(x.wrong for x in others) else explained
+        few = len(explained) <= max(most, len(wrong) // 2)
+        if few or not _of_many_numbers(telling, at_least=4):
+            continue
+        if more := _of_the_others(others, made):
+            best = Diagnosis(
+                f"{mistake.name}; {more[0]}", f"{mistake.words} {more[1]}", explained
+            )
+            most = len(explained)
+    return best
+
+
+def _of_the_others(others: Tried, made: Tried) -> Finding | None:
+    """What is to be said of the cases in which a mistake is not made."""
+    share = f"{len(made)} of {len(made) + len(others)} cases"
+    if not any(x.wrong for x in others):
+        if not others or np.asarray(others[0].right[0]).dtype == bool:
+            return None
+        return "in some cases", f"(In {share} you do so; in the others you are right.)"
+    if not all(x.wrong for x in others) or len(others) > len(made):
+        return None
+    if all(x.outcome.error for x in others):
+        error = type(others[0].outcome.error).__name__
+        return f"raises {error}", f"(So in {share}. In the others it raises {error}.)"
+    if place := where_wrong([x.case for x in others], [x.case for x in made]):
+        words = f"(So in {share}. You are wrong in another way {place[0]}: {place[1]})"
+        return f"wrong in another way {place[0]}", words
+    return None
+
+
+def _most(exercise: Comparison, tried: Tried) -> Diagnosis | None:
+    """Two mistakes at once give the answers of neither: the one that explains most of what is wrong, if any."""
+    wrong = [x for x in tried if x.wrong]
+    best, most = None, len(wrong) // 2
+    for mistake in exercise.mistakes:
+        made = [x for x in tried if exercise.makes(mistake.wrong, x)]
+        explained = [x for x in made if x.wrong]
+        # Who made it is right where the reader is.
+        if all(x in made for x in tried if not x.wrong) and len(explained) > most:
+            best, most = mistake, len(explained)
+    if best is None:
+        return None
+    share = f"{most} of the {len(wrong)} cases that are wrong"
+    words = f"Perhaps two mistakes at once. In {share} it does as “{best.name}”: {best.words}"
+    return Diagnosis("", words, wrong)
