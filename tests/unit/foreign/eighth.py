@@ -267,7 +267,7 @@ def merge_by_plain_logarithms(outputs, levels):
     return (np.exp(levels - whole) * outputs).sum(0)
 
 
-@wrong("merge_parts", "level")
+@wrong("merge_parts", "multiply each by its share")
 def merge_by_counting(outputs, levels):
     seen = np.isfinite(levels)
     return (outputs * seen).sum(0) / np.maximum(seen.sum(0), 1)
