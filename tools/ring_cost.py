@@ -1,7 +1,7 @@
 """Is the model of cost true? Attention on two processes of this computer beside what the model predicts.
 
 python tools/ring_cost.py           measures, in a minute or two, and writes book/_tables/ring_cost.markdown
-python tools/ring_cost.py --wall    prints the table of wall-clock, with waiting: on a computer that does nothing else
+python tools/ring_cost.py --wall    the same in wall-clock, with waiting: on a computer that does nothing else
 
 Two processes that each do the whole problem give the rate of arithmetic at each length, an exchange of a small and one
 of a large tensor give the cost of sending. From these alone `attention_cost` predicts what each does if they share the
@@ -13,7 +13,6 @@ other sleeps gives the efficiency of two, t1 / (2 t2). Cases take turns; the med
 
 import argparse
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -24,10 +23,11 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
+from attn_tutor.bench.command import processor
 from attn_tutor.torch.distributed import ring_attention, run, ulysses_attention
 from attn_tutor.torch.distributed.cost import Machine, Mesh, attention_cost
 
-TABLE = Path(__file__).resolve().parents[1] / "book" / "_tables" / "ring_cost.markdown"
+TABLES = Path(__file__).resolve().parents[1] / "book" / "_tables"
 HEADS, WIDTH = 8, 64
 LENGTHS = (512, 1024, 2048)
 BYTES = 2**16, 2**24
@@ -135,7 +135,7 @@ def table(took: dict[Any, float], wall: bool) -> str:
             lines.append(line)
     rate = machine.link / 1e9
     note = (
-        f"{platform.machine()}, one core for each process; gloo works for {1 / rate:.2f} s a gigabyte and "
+        f"{processor()}, one core for each process; gloo works for {1 / rate:.2f} s a gigabyte and "
         f"{1e3 * machine.start:.2f} ms a message; {HEADS} heads of width {WIDTH}, float32, causal, forward. "
         f"Made by `python tools/ring_cost.py{' --wall' * wall}`."
     )
@@ -152,8 +152,8 @@ def main() -> None:
     torch.set_num_threads(1)
     rounds = -(-options.rounds // BLOCKS)
     text = table(run(timed, 2, rounds, options.wall, timeout=600)[0], options.wall)
-    if not options.wall:
-        TABLE.write_text(text, encoding="utf-8")
+    name = "ring_cost_wall" if options.wall else "ring_cost"
+    (TABLES / f"{name}.markdown").write_text(text, encoding="utf-8")
     print(text)
 
 
