@@ -76,7 +76,7 @@ customElements.define("attn-published", class extends attn.Figure {
     this.chart.append(...this.squares, this.frame_of_head,
       ...[0, 4, 8].map((head) => svg("text", { x: 26, y: 14 + 12 * head, "text-anchor": "end" }, String(head))),
       ...[0, 5, 10, 15, 20, 25, 29].map((layer) => svg("text", { x: 38 + 12 * layer, y: 126, "text-anchor": "middle" }, String(layer))),
-      svg("text", { x: 212, y: 144, "text-anchor": "middle" }, "layer"), svg("text", { x: 10, y: 58, "text-anchor": "middle", transform: "rotate(-90 10 58)" }, "head"));
+      svg("text", { x: 212, y: 144, "text-anchor": "middle" }, "layer"), svg("text", { x: 14, y: 58, "text-anchor": "middle", transform: "rotate(-90 14 58)" }, "head"));
     this.chart_name = html("p");
     this.line = new attn.TextLine(this, Math.max(...Object.values(this.sentences).map(({ words }) => words.length)), "Token");
     this.line.line.classList.add("attn-tokens");
