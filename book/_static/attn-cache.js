@@ -11,7 +11,7 @@ customElements.define("attn-cache", class extends attn.Figure {
   static title = "Bytes of a cache against the length of the text";
   static start = { model: "llama", length: 17, heads: "groups", bits: "16", window: "all" };
   /* [name, what it keeps, layers, heads, width of a head]: Brown et al. (2020), table 2.1; Grattafiori et al. (2024), table 3;
-     Chowdhery et al. (2022), table 1; DeepSeek-AI (2024), section 3.1.2 */
+     Chowdhery et al. (2023), table 1; DeepSeek-AI (2024), section 3.1.2 */
   static models = {
     gpt: ["GPT-3 175B", "heads", 96, 96, 128], llama: ["Llama 3 70B", "groups", 80, 64, 128],
     palm: ["PaLM 540B", "one", 118, 48, 256], deepseek: ["DeepSeek-V2", "latents", 60, 128, 128],
