@@ -559,9 +559,14 @@ def test_an_interrupt_leaves_no_process(tmp_path):
         time.sleep(0.2)  # until one of them waits for the other
         os.kill(os.getpid(), signal.SIGINT)
 
+    # Who is started in the background of a shell has inherited that it ignores interrupts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
-        run(waits, 2, tmp_path)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(waits, 2, tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, before)
     for path in tmp_path.iterdir():
         with pytest.raises(ProcessLookupError):
             os.kill(int(path.name), 0)
