@@ -45,7 +45,7 @@ def rng() -> np.random.Generator:
 def press(figure: Locator, *names: str) -> None:
     for name in names:
         figure.locator(f'button:text-is("{name}")').press("Enter")
-    settle(figure.page)
+        settle(figure.page)  # or a busy browser gives the key to the next button
 
 
 def put(figure: Locator, **state: Any) -> None:
