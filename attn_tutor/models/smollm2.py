@@ -115,4 +115,10 @@ class SmolLM2:
 
 def _each(mask: Mask) -> Sequence[Mask]:
     """The mask of each layer."""
-    return [*mask] if mask is not None and mask.ndim == 4 else [mask] * N_LAYERS
+    if mask is None or mask.ndim < 4:
+        return [mask] * N_LAYERS
+    if mask.ndim > 4 or len(mask) != N_LAYERS:
+        raise ValueError(
+            f"SmolLM2: a mask with four axes has one for each of {N_LAYERS} layers, got {tuple(mask.shape)}"
+        )
+    return [*mask]

@@ -106,6 +106,10 @@ def test_stream_ends_in_the_logits_and_carries_the_weights(model, ids, close):
 def test_smollm2_refuses_what_it_cannot_read(model, ids):
     with pytest.raises(TypeError, match="masks are boolean"):
         model(ids, mask=torch.ones(N))
+    one = torch.ones(1, 9, N, N, dtype=torch.bool)  # not of all layers
+    for call in (model, model.weights):
+        with pytest.raises(ValueError, match="30 layers, got \\(1, 9,"):
+            call(ids, mask=one)
     with pytest.raises(ValueError, match=r"SmolLM2: ids must lie in 0 … 22, got 23"):
         model(ids + 14)
     with pytest.raises(IndexError):
