@@ -139,6 +139,12 @@ def on_record(source: str) -> Any:
     return None
 
 
+def of_view(view: Any) -> dict[str, list[str]]:
+    """What `head_view` shows: of each layer, at which key its queries look on average."""
+    centres = view.weights @ range(len(view.keys))
+    return {"words": [*view.tokens, *view.keys], "numbers": [*map(summary, centres)]}
+
+
 def after_cell(shell: Any) -> None:
     if "matplotlib.pyplot" not in sys.modules:
         return
@@ -146,6 +152,9 @@ def after_cell(shell: Any) -> None:
     from matplotlib import pyplot as plt
 
     new = [axes for number in plt.get_fignums() for axes in data(plt.figure(number))]
+    result = shell.last_execution_result.result
+    if type(result).__name__ == "HeadView":
+        new.append(of_view(result))
     if new and os.environ.get(RECORD):
         display({MIME: new}, raw=True)
     elif new:

@@ -12,6 +12,8 @@ import pytest
 from matplotlib import pyplot as plt
 from nbclient import NotebookClient
 
+from attn_tutor.figures import head_view
+
 X = np.arange(12.0).reshape(4, 3) ** 1.5
 CODE = "from matplotlib import pyplot as plt\n_ = plt.plot([3, 1, 2])"
 
@@ -150,3 +152,12 @@ def test_a_notebook_whose_figure_changed_says_so(
             "`make notebooks` records it anew"
         ],
     ]
+
+
+def test_a_head_view_with_other_weights_or_words_is_seen() -> None:
+    A = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 3, 4))
+    old = [figure_data.of_view(head_view(A, [*"abcd"]))]
+    near = [figure_data.of_view(head_view(A.round(3), [*"abcd"]))]
+    assert figure_data.differences(old, near) == []
+    for other in (head_view(A[..., ::-1], [*"abcd"]), head_view(A, [*"abce"])):
+        assert figure_data.differences(old, [figure_data.of_view(other)]) != []

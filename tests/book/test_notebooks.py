@@ -59,8 +59,8 @@ def test_every_cell_ran_and_none_failed_or_warned(path: Path) -> None:
 
 @each
 def test_the_notebook_is_light(path: Path) -> None:
-    """Pictures without a palette would make it three times as heavy."""
-    assert path.stat().st_size < 400_000
+    """Pictures without a palette would make it three times as heavy. A head view carries its weights."""
+    assert path.stat().st_size < 450_000
 
 
 @each
