@@ -4,11 +4,12 @@ python tools/ring_cost.py           measures, in a minute or two, and writes boo
 python tools/ring_cost.py --wall    the same in wall-clock, with waiting: on a computer that does nothing else
 
 Two processes that each do the whole problem give the rate of arithmetic at each length, an exchange of a small and one
-of a large tensor give the cost of sending. From these alone `attention_cost` predicts what each does if they share the
-problem. On CPUs sending is work for the same cores, so nothing is hidden: overlap=False. Without --wall all numbers are
-seconds of processor time, so that other programs on the computer count for little; the time in which a process sleeps
-until a message comes is not in them. With it each process keeps to a core of its own, and one that works while the
-other sleeps gives the efficiency of two, t1 / (2 t2). Cases take turns; the median of five minima counts.
+of a large tensor, of the kind that is used, give the cost of sending. From these alone `attention_cost` predicts what
+each does if they share the problem. On CPUs sending is work for the same cores, so nothing is hidden: overlap=False.
+Without --wall all numbers are seconds of processor time, so that other programs on the computer count for little; the
+time in which a process sleeps until a message comes is not in them. With it each process keeps to a core of its own,
+and one that works while the other sleeps gives the efficiency of two, t1 / (2 t2). Cases take turns; the median of five
+minima counts.
 """
 
 import argparse
@@ -54,7 +55,9 @@ def cases(rank: int) -> Cases:
                 if size == 1:
                     found[kind, n, 0] = call if rank == 0 else nothing
     for count in BYTES:
-        found["exchange", count] = partial(swap, torch.zeros(count // 4), rank)
+        x = torch.zeros(count // 4)
+        found["ring", "exchange", count] = partial(swap, x, rank)
+        found["all-to-all", "exchange", count] = partial(turn, x.repeat(2))
     return found
 
 
@@ -68,6 +71,10 @@ def swap(x: torch.Tensor, rank: int) -> None:
     dist.recv(new, 1 - rank)
     # mypy: None is for ranks outside the group, and here both are inside
     sending.wait()  # type: ignore[union-attr]
+
+
+def turn(x: torch.Tensor) -> None:
+    dist.all_to_all_single(torch.empty_like(x), x)
 
 
 @torch.no_grad()
@@ -97,7 +104,7 @@ def timed(rank: int, size: int, rounds: int, wall: bool) -> dict[Any, float]:
 def machine_of(took: dict[Any, float], kind: str, n: int) -> Machine:
     """The rates of this computer, from one process and from two exchanges."""
     flops = 4 * HEADS * WIDTH * n * (n + 1) / 2 / took[kind, n, 1]
-    small, large = (took["exchange", count] for count in BYTES)
+    small, large = (took[kind, "exchange", count] for count in BYTES)
     rate = (BYTES[1] - BYTES[0]) / (large - small)
     start = max(0.0, small - BYTES[0] / rate)
     return Machine(flops, rate, rate, 0.0, 0.0, start, node=2, number=4)
@@ -112,9 +119,10 @@ def table(took: dict[Any, float], wall: bool) -> str:
     if wall:
         lines[0] += " efficiency | predicted |"
         lines[1] += " ---: | ---: |"
+    machines: dict[str, Machine] = {}
     for kind in KINDS:
         for n in LENGTHS:
-            machine = machine_of(took, kind, n)
+            machine = machines[kind] = machine_of(took, kind, n)
             cost = attention_cost(
                 n,
                 HEADS,
@@ -133,10 +141,13 @@ def table(took: dict[Any, float], wall: bool) -> str:
                 half = took[kind, n, 0] / 2
                 line += f" {half / measured:.2f} | {half / predicted:.2f} |"
             lines.append(line)
-    rate = machine.link / 1e9
+    costs = " and ".join(
+        f"{1e9 / machine.link:.2f} s a gigabyte and {1e3 * machine.start:.2f} ms a message ({kind})"
+        for kind, machine in machines.items()
+    )
     note = (
-        f"{processor()}, one core for each process; gloo works for {1 / rate:.2f} s a gigabyte and "
-        f"{1e3 * machine.start:.2f} ms a message; {HEADS} heads of width {WIDTH}, float32, causal, forward. "
+        f"{processor()}, one core for each process; gloo works for {costs}; "
+        f"{HEADS} heads of width {WIDTH}, float32, causal, forward. "
         f"Made by `python tools/ring_cost.py{' --wall' * wall}`."
     )
     return "\n".join([*lines, "", note, ""])

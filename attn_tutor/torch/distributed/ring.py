@@ -19,7 +19,7 @@ from attn_tutor.torch.visibility import Visibility
 
 __all__ = ["ring_attention"]
 
-TILE = 512  # rows and keys whose scores are stored at once
+TILE = 256  # rows and keys whose scores are stored at once
 HERE = "ring_attention"
 Pair = tuple[torch.Tensor, torch.Tensor]  # keys and values
 

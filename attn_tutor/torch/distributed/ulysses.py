@@ -66,23 +66,33 @@ def ulysses_attention(
     if mask is not None:
         n_heads = max(size, *mask.shape[-3:-2], 1)
         mask = mask.expand(*mask.shape[:-3], n_heads, *mask.shape[-2:])
-        mask = (  # where queries have rows of their own, the rows of all are needed
-            to_heads(mask.to(torch.uint8), P.queries, group).bool()
-            if P.by_row
-            else mask.chunk(size, -3)[P.rank]
-        )
-    Q = to_heads(Q, P.queries, group)
-    K, V = (to_heads(X, P.keys, group) for X in (K, V))
+        if P.by_row:  # queries have rows of their own: the rows of all are needed
+            [mask] = to_heads([mask.to(torch.uint8)], [P.queries], group)
+            mask = mask.bool()
+        else:
+            mask = mask.chunk(size, -3)[P.rank]
+    Q, K, V = to_heads([Q, K, V], [P.queries, P.keys, P.keys], group)
     see = Visibility(P.see.n, P.see.m, Q.device, mask, causal, window)
     return to_tokens(pool_heads(Q, K, V, see, scale=scale), P.queries, group)
 
 
-def to_heads(X: torch.Tensor, places: list[torch.Tensor], group: Group) -> torch.Tensor:
-    """All heads of some tokens to all tokens of some heads, (…, h, n_local, d) -> (…, h / size, n, d)."""
-    given = X.chunk(len(places), -3)
-    shapes = [(*given[0].shape[:-2], len(x), X.shape[-1]) for x in places]
-    order = torch.cat(places).argsort()
-    return torch.cat(_Exchange.apply(group, shapes, *given), -2)[..., order, :]
+def to_heads(
+    arrays: list[torch.Tensor], places: list[list[torch.Tensor]], group: Group
+) -> list[torch.Tensor]:
+    """All heads of some tokens to all tokens of some heads, (…, h, n_local, d) -> (…, h / size, n, d), all at once."""
+    size, kinds = len(places[0]), len(arrays)
+    given = [X.chunk(size, -3) for X in arrays]
+    shapes = [
+        (*X[0].shape[:-2], len(x[rank]), X[0].shape[-1])
+        for rank in range(size)
+        for X, x in zip(given, places, strict=True)
+    ]
+    flat = [X[rank] for rank in range(size) for X in given]
+    got = _Exchange.apply(group, shapes, *flat)
+    return [
+        torch.cat(got[kind::kinds], -2)[..., torch.cat(x).argsort(), :]
+        for kind, x in enumerate(places)
+    ]
 
 
 def to_tokens(
@@ -95,7 +105,7 @@ def to_tokens(
 
 
 class _Exchange(torch.autograd.Function):
-    """A tensor to each process, in the order of their ranks, and one from each; gradients take the way back."""
+    """Some tensors to each process, by rank, and as many from each; gradients take the way back."""
 
     @staticmethod
     def forward(
@@ -105,9 +115,13 @@ class _Exchange(torch.autograd.Function):
         X = torch.cat([X.flatten() for X in given])
         lengths = [math.prod(shape) for shape in shapes]
         Y = X.new_empty(sum(lengths))
+        kinds = len(given) // dist.get_world_size(group)
+        to, of = (
+            [sum(x[i : i + kinds]) for i in range(0, len(x), kinds)]
+            for x in ([X.numel() for X in given], lengths)
+        )
         with waiting(HERE, "while all exchanged tokens for heads", group):
-            sent = [X.numel() for X in given]
-            dist.all_to_all_single(Y, X, lengths, sent, group=group)
+            dist.all_to_all_single(Y, X, of, to, group=group)
         parts = zip(Y.split(lengths), shapes, strict=True)
         return tuple(y.view(shape) for y, shape in parts)
 
