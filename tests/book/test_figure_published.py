@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -14,7 +13,7 @@ import stills
 from moving import cells, choose, press, said, settle, slide, state, verdict
 from playwright.sync_api import Locator, Page
 
-from attn_tutor.models import smollm2
+from attn_tutor.models.smollm2 import SmolLM2
 
 pytestmark = pytest.mark.slow
 BYTES = 200_000  # of the figure's scripts, as the chapter says
@@ -40,18 +39,12 @@ def figure(page: Page) -> Locator:
 
 
 @pytest.fixture(scope="module")
-def model() -> smollm2.SmolLM2:
-    try:
-        smollm2.FILE.find()
-    except ImportError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))  # which says what is missing and how to install it
-    return smollm2.SmolLM2.load()
+def model(loaded: Callable[[type[SmolLM2]], SmolLM2]) -> SmolLM2:
+    return loaded(SmolLM2)
 
 
 @pytest.fixture(scope="module")
-def weights(model: smollm2.SmolLM2) -> dict[str, np.ndarray]:
+def weights(model: SmolLM2) -> dict[str, np.ndarray]:
     """Of each sentence, (30, 9, n, n)."""
     return {
         key: model.weights(model.encode(text)).numpy()
@@ -73,7 +66,7 @@ def scores(A: np.ndarray, tokens: list[str], kind: str) -> np.ndarray:
     return (A * keys).sum((-1, -2)) / asked.any(-1).sum()
 
 
-def test_the_file_has_the_weights_of_the_model(model: smollm2.SmolLM2) -> None:
+def test_the_file_has_the_weights_of_the_model(model: SmolLM2) -> None:
     shipped = figure_weights.read("published")
     for key, now in figure_weights.published(model).items():
         codes, expected = (
@@ -95,7 +88,7 @@ def test_it_is_small() -> None:
 @pytest.mark.parametrize("sentence", figure_weights.SENTENCES)
 def test_it_shows_where_the_heads_look(
     figure: Locator,
-    model: smollm2.SmolLM2,
+    model: SmolLM2,
     weights: dict[str, np.ndarray],
     sentence: str,
 ) -> None:

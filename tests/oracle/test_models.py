@@ -1,7 +1,6 @@
 """Published models against another implementation of them, transformers: same weights, same numbers, same text."""
 
 import json
-import os
 import re
 from itertools import pairwise
 
@@ -12,22 +11,12 @@ import regex
 import torch
 
 from attn_tutor import check
-from attn_tutor.models import minilm, rxnmapper, smollm2
+from attn_tutor.models import minilm, rxnmapper
 from attn_tutor.models.minilm import MiniLM
 from attn_tutor.models.rxnmapper import RXNMapper
 from attn_tutor.models.smollm2 import SmolLM2
 
 pytestmark = pytest.mark.slow
-
-
-def need(*files):
-    try:
-        for file in files:
-            file.find()
-    except ImportError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))  # which says what is missing and how to install it
 
 
 # SmolLM2
@@ -47,9 +36,8 @@ PROMPTS = [
 
 
 @pytest.fixture(scope="module")
-def smol():
-    need(smollm2.FILE)
-    return SmolLM2.load()
+def smol(loaded):
+    return loaded(SmolLM2)
 
 
 @pytest.fixture(scope="module")
@@ -149,9 +137,8 @@ SENTENCES = [
 
 
 @pytest.fixture(scope="module")
-def mini():
-    need(minilm.WEIGHTS, minilm.VOCABULARY)
-    return MiniLM.load()
+def mini(loaded):
+    return loaded(MiniLM)
 
 
 def test_minilm_has_the_vectors_of_transformers(mini):
@@ -192,9 +179,8 @@ PUBLISHED = re.compile(
 
 
 @pytest.fixture(scope="module")
-def rxn():
-    need(rxnmapper.WEIGHTS, rxnmapper.VOCABULARY)
-    return RXNMapper.load()
+def rxn(loaded):
+    return loaded(RXNMapper)
 
 
 def test_rxnmapper_has_the_logits_of_transformers(rxn):
