@@ -390,6 +390,7 @@ def numbers_sent(rank, size):
             parts = (X[..., i, :] for X in (Q, K, V))
             context_parallel_attention(*parts, causal=True, method=method)
             found[h_kv, method] = sum(sent)
+            found[h_kv, method, "messages"] = len(sent)
     return found
 
 
@@ -403,6 +404,9 @@ def test_the_cheaper_way_is_taken(size):
             heads = (size - 1) * (HEADS + h_kv) * 64 * BATCH // size**2
             assert found[h_kv, "ring"] == ring
             assert found[h_kv, "heads"] == heads
+            assert (
+                found[h_kv, "heads", "messages"] == 2
+            )  # there and back, as attention_cost has it
             assert found[h_kv, "auto"] == min(ring, heads)
 
 
