@@ -3,9 +3,10 @@
 
 PYTHON ?= python3
 PY := .venv/bin/python
-JOBS ?= 2
-# A file's tests stay together, as a notebook's cells must; the slowest start first (conftest.py knows them).
-TESTS := $(PY) -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder
+JOBS ?= logical
+# A worker for each core, at most four: some need a gigabyte. A file's tests stay together, as a notebook's cells must;
+# the slowest start first (conftest.py knows them).
+TESTS := $(PY) -m pytest -q -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 SMALL := tests/unit tests/oracle attn_tutor
 NOTEBOOKS := $(wildcard book/*.ipynb)
 # Folders are listed too, so that a deleted page also rebuilds the book.
@@ -51,7 +52,7 @@ lite: .venv-lite/ready  ## build the site on which the notebooks run in a browse
 check: .venv/ready  ## check style, types and the package, after every change (a minute)
 	@$(MAKE) --no-print-directory -j2 lint small-tests
 
-test: .venv/models  ## check everything, the strict build, notebooks and pages too (six minutes)
+test: .venv/models  ## check everything, the strict build, notebooks and pages too (a quarter of an hour on two cores)
 	@$(MAKE) --no-print-directory -j3 lint _build/book.stamp tests-without-pages
 	@$(TESTS) tests/book
 
