@@ -21,7 +21,8 @@ TOLERANCE = 0.02  # of the largest number: training differs a little between pro
 def data(figure: Any) -> list[dict[str, Any]]:
     dpi = figure.dpi
     figure.dpi = SHARP * dpi
-    figure.draw_without_rendering()  # where each part comes to stand
+    for _ in range(3):  # where each part comes to stand: a layout has to settle
+        figure.draw_without_rendering()
     found = [of_axes(ax) | heat_maps(ax) for ax in figure.axes]
     figure.dpi = dpi
     return found
