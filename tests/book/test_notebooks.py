@@ -222,18 +222,39 @@ def test_each_file_of_weights_is_of_a_notebook() -> None:
 def test_training_anew_gives_the_same_outputs(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the same figures, within their tolerance: a figure that is not the one on record fails its cell."""
+    """The same words, nearly the same numbers, and the figures on record: another one would fail its cell."""
     monkeypatch.setattr(tool, "BOOK", tmp_path)
     copy = shutil.copy(path, tmp_path / path.name)
     with tool.same_everywhere():
         tool.run(copy)
     assert sorted(os.listdir(tmp_path / "trained")) == weights_of(path)
     for before, after in zip(code_cells(path), code_cells(copy), strict=True):
-        assert texts(before) == texts(after)
+        old, new = text_of_outputs(before), text_of_outputs(after)
+        assert alike(old, new), f"{old}\n{new}"
 
 
-def texts(cell: Any) -> list[str]:
-    return [output.get("text", "") for output in cell.outputs]
+def text_of_outputs(cell: Any) -> str:
+    return "".join(output.get("text", "") for output in cell.outputs)
+
+
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+TRAINED = 0.05  # as far apart as numbers may be that were trained on two kinds of processor; seen: 0.03
+
+
+def alike(before: str, after: str) -> bool:
+    numbers = (
+        [float(x.replace(",", "")) for x in NUMBER.findall(text)]
+        for text in (before, after)
+    )
+    return NUMBER.sub("#", before) == NUMBER.sub("#", after) and all(
+        abs(x - y) <= TRAINED * max(1, x) for x, y in zip(*numbers, strict=True)
+    )
+
+
+def test_what_training_may_change() -> None:
+    assert alike("1,000 steps: loss 2.47", "1,000 steps: loss 2.53")
+    for other in ("1,000 steps: loss 2.67", "1,100 steps: loss 2.47", "1,000 steps: NaN"):  # fmt: skip
+        assert not alike("1,000 steps: loss 2.47", other)
 
 
 def public_names() -> set[str]:
