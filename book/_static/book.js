@@ -19,6 +19,14 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("pre, .pst-scrollable-table-container").forEach((block) => watch.observe(block));
   window.MathJax?.startup.promise.then(() => {
     document.querySelectorAll('mjx-container[display="true"]').forEach((formula) => watch.observe(formula));
+    /* A line does not begin with the full stop or comma that follows a formula. */
+    for (const formula of document.querySelectorAll("span.math")) {
+      const after = formula.nextSibling, stop = after?.nodeType === Node.TEXT_NODE && after.data.match(/^[.,:;?!)]+/)?.[0];
+      if (!stop) continue;
+      after.deleteData(0, stop.length);
+      formula.append(stop);
+      formula.style.whiteSpace = "nowrap";
+    }
   });
 });
 
