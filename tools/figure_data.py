@@ -5,6 +5,7 @@ figure and keeps it in the metadata of its cell. In the tests, a figure that dif
 of its cell.
 """
 
+import io
 import json
 import os
 import sys
@@ -19,11 +20,16 @@ TOLERANCE = 0.02  # of the largest number: training differs a little between pro
 
 
 def data(figure: Any) -> list[dict[str, Any]]:
-    dpi = figure.dpi
-    figure.dpi = SHARP * dpi
-    figure.draw_without_rendering()  # where each part comes to stand
-    found = [of_axes(ax) | heat_maps(ax) for ax in figure.axes]
-    figure.dpi = dpi
+    found: list[dict[str, Any]] = []
+
+    def drawn(event: Any) -> None:
+        found[:] = [of_axes(ax) | heat_maps(ax) for ax in figure.axes]
+
+    # Saved as a notebook saves it, the figure has its parts where readers see them; after three times the layout rests.
+    listener = figure.canvas.mpl_connect("draw_event", drawn)
+    for _ in range(3):
+        figure.savefig(io.BytesIO(), dpi=SHARP * figure.dpi, bbox_inches="tight")
+    figure.canvas.mpl_disconnect(listener)
     return found
 
 
@@ -66,11 +72,9 @@ def heat_maps(ax: Any) -> dict[str, list[str]]:
 
 def fractions(figure: Any, box: Any) -> str:
     """A box of pixels in the picture that a notebook saves, which is cut to what is drawn."""
-    from matplotlib import rcParams
-
-    saved = figure.get_tightbbox().padded(rcParams["savefig.pad_inches"])
-    x = (box.intervalx / figure.dpi - saved.x0) / saved.width
-    y = (saved.y1 - box.intervaly[::-1] / figure.dpi) / saved.height
+    size = figure.bbox.size  # while it is saved, of what is drawn
+    x = box.intervalx / size[0]
+    y = 1 - box.intervaly[::-1] / size[1]
     return " ".join(f"{each:.4f}" for each in (x[0], y[0], x[1], y[1]))
 
 
