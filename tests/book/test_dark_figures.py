@@ -187,7 +187,7 @@ def test_pictures_of_a_chapter_are_dark_but_for_their_heat_maps(
         (base64.b64decode(output["data"]["image/png"]), cell["metadata"]["figure_data"])
         for cell in cells
         for output in cell.get("outputs", [])
-        if "image/png" in output.get("data", {})
+        if "image/png" in (data := output.get("data", {})) and "text/html" not in data
     ]
     page = book / "book" / f"{name}.html"
     dark = [x for x in images(page) if "in-dark" in x.get("class", [])]
