@@ -5,6 +5,7 @@ figure and keeps it in the metadata of its cell. In the tests, a figure that dif
 of its cell.
 """
 
+import io
 import json
 import os
 import sys
@@ -19,12 +20,18 @@ TOLERANCE = 0.02  # of the largest number: training differs a little between pro
 
 
 def data(figure: Any) -> list[dict[str, Any]]:
-    dpi = figure.dpi
-    figure.dpi = SHARP * dpi
-    for _ in range(3):  # where each part comes to stand: a layout has to settle
+    found: list[dict[str, Any]] = []
+
+    def drawn(event: Any) -> None:
+        found[:] = [of_axes(ax) | heat_maps(ax) for ax in figure.axes]
+
+    for _ in range(2):  # until the layout rests
         figure.draw_without_rendering()
-    found = [of_axes(ax) | heat_maps(ax) for ax in figure.axes]
-    figure.dpi = dpi
+    # Saved as a notebook saves it, the figure has its parts where readers see them.
+    listener = figure.canvas.mpl_connect("draw_event", drawn)
+    picture = {"format": "rgba", "dpi": SHARP * figure.dpi, "bbox_inches": "tight"}
+    figure.savefig(io.BytesIO(), **picture)
+    figure.canvas.mpl_disconnect(listener)
     return found
 
 
@@ -67,11 +74,9 @@ def heat_maps(ax: Any) -> dict[str, list[str]]:
 
 def fractions(figure: Any, box: Any) -> str:
     """A box of pixels in the picture that a notebook saves, which is cut to what is drawn."""
-    from matplotlib import rcParams
-
-    saved = figure.get_tightbbox().padded(rcParams["savefig.pad_inches"])
-    x = (box.intervalx / figure.dpi - saved.x0) / saved.width
-    y = (saved.y1 - box.intervaly[::-1] / figure.dpi) / saved.height
+    size = figure.bbox.size  # while it is saved, of what is drawn
+    x = box.intervalx / size[0]
+    y = 1 - box.intervaly[::-1] / size[1]
     return " ".join(f"{each:.4f}" for each in (x[0], y[0], x[1], y[1]))
 
 
