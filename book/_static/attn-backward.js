@@ -15,7 +15,7 @@ customElements.define("attn-backward", class extends attn.Flow {
     const hide = (V, state) => (state.case === "nan" ? V.with(3, [0, 0, 0]) : V);
     const input = (x, heading, means, more) => part([x, 18], 30, [4, 3], 0, { heading, means, ...more });
     const back = (heading, x, stage, made, means) => part([x, 454], 30, [4, 3], stage, { ...made, kind: "gradient", heading, means });
-    const pulls = (matrix) => (word, _, i, j) => `How the loss answers to number ${j + 1} of the ${matrix} of ${word}.`;
+    const pulls = (matrix) => (word, _, i, j) => `How the loss answers to number ${j} of the ${matrix} of ${word}.`;
     return {
       Q: input(66, "Q", (word) => `What ${word} looks for. Change it and watch.`, { named: true }),
       K: input(168, "K", (word) => `What ${word} is found by. Change it and watch.`),
@@ -32,7 +32,7 @@ customElements.define("attn-backward", class extends attn.Flow {
       r: part([131, 310], 31, [4, 1], 2, {
         value: (v) => v.A.map((row, i) => [attn.sum(row.map((a, j) => a * v.dA[i][j]))]), kind: "gradient",
         lit: (i) => range(4).flatMap((j) => [["A", i, j], ["dA", i, j]]),
-        formula: (i) => `row ${i + 1} of A · row ${i + 1} of dA`,
+        formula: (i) => `row ${i} of A · row ${i} of dA`,
         says: (v, i) => v.A[i].map((a, j) => `${factor(a)} · ${factor(v.dA[i][j])}`).join(" + "),
         means: (word) => `The mean of the row of dA, each times its weight: the gradient that ${word} hears already, do · o.`,
       }),

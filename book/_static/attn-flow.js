@@ -111,7 +111,7 @@ attn.Flow = class extends attn.Figure {
       const x = values[at.name][at.i][at.j], { pairs, kind, weight } = parts[at.name], chosen = at.name === name && at.i === i && at.j === j;
       const is = { unseen: !this.shown(at), chosen, lit: made.has(key), new: this.changed[at.name][at.i][at.j], lost: Number.isNaN(x),
         plus: kind === "gradient" && x > 0, minus: kind === "gradient" && x < 0 };
-      const words = `${at.name}, ${weight ? `row ${at.i + 1}` : tokens[at.i]}, ${pairs ? tokens[at.j] : `column ${at.j + 1}`}: `;
+      const words = `${at.name}, ${weight ? `row ${at.i}` : tokens[at.i]}, ${pairs ? tokens[at.j] : `column ${at.j}`}: `;
       this.show(at, Object.keys(is).filter((one) => is[one]), words, x, kind === "weights");
     }
     const sums = part.says ? part.says(values, i, j, state) : "an input", x = values[name][i][j];
@@ -132,7 +132,7 @@ attn.Flow = class extends attn.Figure {
 attn.flow = (() => {
   "use strict";
   const { range, transpose, matmul } = attn, tall = 26;
-  const sub = (...numbers) => numbers.map((k) => "₁₂₃₄"[k]).join("");
+  const sub = (...numbers) => numbers.map((k) => "₀₁₂₃"[k]).join("");
   const whole = (x) => x === 0 || (Math.abs(x) > 0.5 && Math.abs(x - Math.round(x)) < 1e-9); // 0.00 is not 0
   const short = (x) => (x === -Infinity ? "−∞" : attn.number(x, whole(x) || Math.abs(x) >= 10 ? 0 : 2));
   const factor = (x) => (x < 0 ? `(${short(x)})` : short(x));
@@ -143,8 +143,8 @@ attn.flow = (() => {
     ? (tag === "sub" ? attn.html("sub", {}, piece) : attn.svg("tspan", { dy: 3, "font-size": 9 }, piece))
     : (tag === "sub" ? piece : attn.svg("tspan", { dy: k ? -3 : 0 }, piece))));
   const vector = (name, k, row) => (name = name.replaceAll("'", ""), row
-    ? (/^d?[XQKVO][⁰¹]?$/.test(name) ? name.toLowerCase() + sub(k) : `row ${k + 1} of ${name}`)
-    : `column ${k + 1} of ${name}`);
+    ? (/^d?[XQKVO][⁰¹]?$/.test(name) ? name.toLowerCase() + sub(k) : `row ${k} of ${name}`)
+    : `column ${k} of ${name}`);
 
   /* L R, or with the transpose of either, times scale(state), which by(state) writes. */
   const product = (L, R, { left = false, right = false, scale = () => 1, by = () => "" } = {}) => {
@@ -174,7 +174,7 @@ attn.flow = (() => {
     pairs: true, kind: "weights",
     value: (v, state) => attn.masked_softmax(v[S], mask(state)),
     lit: (i) => range(4).map((j) => [S, i, j]),
-    formula: (i, j) => `exp ${entry(S, i, j)} / sum of exp over row ${i + 1} of ${S}`,
+    formula: (i, j) => `exp ${entry(S, i, j)} / sum of exp over row ${i} of ${S}`,
     says: (v, i, j, state) => (mask(state)[i].includes(true)
       ? `exp ${factor(v[S][i][j])} / (${v[S][i].map((s) => "exp " + factor(s)).join(" + ")})` : "a row with nothing permitted"),
     means: (one, other) => `The share of ${other} in what ${one} hears.`,

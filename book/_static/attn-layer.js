@@ -12,7 +12,7 @@ customElements.define("attn-layer", class extends attn.Flow {
     const learnt = (x, heading) => part([x, 32], 22, [3, 3], 0, { weight: true, heading, means: () => `A learnt number of ${heading}. Change it and watch.` });
     const projected = (x, M, means) => part([x, 174], 30, [4, 3], 1, { ...product("X", "W_" + M.toLowerCase()), heading: `${M} = X W_${M.toLowerCase()}`, means });
     return {
-      X: part([66, 18], 23, [4, 3], 0, { named: true, means: (word, _, i, j) => `Number ${j + 1} of the vector of ${word}. Change it and watch.` }),
+      X: part([66, 18], 23, [4, 3], 0, { named: true, means: (word, _, i, j) => `Number ${j} of the vector of ${word}. Change it and watch.` }),
       W_q: learnt(146, "W_q"), W_k: learnt(220, "W_k"), W_v: learnt(294, "W_v"),
       Q: projected(66, "Q", (word) => `What ${word} looks for.`),
       K: projected(168, "K", (word) => `What ${word} is found by.`),

@@ -24,7 +24,7 @@ customElements.define("attn-multihead", class extends attn.Flow {
     };
     const both = product("O⁰¹", "W_o");
     return {
-      X: part([66, 18], 28, [4, 3], 0, { named: true, means: (word, _, i, j) => `Number ${j + 1} of the vector of ${word}. Change it and watch.` }),
+      X: part([66, 18], 28, [4, 3], 0, { named: true, means: (word, _, i, j) => `Number ${j} of the vector of ${word}. Change it and watch.` }),
       W_q: learnt(4, "q"), W_k: learnt(126, "k"), W_v: learnt(248, "v"),
       Q: projected(4, "Q", (word) => `What ${word} looks for`),
       K: projected(126, "K", (word) => `What ${word} is found by`),
@@ -34,7 +34,7 @@ customElements.define("attn-multihead", class extends attn.Flow {
       W_o: part([230, 688], 28, [4, 3], 0, { weight: true, means: (one, other, c) => `A learnt number, in the half that reads ${names(c)}. Change it and watch.` }),
       O: part([66, 688], 36, [4, 3], 4, {
         ...both, named: true, heading: "O = [O⁰ O¹] W_o",
-        formula: (i, j) => `[o⁰${sub(i)} o¹${sub(i)}] · column ${j + 1} of W_o`,
+        formula: (i, j) => `[o⁰${sub(i)} o¹${sub(i)}] · column ${j} of W_o`,
         means: (word, _, i, j, v) => {
           const adds = heads.map((_, h) => short(v["O⁰¹"][i].slice(2 * h, 2 * h + 2).reduce((sum, x, c) => sum + x * v.W_o[2 * h + c][j], 0)));
           return `What the layer tells ${word}: head 0 adds ${adds[0]}, head 1 adds ${adds[1]}.`;

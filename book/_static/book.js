@@ -17,16 +17,22 @@ document.addEventListener("DOMContentLoaded", () => {
     }
   });
   document.querySelectorAll("pre, .pst-scrollable-table-container").forEach((block) => watch.observe(block));
+  /* A comma does not begin a line, and a bracket does not end one, because a formula stands between. */
+  const hold = (formula) => {
+    const { previousSibling: before, nextSibling: after } = formula;
+    const opening = before instanceof Text ? before.data.match(/[([“‘]*$/)[0] : "";
+    const closing = after instanceof Text ? after.data.match(/^[.,;:!?)\]”’]*/)[0] : "";
+    if (!opening && !closing) return;
+    const whole = document.createElement("span");
+    whole.style.whiteSpace = "nowrap";
+    formula.replaceWith(whole);
+    whole.append(opening, formula, closing);
+    if (opening) before.data = before.data.slice(0, -opening.length);
+    if (closing) after.data = after.data.slice(closing.length);
+  };
   window.MathJax?.startup.promise.then(() => {
     document.querySelectorAll('mjx-container[display="true"]').forEach((formula) => watch.observe(formula));
-    /* A line does not begin with the full stop or comma that follows a formula. */
-    for (const formula of document.querySelectorAll("span.math")) {
-      const after = formula.nextSibling, stop = after?.nodeType === Node.TEXT_NODE && after.data.match(/^[.,:;?!)]+/)?.[0];
-      if (!stop) continue;
-      after.deleteData(0, stop.length);
-      formula.append(stop);
-      formula.style.whiteSpace = "nowrap";
-    }
+    document.querySelectorAll("span.math").forEach(hold);
   });
 });
 

@@ -181,37 +181,37 @@ def lit(figure: Locator) -> list[str]:
 def test_a_touched_number_shows_what_made_it(page: Page) -> None:
     figure = page.locator("attn-layer")
     figure.get_by_role("button", name="Again").click()
-    assert touch(figure, "Q", 2, 0).startswith("Q₃₁ = 0 · 0 + 2 · 1 + 0 · 0 = 2.")
+    assert touch(figure, "Q", 2, 0).startswith("Q₂₀ = 0 · 0 + 2 · 1 + 0 · 0 = 2.")
     assert lit(figure) == [
-        *(f"X, LOVELY, column {k}" for k in (1, 2, 3)),
-        *(f"W_q, row {k}, column 1" for k in (1, 2, 3)),
+        *(f"X, LOVELY, column {k}" for k in range(3)),
+        *(f"W_q, row {k}, column 0" for k in range(3)),
     ]
     assert touch(figure, "S", 3, 2).startswith(
-        "S₄₃ = (0 · 0 + 2 · 2 + 2 · 0) / √3 = 2.31."
+        "S₃₂ = (0 · 0 + 2 · 2 + 2 · 0) / √3 = 2.31."
     )
     assert touch(figure, "A", 1, 3).startswith(
-        "A₂₄ = exp 0 / (exp 1.15 + exp 1.15 + exp 1.15 + exp 0) = 0.10."
+        "A₁₃ = exp 0 / (exp 1.15 + exp 1.15 + exp 1.15 + exp 0) = 0.10."
     )
     assert lit(figure) == [f"S, IS, {word}" for word in WORDS]
     assert touch(figure, "O", 2, 1).startswith(
-        "O₃₂ = 0.66 · 0 + 0.21 · 3 + 0.07 · 6 + 0.07 · (−2) = 0.89."
+        "O₂₁ = 0.66 · 0 + 0.21 · 3 + 0.07 · 6 + 0.07 · (−2) = 0.89."
     )
     assert lit(figure) == [
-        *(f"V, {word}, column 2" for word in WORDS),
+        *(f"V, {word}, column 1" for word in WORDS),
         *(f"A, LOVELY, {word}" for word in WORDS),
     ]
     back = page.locator("attn-backward")
     back.get_by_role("button", name="Again").click()
     show_all(back)
     assert touch(back, "dK", 1, 2).startswith(
-        "dK₂₃ = (0 · 0 + 0 · (−1) + (−0.14) · (−2) + 0 · 2) / √3 = 0.16."
+        "dK₁₂ = (0 · 0 + 0 · (−1) + (−0.14) · (−2) + 0 · 2) / √3 = 0.16."
     )
     assert lit(back) == [
-        *(f"Q, {word}, column 3" for word in WORDS),
+        *(f"Q, {word}, column 2" for word in WORDS),
         *(f"dS, {word}, IS" for word in WORDS),
     ]
     assert touch(back, "r", 2, 0).startswith(
-        "r₃ = 0.66 · 2 + 0.21 · 1 + 0.07 · 0 + 0.07 · 2 = 1.66."
+        "r₂ = 0.66 · 2 + 0.21 · 1 + 0.07 · 0 + 0.07 · 2 = 1.66."
     )
 
 
@@ -227,7 +227,7 @@ def test_one_number_is_in_the_tab_order_and_none_that_is_not_shown(page: Page) -
         reached.press("ArrowDown")
         settle(page)
     assert "not shown yet" not in str(reached.get_attribute("aria-label"))
-    assert figure.get_by_label("Q, IS, column 1: not shown yet").text_content() == "1"
+    assert figure.get_by_label("Q, IS, column 0: not shown yet").text_content() == "1"
     for part in ("Q", "S", "A", "O"):
         figure.get_by_role("button", name="Next step").press("Enter")
         settle(page)
@@ -266,7 +266,7 @@ def test_tasks_of_the_layer(page: Page) -> None:
         "With the mask the rows of LOVELY and TODAY changed."
     )
     press(figure, "Next task", "Undo changes", "O alone")
-    figure.locator('.attn-number[aria-label^="W_v, row 2, column 1"]').focus()
+    figure.locator('.attn-number[aria-label^="W_v, row 1, column 0"]').focus()
     page.keyboard.press("+")
     assert verdict(figure) == (
         "As you guessed. 0 rows of S changed, 0 of A and 3 of O: "
@@ -298,7 +298,7 @@ def test_tasks_of_the_backward_pass(page: Page) -> None:
 def test_tasks_of_the_heads(page: Page) -> None:
     figure = page.locator("attn-multihead")
     press(figure, "Again", "both maps, all of O")
-    figure.locator('.attn-number[aria-label^="W_q, row 1, column 2"]').focus()
+    figure.locator('.attn-number[aria-label^="W_q, row 0, column 1"]').focus()
     keyboard = page.keyboard
     for key in ("+", "-"):  # head 0, and back: not what was asked
         keyboard.press(key)
@@ -311,7 +311,7 @@ def test_tasks_of_the_heads(page: Page) -> None:
         "A⁰ changed in 0 rows and A¹ in 2; O in 3 of 3 columns. Heads share nothing until W_o mixes them."
     )
     press(figure, "Next task", "Undo changes", "what head 0 adds")
-    for row, column, key in ((3, 1, "-"), (3, 3, "-"), (3, 3, "-"), (4, 2, "-"), (4, 3, "+")):  # fmt: skip
+    for row, column, key in ((2, 0, "-"), (2, 2, "-"), (2, 2, "-"), (3, 1, "-"), (3, 2, "+")):  # fmt: skip
         assert verdict(figure) == "Your guess: what head 0 adds. Now try."
         cell = f'.attn-number[aria-label^="W_o, row {row}, column {column}"]'
         figure.locator(cell).press(key)
@@ -324,7 +324,7 @@ def test_a_touch_shows_the_arithmetic(page: Page, name: str) -> None:
     figure.get_by_role("button", name="Again").click()
     settle(page)
     figure.locator('.attn-number[aria-label^="A, TODAY, IS"]').click()
-    assert said(figure).startswith("A₄₂ = exp 1.15 / (exp 0 + exp 1.15 + exp 2.31 + exp 2.31) = 0.13.")  # fmt: skip
+    assert said(figure).startswith("A₃₁ = exp 1.15 / (exp 0 + exp 1.15 + exp 2.31 + exp 2.31) = 0.13.")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
