@@ -15,7 +15,9 @@ customElements.define("attn-pooling", class extends attn.Figure {
   }, {
     ask: "Yet there are places without any answer. Find one.",
     done: ({ empty }) => empty,
-    seen: ({ state: { kernel, bandwidth } }) => `The ${kernel} kernel ends, here at bandwidth ${bandwidth}, and no car stands within it: all weights are 0, and 0/0 is no mean.`,
+    seen: ({ state: { kernel, bandwidth } }) => `${kernel === "gaussian"
+      ? `The Gaussian does not end, but at bandwidth ${bandwidth} every car is so far away that its weight rounds to 0`
+      : `The ${kernel} kernel ends, here at bandwidth ${bandwidth}, and no car stands within it: all weights are 0`}, and 0/0 is no mean.`,
   }];
   // Weight in thousand lb, horsepower, miles per gallon: attn_tutor.data.load_cars().
   static cars = `Mazda RX4,2.62,110,21
