@@ -844,6 +844,11 @@ def test_tasks_of_pooling(page: Page) -> None:
     assert question == "Task 2 of 2. Yet there are places without any answer. Find one."
     keys(star, *["Shift+ArrowUp"] * 14, *["Shift+ArrowRight"] * 8)
     assert "The epanechnikov kernel ends, here at bandwidth 0.3" in verdict(figure)
+    keys(figure.get_by_label("Kernel"), *["ArrowUp"] * 3)
+    figure.get_by_label("Bandwidth").press("Home")
+    assert "all weights are 0" in figure.inner_text()
+    elsewhere = figure.evaluate("figure => figure.constructor.tasks[1].seen(figure)")
+    assert elsewhere.startswith("The Gaussian does not end, but at bandwidth 0.05")
 
 
 def test_task_of_the_mask(page: Page) -> None:
