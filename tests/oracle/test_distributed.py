@@ -404,9 +404,7 @@ def test_the_cheaper_way_is_taken(size):
             heads = (size - 1) * (HEADS + h_kv) * 64 * BATCH // size**2
             assert found[h_kv, "ring"] == ring
             assert found[h_kv, "heads"] == heads
-            assert (
-                found[h_kv, "heads", "messages"] == 2
-            )  # there and back, as attention_cost has it
+            assert found[h_kv, "heads", "messages"] == 2  # there and back
             assert found[h_kv, "auto"] == min(ring, heads)
 
 

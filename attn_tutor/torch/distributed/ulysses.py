@@ -116,12 +116,12 @@ class _Exchange(torch.autograd.Function):
         lengths = [math.prod(shape) for shape in shapes]
         Y = X.new_empty(sum(lengths))
         kinds = len(given) // dist.get_world_size(group)
-        to, of = (
+        sent, taken = (  # numbers to each process, and from each
             [sum(x[i : i + kinds]) for i in range(0, len(x), kinds)]
             for x in ([X.numel() for X in given], lengths)
         )
         with waiting(HERE, "while all exchanged tokens for heads", group):
-            dist.all_to_all_single(Y, X, of, to, group=group)
+            dist.all_to_all_single(Y, X, taken, sent, group=group)
         parts = zip(Y.split(lengths), shapes, strict=True)
         return tuple(y.view(shape) for y, shape in parts)
 
