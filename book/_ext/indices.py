@@ -78,36 +78,41 @@ def in_order(env: BuildEnvironment, docname: str) -> Iterator[str]:
 
 
 def fill(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    for place in list(doctree.findall(Listing)):
-        parts: list[nodes.Node] = []
-        for page in in_order(app.env, app.config.root_doc):
-            if entries := list_of(app, place["kind"], docname, page):
-                address = app.builder.get_relative_uri(docname, page)
+    parts = {place: list[nodes.Node]() for place in doctree.findall(Listing)}
+    if not parts:
+        return
+    for page in in_order(app.env, app.config.root_doc):
+        tree = app.env.get_doctree(page)  # once for all kinds: to read it takes longest
+        address = app.builder.get_relative_uri(docname, page)
+        for place, found in parts.items():
+            if entries := list_of(KINDS[place["kind"]](tree), app.env, page, address):
                 number = app.env.toc_secnumbers.get(page, {}).get("", ())
                 title = app.env.titles[page].deepcopy().children
                 start = [nodes.Text(f"{each} · ") for each in number]
                 link = nodes.reference(
                     "", "", *start, *title, internal=True, refuri=address
                 )
-                parts += [
+                found += [
                     nodes.paragraph("", "", nodes.strong("", "", link)),
                     nodes.bullet_list("", *entries, classes=["index-of"]),
                 ]
-        place.replace_self(parts)
+    for place, found in parts.items():
+        place.replace_self(found)
 
 
-def list_of(app: Sphinx, kind: str, docname: str, page: str) -> list[nodes.list_item]:
-    numbers = app.env.toc_fignumbers.get(page, {})
-    address = app.builder.get_relative_uri(docname, page)
-    found = []
-    for node, counter, title in KINDS[kind](app.env.get_doctree(page)):
+def list_of(
+    found: Found, env: BuildEnvironment, page: str, address: str
+) -> list[nodes.list_item]:
+    numbers = env.toc_fignumbers.get(page, {})
+    lines = []
+    for node, counter, title in found:
         name = node["ids"][0] if node["ids"] else ""
         if number := numbers.get(counter, {}).get(name):
             text = f"{counter.title()} {'.'.join(map(str, number))}"
             link = nodes.reference("", text, internal=True, refuri=f"{address}#{name}")
             line = nodes.paragraph("", "", link, nodes.Text(" · "), *title)
-            found.append(nodes.list_item("", line))
-    return found
+            lines.append(nodes.list_item("", line))
+    return lines
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
