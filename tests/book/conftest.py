@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
     Visit = Callable[..., AbstractContextManager[Page]]
 
@@ -44,19 +44,28 @@ def visit(browser: Browser) -> Visit:
     """Open a page from its file, with its formulas drawn; at the end it must have met no error and asked no network."""
     from chromium import PATIENCE
 
+    contexts: dict[str, BrowserContext] = {}
+
     @contextmanager
     def open_page(path: Path, **options: Any) -> Iterator[Page]:
-        context = browser.new_context(**{"reduced_motion": "reduce"} | options)
-        context.set_default_timeout(PATIENCE)
-        page = context.new_page()
+        # A window for all pages with the same options, with a page that stays open, saves the browser half its work.
+        if repr(options) not in contexts:
+            made = browser.new_context(**{"reduced_motion": "reduce"} | options)
+            made.set_default_timeout(PATIENCE)
+            made.new_page().goto((BUILT / "book" / "intro.html").as_uri())
+            contexts[repr(options)] = made
+        page = contexts[repr(options)].new_page()
         faults: list[str] = []
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("console", lambda m: m.type == "error" and faults.append(m.text))
         page.on("request", lambda request: faults.append(request.url))
-        page.goto(path.as_uri())
-        ready(page)
-        yield page
-        context.close()
+        try:
+            page.goto(path.as_uri())
+            ready(page)
+            yield page
+            page.evaluate("localStorage.clear()")
+        finally:
+            page.close()
         met = [x for x in faults if not x.startswith(("file:", "data:", "blob:"))]
         assert met == [], path.name
 
@@ -65,6 +74,20 @@ def visit(browser: Browser) -> Visit:
 
 def ready(page: Page) -> None:
     page.evaluate("Promise.all([window.MathJax?.startup.promise, document.fonts.ready])")  # fmt: skip
+
+
+WORK = """() => {
+    const tell = (part, kind) => part.dispatchEvent(new Event(kind, { bubbles: true }));
+    for (const part of document.querySelectorAll(".attn-live :is(input, select, [role=slider])")) {
+        if (part.type === "checkbox" || part.type === "radio") part.click();
+        else if (part.matches("select")) part.selectedIndex = Math.min(part.selectedIndex + 1, part.length - 1);
+        else if (part.type === "range") part.stepUp();
+        part.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+        tell(part, "input");
+        tell(part, "change");
+    }
+    for (const live of document.querySelectorAll(".attn-live:has(button)")) live.querySelector("button").click();
+}"""
 
 
 @pytest.fixture(scope="session")
@@ -78,13 +101,7 @@ def unfold() -> Callable[[Page], None]:
                 document.querySelectorAll(".toggle-button-hidden").forEach(button => button.click());
             }"""
         )
-        for control in page.locator(
-            ".attn-live :is(input, select, [role=slider])"
-        ).all():
-            box = control.get_attribute("type") == "checkbox"
-            control.press("Space" if box else "ArrowRight")
-        for live in page.locator(".attn-live:has(button)").all():
-            live.locator("button").first.press("Enter")
+        page.evaluate(WORK)
         page.wait_for_function("document.getAnimations().length === 0")
 
     return open_and_use
