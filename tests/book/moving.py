@@ -25,6 +25,27 @@ def state(figure: Locator) -> dict[str, Any]:
     return figure.evaluate("figure => figure.state")
 
 
+def follow(figure: Locator, addresses: list[str]) -> list[dict[str, Any]]:
+    """The state that each address leads to, one after the other."""
+    return figure.evaluate(
+        """async (figure, addresses) => {
+            const states = [], go = async (address) => {
+                const there = new Promise(done => addEventListener("hashchange", done, { once: true }));
+                location.hash = address;
+                await there;
+                await new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+            };
+            for (const address of addresses) {
+                await go(address);
+                states.push(structuredClone(figure.state));
+            }
+            await go("#top");
+            return states;
+        }""",
+        addresses,
+    )
+
+
 def said(figure: Locator) -> str:
     """What the figure will say as soon as it comes to rest."""
     settle(figure.page)
