@@ -34,6 +34,15 @@ CALLS = {
     "rotary": lambda X: at.rotary(X),
     "sinusoidal": lambda X: X + at.sinusoidal_encoding(X.shape[1], 12),
 }
+# These in each run, one of each way through the package; the rest by `make full`: the compiler takes seconds for each.
+FIRST = "attention", "additive", "heads", "padding"
+
+
+def each(names):
+    marks = {name: () if name in FIRST else pytest.mark.full for name in names}
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, marks=mark) for name, mark in marks.items()]
+    )
 
 
 def graphs_and_breaks(fn):
@@ -55,7 +64,7 @@ def graphs_and_breaks(fn):
     return len(graphs), sum(counters["graph_break"].values())
 
 
-@pytest.mark.parametrize("name", CALLS)
+@each(CALLS)
 def test_two_graphs_serve_all_lengths(name):
     assert graphs_and_breaks(CALLS[name]) == (2, 0)
 
@@ -65,7 +74,7 @@ def test_torch_itself_needs_two():
     assert graphs_and_breaks(layer) == (2, 0)
 
 
-@pytest.mark.parametrize("name", sorted(set(CALLS) - {"padding"}))
+@each(sorted(set(CALLS) - {"padding"}))
 def test_exports_with_any_batch_and_length(name):
     from torch.export import Dim, export
 
