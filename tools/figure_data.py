@@ -5,7 +5,6 @@ figure and keeps it in the metadata of its cell. In the tests, a figure that dif
 of its cell.
 """
 
-import io
 import json
 import os
 import sys
@@ -15,11 +14,12 @@ from typing import Any
 KEY = "figure_data"
 RECORD = "ATTN_TUTOR_RECORD_FIGURES"  # set: record; not set: compare
 MIME = f"application/x-{KEY}+json"
-SHARP = 2  # pictures are saved with twice the dots of their figures
 TOLERANCE = 0.02  # of the largest number: training differs a little between processors
+WATCHED: list[list[dict[str, Any]]] = []  # of the figures of this cell
 
 
-def data(figure: Any) -> list[dict[str, Any]]:
+def watch(figure: Any) -> list[dict[str, Any]]:
+    """The data of each axes, once the figure has been drawn: as saved, with its parts where readers see them."""
     found: list[dict[str, Any]] = []
 
     def drawn(event: Any) -> None:
@@ -27,11 +27,7 @@ def data(figure: Any) -> list[dict[str, Any]]:
 
     for _ in range(2):  # until the layout rests
         figure.draw_without_rendering()
-    # Saved as a notebook saves it, the figure has its parts where readers see them.
-    listener = figure.canvas.mpl_connect("draw_event", drawn)
-    picture = {"format": "rgba", "dpi": SHARP * figure.dpi, "bbox_inches": "tight"}
-    figure.savefig(io.BytesIO(), **picture)
-    figure.canvas.mpl_disconnect(listener)
+    figure.canvas.mpl_connect("draw_event", drawn)
     return found
 
 
@@ -151,16 +147,20 @@ def of_view(view: Any) -> dict[str, list[str]]:
     return {"words": [*view.tokens, *view.keys], "numbers": [*map(summary, centres)]}
 
 
-def after_cell(shell: Any) -> None:
-    if "matplotlib.pyplot" not in sys.modules:
-        return
-    from IPython.display import display
-    from matplotlib import pyplot as plt
+def before_figures_close() -> None:
+    if "matplotlib.pyplot" in sys.modules:
+        from matplotlib import pyplot as plt
 
-    new = [axes for number in plt.get_fignums() for axes in data(plt.figure(number))]
-    result = shell.last_execution_result.result
-    if type(result).__name__ == "HeadView":
-        new.append(of_view(result))
+        WATCHED.extend(watch(plt.figure(number)) for number in plt.get_fignums())
+
+
+def after_cell(shell: Any, result: Any) -> None:
+    from IPython.display import display
+
+    new = [axes for figure in WATCHED for axes in figure]
+    WATCHED.clear()
+    if type(result.result).__name__ == "HeadView":
+        new.append(of_view(result.result))
     if new and os.environ.get(RECORD):
         display({MIME: new}, raw=True)
     elif new:
@@ -172,5 +172,6 @@ def after_cell(shell: Any) -> None:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    # Registered before matplotlib is there, and so called before it closes the figures.
-    shell.events.register("post_execute", lambda: after_cell(shell))
+    # Registered before matplotlib is there, and so called before it shows and closes the figures.
+    shell.events.register("post_execute", before_figures_close)
+    shell.events.register("post_run_cell", lambda result: after_cell(shell, result))

@@ -96,9 +96,10 @@ def test_a_drawing_is_changed_like_a_picture() -> None:
 def twins() -> tuple[np.ndarray, np.ndarray, list[str]]:
     """A mask as a notebook saves it, its dark twin, and where its cells stand."""
     ax = plot_mask(np.tri(5, 7, dtype=bool))
-    [axes] = figure_data.data(ax.figure)
+    record = figure_data.watch(ax.figure)
     png = print_figure(ax.figure, fmt="retina")
     plt.close()
+    [axes] = record
     few = Image.open(io.BytesIO(png)).convert("RGB").quantize(256)
     few.save(file := io.BytesIO(), "PNG")
     twin = dark_figures.dark_picture(file.getvalue(), axes["heat_maps"])

@@ -1,5 +1,6 @@
 """The records of figures: a picture that shows something else differs, the same picture does not."""
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,12 @@ def close() -> Iterator[None]:
 
 def record(**changes: object) -> list[dict[str, list[str]]]:
     draw(**changes)
-    found = figure_data.data(plt.gcf())
+    return shown()
+
+
+def shown() -> list[dict[str, list[str]]]:
+    found = figure_data.watch(plt.gcf())
+    plt.savefig(io.BytesIO(), dpi=200, bbox_inches="tight")  # as a notebook does
     plt.close()
     return found
 
@@ -87,7 +93,7 @@ def test_heat_maps_have_their_places_with_bars_and_legends() -> None:
     plt.colorbar(right.contourf(X), label="height")
     right.bar(0, 1, label="a patch"), right.legend()
     plt.gcf().legend(loc="outside upper center")
-    [dotted, maps, *bars] = figure_data.data(plt.gcf())
+    [dotted, maps, *bars] = shown()
     assert not any("heat_maps" in each for each in [dotted, *bars])
     boxes = ([float(x) for x in box.split()] for box in maps["heat_maps"])
     field, scale, patch, above = boxes
