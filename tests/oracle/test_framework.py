@@ -385,6 +385,7 @@ def test_autocast_of_a_module_between_linear_layers(tensor, device):
     assert output.isfinite().all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 def test_compiles_as_one_graph(close, causal):
     def both(Q, K, V, mask):

@@ -330,6 +330,7 @@ needs_proc = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @needs_proc
 @pytest.mark.parametrize("half", ["numpy", "torch"])
 def test_memory_of_attention_grows_with_n_and_not_with_its_square(half):
@@ -342,6 +343,7 @@ def test_memory_of_attention_grows_with_n_and_not_with_its_square(half):
     assert large < 6 * max(small, output / 4)
 
 
+@pytest.mark.slow
 @needs_proc
 def test_memory_of_the_textbook_grows_with_the_square():
     """What the guard above would see, were the engine to store its scores."""
