@@ -28,9 +28,9 @@ def collect(app: Sphinx, doctree: nodes.document, page: str) -> None:
             holder = holder.parent
         if not holder or classes & UNREAD:
             continue
-        section = found.setdefault(holder, {"prose": [], "code": set()})
-        if isinstance(node, CODE):
-            section["code"].update(re.findall(r"[^\W\d]\w+", node.astext()))
+        section = found.setdefault(holder, {"prose": [], "words": set()})
+        if isinstance(node, CODE) or "solution" in classes:  # found, but not quoted
+            section["words"].update(re.findall(r"[^\W\d]\w+", node.astext()))
         elif node not in titles(holder):
             section["prose"].append(plain(node))
     leads_to = uses(app.env).get(page, {})
@@ -42,7 +42,7 @@ def collect(app: Sphinx, doctree: nodes.document, page: str) -> None:
             "title": ", ".join(map(plain, names)),
             "terms": [term for term, place in leads_to.items() if place == anchor],
             "prose": "\n".join(section["prose"]),
-            "code": " ".join(sorted(section["code"])),
+            "words": " ".join(sorted(section["words"])),
         }
     number = app.env.toc_secnumbers.get(page, {}).get("", ())
     title = "".join(f"{n}. " for n in number) + app.env.titles[page].astext()

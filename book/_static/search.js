@@ -17,11 +17,11 @@
 
   const sections = Object.entries(PAGES).flatMap(([page, { title: pageTitle, sections }]) =>
     sections.map((section, place) => {
-      const { id, title, terms, prose, code } = section;
-      const words = wordsOf(`${pageTitle} ${title} ${prose} ${code}`), counts = new Map();
-      for (const word of words) counts.set(word, (counts.get(word) ?? 0) + 1);
+      const { id, title, terms, prose, words } = section;
+      const all = wordsOf(`${pageTitle} ${title} ${prose} ${words}`), counts = new Map();
+      for (const word of all) counts.set(word, (counts.get(word) ?? 0) + 1);
       return {
-        ...section, page, counts, length: words.length,
+        ...section, page, counts, length: all.length,
         // Where a chapter first uses a term of the glossary, that counts as its title does.
         names: new Set(wordsOf(`${title} ${terms.map((term) => allNames.get(term))}`)),
         full: place ? `${pageTitle} › ${title}` : pageTitle,
@@ -69,8 +69,9 @@
   };
 
   /* The sentence with most of what is asked for, and the next where that is short. */
-  const quote = ({ prose }, asked) => {
-    const sentences = prose.split(/\n|(?<=[.?!]) (?![[(])/);
+  const quote = ({ id, prose }, asked) => {
+    if (isTerm({ id })) return prose; // whole
+    const sentences = prose.split(/\n|(?<=[.?!]) (?![[(\d])/);
     const worth = sentences.map((sentence) => {
       const words = new Set(wordsOf(sentence));
       return sum(asked.map(({ alike, rarity }) => (alike.some((word) => words.has(word)) ? rarity : 0)));
@@ -80,12 +81,11 @@
     return sentences.slice(best, best + length).join(" ");
   };
 
+  /* An element with text, whose formulas MathJax draws; marked words within them would hide them from it. */
   const make = (tag, text, attributes) => {
     const made = Object.assign(document.createElement(tag), attributes);
     text.split(/(\\\(.*?\\\))/).forEach((part, place) => {
-      const formula = document.createElement("span");
-      formula.className = "nohighlight"; // a mark within it would keep MathJax from it
-      formula.append(part);
+      const formula = Object.assign(document.createElement("span"), { className: "nohighlight", textContent: part });
       made.append(place % 2 ? formula : part);
     });
     return made;
@@ -96,7 +96,8 @@
     for (const [best, ...others] of found) {
       const item = document.createElement("li");
       item.append(make("a", best.full, { href: best.address }), make("p", quote(best, asked), { className: "context" }));
-      for (const { title, address } of others.filter(({ worth }) => worth > best.worth / 2).slice(0, 2)) {
+      const good = others.filter(({ worth }) => worth > best.worth / 2);
+      for (const { title, address } of good.slice(0, 2)) {
         const line = make("p", "", { className: "context" });
         line.append(make("a", title, { href: address }));
         item.append(line);
