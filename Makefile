@@ -4,9 +4,9 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 JOBS ?= logical
-# A worker for each core, at most four: some need a gigabyte. A file's tests stay together, as a notebook's cells must;
-# the slowest start first (conftest.py knows them).
-TESTS := $(PY) -m pytest -q -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# A worker for each core, at most four: some need a gigabyte. The tests of a file or of a class stay together, as a
+# notebook's cells must; the slowest start first (conftest.py knows them).
+TESTS := $(PY) -m pytest -q -n $(JOBS) --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 SMALL := tests/unit tests/oracle attn_tutor
 NOTEBOOKS := $(wildcard book/*.ipynb)
 # Folders are listed too, so that a deleted page also rebuilds the book.

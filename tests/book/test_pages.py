@@ -472,15 +472,20 @@ def narrow(
 
 
 WIDTH = "document.documentElement.scrollWidth"
-HEAVY = CHAPTERS[1::2]  # of two classes, so that two processes share the work
+# Three classes, since tests of one class stay in one process.
 
 
-@pytest.mark.parametrize("opened", HEAVY, indirect=True)
-class TestSomeChapters(InTheBrowser):
+@pytest.mark.parametrize("opened", CHAPTERS[::2], indirect=True)
+class TestOddChapters(InTheBrowser):
     pass
 
 
-@pytest.mark.parametrize("opened", [p for p in SHOWN if p not in HEAVY], indirect=True)
+@pytest.mark.parametrize("opened", CHAPTERS[1::2], indirect=True)
+class TestEvenChapters(InTheBrowser):
+    pass
+
+
+@pytest.mark.parametrize("opened", [p for p in SHOWN if p not in CHAPTERS], indirect=True)  # fmt: skip
 class TestOtherPages(InTheBrowser):
     pass
 
