@@ -7,6 +7,7 @@ Chromium prints. A formula that fails or a picture that is missing stops it, and
 """
 
 import io
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,8 @@ from pypdf.generic import NameObject, TextStringObject
 
 PAPER = ViewportSize(width=658, height=1000)  # A4 within its margins, in CSS pixels
 
-# Counts, and says what went wrong. A formula gets its TeX for those who listen; what is too wide gets smaller.
+# Counts, and says what went wrong. A formula gets its TeX for those who listen; what is too wide gets smaller;
+# one or two lines under a heading are marked short, so that no page ends with the two.
 READY = """() => {
     const faults = [];
     const words = (node) => node.textContent.trim().slice(0, 80);
@@ -45,6 +47,8 @@ READY = """() => {
         const room = wide.parentElement.clientWidth;
         if (wide.scrollWidth > room) wide.style.zoom = room / wide.scrollWidth;
     }
+    for (const first of document.querySelectorAll(":is(h1, h2, h3, h4, h5) + p"))
+        first.classList.toggle("short", first.offsetHeight < 2.5 * parseFloat(getComputedStyle(first).lineHeight));
     return { faults, formulas: formulas.length, pictures: pictures.length };
 }"""
 FILL_IN = """(pages) => {
@@ -86,17 +90,16 @@ def print_book(browser: Browser, built: Path, target: Path, parts: Parts) -> str
     )
     page.close()
     sheet.unlink()
-    headings = BeautifulSoup(html, "html.parser").select("h1, h2, h3, h4, h5, h6")
-    titles = [" ".join(heading.get_text().split()) for heading in headings]
+    headings = re.findall("<h[1-6].*?</h[1-6]>", html, re.DOTALL)
+    words = [BeautifulSoup(heading, "html.parser").get_text() for heading in headings]
+    titles = [" ".join(title.split()) for title in words]
     pages = write(printed, target, titles)
     return f"{target}: {pages} pages, {found['formulas']} formulas, {found['pictures']} pictures"
 
 
 def page_numbers(page: Page) -> dict[str, int]:
-    """On which page each anchor comes to stand; formulas and pictures keep their room, and go unpainted."""
-    style = page.add_style_tag(
-        content="mjx-container svg, img { visibility: hidden !important }"
-    )
+    """On which page each anchor comes to stand; all keeps its room and goes unpainted."""
+    style = page.add_style_tag(content="body { visibility: hidden }")
     draft = PdfReader(io.BytesIO(page.pdf(prefer_css_page_size=True)))
     style.evaluate("node => node.remove()")
     pages = {
