@@ -24,7 +24,7 @@ from pypdf.generic import NameObject, TextStringObject
 PAPER = ViewportSize(width=658, height=1000)  # A4 within its margins, in CSS pixels
 
 # Counts, and says what went wrong. A formula gets its TeX for those who listen; what is too wide gets smaller;
-# one or two lines under a heading are marked short, so that no page ends with the two.
+# paragraphs too short to be cut, or to stand under a heading alone, are marked for one_page.css.
 READY = """() => {
     const faults = [];
     const words = (node) => node.textContent.trim().slice(0, 80);
@@ -47,8 +47,11 @@ READY = """() => {
         const room = wide.parentElement.clientWidth;
         if (wide.scrollWidth > room) wide.style.zoom = room / wide.scrollWidth;
     }
-    for (const first of document.querySelectorAll(":is(h1, h2, h3, h4, h5) + p"))
-        first.classList.toggle("short", first.offsetHeight < 2.5 * parseFloat(getComputedStyle(first).lineHeight));
+    for (const text of document.querySelectorAll("p, li")) {
+        const lines = Math.round(text.offsetHeight / parseFloat(getComputedStyle(text).lineHeight));
+        text.classList.toggle("short", lines < 3);
+        text.classList.toggle("uncut", lines < 6); // of four lines Chromium would cut off one
+    }
     return { faults, formulas: formulas.length, pictures: pictures.length };
 }"""
 FILL_IN = """(pages) => {
