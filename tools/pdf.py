@@ -47,10 +47,11 @@ READY = """() => {
         const room = wide.parentElement.clientWidth;
         if (wide.scrollWidth > room) wide.style.zoom = room / wide.scrollWidth;
     }
-    for (const text of document.querySelectorAll("p, li")) {
-        const lines = Math.round(text.offsetHeight / parseFloat(getComputedStyle(text).lineHeight));
-        text.classList.toggle("short", lines < 3);
-        text.classList.toggle("uncut", lines < 6); // of four lines Chromium would cut off one
+    const lines = (text) => Math.round(text.offsetHeight / parseFloat(getComputedStyle(text).lineHeight));
+    const texts = [...document.querySelectorAll("p, li")].map((text) => [text, lines(text)]);
+    for (const [text, count] of texts) {
+        text.classList.toggle("short", count < 3);
+        text.classList.toggle("uncut", count < 6); // of four lines Chromium would cut off one
     }
     return { faults, formulas: formulas.length, pictures: pictures.length };
 }"""
