@@ -7,6 +7,7 @@ Chromium prints. A formula that fails or a picture that is missing stops it, and
 """
 
 import io
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,8 @@ from pypdf.generic import NameObject, TextStringObject
 
 PAPER = ViewportSize(width=658, height=1000)  # A4 within its margins, in CSS pixels
 
-# Counts, and says what went wrong. A formula gets its TeX for those who listen; what is too wide gets smaller.
+# Counts, and says what went wrong. A formula gets its TeX for those who listen; what is too wide gets smaller;
+# paragraphs too short to be cut, or to stand under a heading alone, are marked for one_page.css.
 READY = """() => {
     const faults = [];
     const words = (node) => node.textContent.trim().slice(0, 80);
@@ -44,6 +46,12 @@ READY = """() => {
     for (const wide of document.querySelectorAll("table, mjx-container[display], pre")) {
         const room = wide.parentElement.clientWidth;
         if (wide.scrollWidth > room) wide.style.zoom = room / wide.scrollWidth;
+    }
+    const lines = (text) => Math.round(text.offsetHeight / parseFloat(getComputedStyle(text).lineHeight));
+    const texts = [...document.querySelectorAll("p, li")].map((text) => [text, lines(text)]);
+    for (const [text, count] of texts) {
+        text.classList.toggle("short", count < 3);
+        text.classList.toggle("uncut", count < 6); // of four lines Chromium would cut off one
     }
     return { faults, formulas: formulas.length, pictures: pictures.length };
 }"""
@@ -86,17 +94,16 @@ def print_book(browser: Browser, built: Path, target: Path, parts: Parts) -> str
     )
     page.close()
     sheet.unlink()
-    headings = BeautifulSoup(html, "html.parser").select("h1, h2, h3, h4, h5, h6")
-    titles = [" ".join(heading.get_text().split()) for heading in headings]
+    headings = re.findall("<h[1-6].*?</h[1-6]>", html, re.DOTALL)
+    words = [BeautifulSoup(heading, "html.parser").get_text() for heading in headings]
+    titles = [" ".join(title.split()) for title in words]
     pages = write(printed, target, titles)
     return f"{target}: {pages} pages, {found['formulas']} formulas, {found['pictures']} pictures"
 
 
 def page_numbers(page: Page) -> dict[str, int]:
-    """On which page each anchor comes to stand; formulas and pictures keep their room, and go unpainted."""
-    style = page.add_style_tag(
-        content="mjx-container svg, img { visibility: hidden !important }"
-    )
+    """On which page each anchor comes to stand; all keeps its room and goes unpainted."""
+    style = page.add_style_tag(content="body { visibility: hidden }")
     draft = PdfReader(io.BytesIO(page.pdf(prefer_css_page_size=True)))
     style.evaluate("node => node.remove()")
     pages = {

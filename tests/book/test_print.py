@@ -85,6 +85,12 @@ def test_figures_that_move_stand_still(sheet: Page) -> None:
     assert not any(x.evaluate(SHOWN) for x in sheet.locator(".attn-live").all())
 
 
+def test_boxes_cast_no_shadow_on_the_page_before(sheet: Page) -> None:
+    boxes = sheet.locator(".bd-article .admonition")
+    shadows = boxes.evaluate_all("boxes => boxes.map(box => getComputedStyle(box).boxShadow)")  # fmt: skip
+    assert set(shadows) == {"none"}
+
+
 def test_each_half_follows_its_name(sheet: Page) -> None:
     tops = sheet.evaluate(
         """() => [...document.querySelectorAll(".sd-tab-set")].map(set =>
