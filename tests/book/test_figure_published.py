@@ -10,7 +10,17 @@ import figure_weights
 import numpy as np
 import pytest
 import stills
-from moving import cells, choose, press, said, settle, slide, state, verdict
+from moving import (
+    cells,
+    choose,
+    hit,
+    press,
+    said,
+    settle,
+    slide,
+    state,
+    verdict,
+)
 from playwright.sync_api import Locator, Page
 
 from attn_tutor.models.smollm2 import SmolLM2
@@ -100,9 +110,9 @@ def test_it_shows_where_the_heads_look(
         slide(figure, "Layer", rng.uniform())
         slide(figure, "Head", rng.uniform())
         at = int(rng.integers(len(tokens)))
-        line.press("Home")
+        hit(line, "Home")
         for _ in range(at):
-            line.press("ArrowRight")
+            hit(line, "ArrowRight")
         now = state(figure)
         row = A[now["layer"], now["head"], now["at"]]
         assert now["at"] == at and figure.locator(".attn-chosen").inner_text() == tokens[at].strip()  # fmt: skip
@@ -171,31 +181,31 @@ def test_tasks_of_the_published_heads(figure: Locator) -> None:
 
     def go(layer_to: int, head_to: int) -> None:
         for slider, to in ((layer, layer_to), (head, head_to)):
-            slider.press("Home")
+            hit(slider, "Home")
             for _ in range(to):
-                slider.press("ArrowRight")
+                hit(slider, "ArrowRight")
         settle(figure.page)
 
     press(figure, "fewer than 50")
-    which.press("Home")
+    hit(which, "Home")
     assert "it is “50 to 200”. 127 heads do, and on average the first token gets 0.53." in verdict(figure)  # fmt: skip
     press(figure, "Next task", "in layers 10 to 19")
-    which.press("ArrowDown")
+    hit(which, "ArrowDown")
     assert verdict(figure) == "Your guess: in layers 10 to 19. Now try."
     go(16, 0)
     assert verdict(figure).startswith("As you guessed. Layer 16, head 0 gives the token before 0.76")  # fmt: skip
     press(figure, "Next task", "one or none")
     for control in (sentence, which):
-        control.press("ArrowDown")
-        control.press("ArrowDown")
+        hit(control, "ArrowDown")
+        hit(control, "ArrowDown")
     go(18, 6)
     assert "it is “2 to 20”. 4 heads do; layer 18, head 6 with 0.82." in verdict(figure)  # fmt: skip
     assert "first copy costs 11.6 nats, of the second, after its first, 2.5." in verdict(figure)  # fmt: skip
     press(figure, "Next task", "one at each")
-    sentence.press("Home")
+    hit(sentence, "Home")
     line = figure.get_by_label("Token that looks: the arrow keys choose it")
     for _ in range(10 - state(figure)["at"]):
-        line.press("ArrowRight")
+        hit(line, "ArrowRight")
     press(figure, "16.3 of “it”")
     assert verdict(figure) == "Your guess: one at each. Now try."
     press(figure, "21.6 of “it”")

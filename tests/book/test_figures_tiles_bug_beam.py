@@ -15,7 +15,7 @@ import stills
 import torch
 import translator_weights
 from docutils import nodes
-from moving import cells, choose, number, said, settle, state, verdict
+from moving import cells, choose, hit, number, said, settle, state, verdict
 from playwright.sync_api import Locator, Page
 
 import attn_tutor.numpy as an
@@ -44,7 +44,7 @@ def rng() -> np.random.Generator:
 
 def press(figure: Locator, *names: str) -> None:
     for name in names:
-        figure.locator(f'button:text-is("{name}")').press("Enter")
+        hit(figure.locator(f'button:text-is("{name}")'), "Enter")
         settle(figure.page)  # or a busy browser gives the key to the next button
 
 
@@ -146,7 +146,7 @@ def test_tasks_of_the_tiles(page: Page) -> None:
         "What came before a higher top has shrunk by just as much as if the top had been known."
     )
     press(figure, "Next task", "16")
-    figure.get_by_label("Width T of a tile at 8,192 tokens").press("ArrowRight")
+    hit(figure.get_by_label("Width T of a tile at 8,192 tokens"), "ArrowRight")
     assert verdict(figure) == (
         "As you guessed. T = 8: 32.03 GiB. T = 16: 16.03 GiB. The textbook: 16.06 GiB."
     )
@@ -280,13 +280,13 @@ def test_each_bug_is_hidden_somewhere_and_its_entry_is_in_the_gallery(
 def test_tasks_of_the_bug(page: Page) -> None:
     figure = page.locator("attn-bug")
     press(figure, "Again", "right, until something is done to it")
-    figure.get_by_label("What is done").press("ArrowDown")
+    hit(figure.get_by_label("What is done"), "ArrowDown")
     name = figure.get_by_label("The bug is")
     choose(figure, "The bug is", "nan")
     assert verdict(figure).startswith("Your guess")
     assert "It is not “an empty row gives NaN”" in said(figure)
     choose(figure, "The bug is", "dropout")
-    name.press("ArrowDown")
+    hit(name, "ArrowDown")
     assert verdict(figure) == (
         "You guessed “right, until something is done to it”; it is “wrong as it stands”. It was “no causal mask”. "
         "What shows it: there are weights above the diagonal, and rows sum to 1."
@@ -295,7 +295,7 @@ def test_tasks_of_the_bug(page: Page) -> None:
     assert link.get_attribute("href") == "#loss-goes-to-zero-and-generated-text-is-nonsense"  # fmt: skip
     press(figure, "Next task", "2 or 3", "Another layer")
     for _ in range(3):
-        figure.get_by_label("What is done").press("ArrowDown")
+        hit(figure.get_by_label("What is done"), "ArrowDown")
         settle(page)
     choose(figure, "The bug is", "repeat")
     assert verdict(figure).startswith("As you guessed. Probes: 3. It was “repeat")
@@ -401,11 +401,11 @@ def test_the_page_shows_the_translation(
 def test_tasks_of_the_beam(page: Page) -> None:
     figure = page.locator("attn-beam")
     press(figure, "Again", "no, it looks further")
-    figure.get_by_label("Model").press("ArrowDown")
-    figure.get_by_label("Steps done").press("End")
+    hit(figure.get_by_label("Model"), "ArrowDown")
+    hit(figure.get_by_label("Steps done"), "End")
     settle(page)
     assert verdict(figure).startswith("Your guess")
-    figure.get_by_label("Width k of the beam").press("ArrowRight")
+    hit(figure.get_by_label("Width k of the beam"), "ArrowRight")
     assert verdict(figure) == (
         "You guessed “no, it looks further”; it is “yes”. "
         "Greedy ends with probability 0.170, k = 2 with 0.045, k = 3 with 0.170. "
@@ -414,8 +414,8 @@ def test_tasks_of_the_beam(page: Page) -> None:
     )
     press(figure, "Next task", "eighty", "80,005")
     steps = figure.get_by_label("Steps done")
-    steps.press("Home")
-    steps.press("ArrowRight")
+    hit(steps, "Home")
+    hit(steps, "ArrowRight")
     settle(page)
-    steps.press("ArrowRight")
+    hit(steps, "ArrowRight")
     assert verdict(figure).startswith("You guessed “eighty”; it is “thousand”.")

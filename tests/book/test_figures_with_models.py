@@ -13,7 +13,18 @@ import numpy as np
 import pytest
 import stills
 import torch
-from moving import cells, choose, number, press, said, settle, slide, state, verdict
+from moving import (
+    cells,
+    choose,
+    hit,
+    number,
+    press,
+    said,
+    settle,
+    slide,
+    state,
+    verdict,
+)
 from playwright.sync_api import Page
 from torch.nn.functional import cross_entropy
 
@@ -235,9 +246,9 @@ def test_the_page_shows_what_the_model_says(
         if trial % 2:
             line.locator("span").nth(place).hover()
         else:
-            line.press("Home")
+            hit(line, "Home")
             for _ in range(place):
-                line.press("ArrowRight")
+                hit(line, "ArrowRight")
         slide(figure, "Temperature", rng.uniform(0.3, 1))
         slide(figure, "Likeliest kept (top-k)", rng.uniform())
         off = str(rng.choice(["", "0.2", "1.0"]))
@@ -290,10 +301,10 @@ def test_it_writes_on(page: Page, model: at.LanguageModel) -> None:
     assert "unknown to the model" in said(figure)
     assert box.input_value() == "hlt: softmax"
     figure.get_by_label("Temperature").fill("0")
-    figure.get_by_role("button", name="Write on").press("Enter")
+    hit(figure.get_by_role("button", name="Write on"), "Enter")
     written = model.generate(ids_of("hlt: softmax"), 52).tolist()
     assert state(figure)["text"] == "".join(alphabet[i] for i in written)
-    figure.get_by_role("button", name="Write on").press("Enter")
+    hit(figure.get_by_role("button", name="Write on"), "Enter")
     assert len(state(figure)["text"]) == 128
     assert "never saw in training" in said(figure)
     box.fill("")
@@ -368,23 +379,23 @@ def test_tasks_of_the_language_model(page: Page) -> None:
     figure = page.locator("attn-lm")
     press(figure, "Again")
     press(figure, "fall, nearly to 0")
-    figure.get_by_label("causal mask").press("Space")
+    hit(figure.get_by_label("causal mask"), "Space")
     settle(page)
     assert verdict(figure).startswith("You guessed “fall, nearly to 0”; it is “rise”. With the mask 0.86")  # fmt: skip
     press(figure, "Next task")
     press(figure, "positions")
-    figure.get_by_label("causal mask").press("Space")
+    hit(figure.get_by_label("causal mask"), "Space")
     for name in ("block 0 off", "block 1 off", "all on"):
         press(figure, name)
     assert verdict(figure).startswith("Your guess: positions.")
-    figure.get_by_label("positions", exact=True).press("Space")
+    hit(figure.get_by_label("positions", exact=True), "Space")
     settle(page)
     assert "Whole, the model loses 0.86 nats a character; without" in verdict(figure)
     press(figure, "Next task")
     press(figure, "a new sentence")
     press(figure, "a beginning")
-    figure.get_by_label("positions", exact=True).press("Space")
-    figure.get_by_label("Temperature").press("Home")
+    hit(figure.get_by_label("positions", exact=True), "Space")
+    hit(figure.get_by_label("Temperature"), "Home")
     press(figure, "Write on")
     assert "it is “the same words round and round”" in verdict(figure)
     repeated, _, times = verdict(figure).partition("”. “")[2].partition("” stands ")
@@ -399,18 +410,18 @@ def test_tasks_of_induction(page: Page) -> None:
     press(figure, "only two blocks")
     assert verdict(figure) == "Your guess: only two blocks. Now try."
     for _ in range(2):
-        show.press("ArrowDown")
+        hit(show, "ArrowDown")
         settle(page)
     assert verdict(figure).startswith("As you guessed. In the second half one block loses 2.81")  # fmt: skip
     press(figure, "Next task")
     press(figure, "head 0.0")
     for _ in range(3):
-        show.press("ArrowDown")
+        hit(show, "ArrowDown")
         settle(page)
     assert verdict(figure).startswith("You guessed “head 0.0”; it is “head 1.1”.")
     press(figure, "Next task")
     press(figure, "0.0, which looks one letter back")
     for _ in range(3):
-        off.press("ArrowDown")
+        hit(off, "ArrowDown")
         settle(page)
     assert verdict(figure).startswith("As you guessed. Without 0.0 the diagonal has weight 0.")  # fmt: skip

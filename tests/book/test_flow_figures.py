@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import stills
-from moving import press, said, settle, state, verdict
+from moving import hit, press, said, settle, state, verdict
 from playwright.sync_api import Locator, Page
 
 import attn_tutor.numpy as an
@@ -53,7 +53,7 @@ def change(figure: Locator, rng: np.random.Generator, *inputs: str) -> None:
 
 
 def show_all(figure: Locator) -> None:
-    figure.locator("input[type=range]").press("End")
+    hit(figure.locator("input[type=range]"), "End")
     settle(figure.page)
 
 
@@ -219,17 +219,17 @@ def test_one_number_is_in_the_tab_order_and_none_that_is_not_shown(page: Page) -
     figure = page.locator("attn-layer")
     figure.get_by_role("button", name="Again").click()
     slider = figure.locator("input[type=range]")
-    slider.press("Home")
+    hit(slider, "Home")
     settle(page)
     reached = figure.locator(".attn-number[tabindex='0']")
     assert reached.count() == 1
     for _ in range(12):  # however far down, what is not shown yet is not reached
-        reached.press("ArrowDown")
+        hit(reached, "ArrowDown")
         settle(page)
     assert "not shown yet" not in str(reached.get_attribute("aria-label"))
     assert figure.get_by_label("Q, IS, column 0: not shown yet").text_content() == "1"
     for part in ("Q", "S", "A", "O"):
-        figure.get_by_role("button", name="Next step").press("Enter")
+        hit(figure.get_by_role("button", name="Next step"), "Enter")
         settle(page)
         assert str(reached.get_attribute("aria-label")).startswith(f"{part}, LOVELY, ")
 
@@ -259,7 +259,7 @@ def test_tasks_of_the_layer(page: Page) -> None:
     figure = page.locator("attn-layer")
     press(figure, "Again", "all, both times", "AWFUL")
     assert verdict(figure) == "Your guess: all, both times. Now try."
-    figure.get_by_label("causal mask").press("Space")
+    hit(figure.get_by_label("causal mask"), "Space")
     assert verdict(figure) == (
         "You guessed “all, both times”; it is “all; with the mask, its own and later ones”. "
         "Without the mask the rows of WEATHER, IS, LOVELY and TODAY changed. "
@@ -291,7 +291,7 @@ def test_tasks_of_the_backward_pass(page: Page) -> None:
         "You guessed “none”; it is “all 12”. 12 are NaN: 0 · NaN is NaN, and it enters the mean r of each row. "
         "Now clear what is hidden before the product."
     )
-    figure.get_by_label("clear what is hidden first").press("Space")
+    hit(figure.get_by_label("clear what is hidden first"), "Space")
     assert "NaN in d" not in said(figure)
 
 
@@ -314,7 +314,7 @@ def test_tasks_of_the_heads(page: Page) -> None:
     for row, column, key in ((2, 0, "-"), (2, 2, "-"), (2, 2, "-"), (3, 1, "-"), (3, 2, "+")):  # fmt: skip
         assert verdict(figure) == "Your guess: what head 0 adds. Now try."
         cell = f'.attn-number[aria-label^="W_o, row {row}, column {column}"]'
-        figure.locator(cell).press(key)
+        hit(figure.locator(cell), key)
     assert verdict(figure).startswith("As you guessed. LOVELY gets (1.65, 0.44, 0.00), from head 0 alone")  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from moving import (
     choose,
     drag,
     follow,
+    hit,
     number,
     press,
     said,
@@ -756,9 +757,9 @@ def test_a_link_keeps_the_state_and_none_breaks_the_figure(
     figure.get_by_role("button", name="Again").click()
     start = state(figure)
     arrow = {"select": "ArrowDown", "input": "ArrowRight"}
-    control.press(arrow[control.evaluate("control => control.localName")])
+    hit(control, arrow[control.evaluate("control => control.localName")])
     if state(figure) == start:  # it stood at its end
-        control.press("Home")
+        hit(control, "Home")
     changed, link = state(figure), figure.get_by_role("link", name="Link to this state")
     assert changed != start
     key = next(key for key in start if start[key] != changed[key])
@@ -800,7 +801,7 @@ def test_presets_lead_to_states_of_their_own_which_a_link_keeps(
         assert all(x not in states[:i] for i, x in enumerate(states))
         assert follow(figure, addresses) == states
         press(figure, "Again")
-        group.get_by_role("button").first.press("Enter")
+        hit(group.get_by_role("button").first, "Enter")
         assert state(figure) == states[0]
 
 
@@ -818,7 +819,7 @@ def test_a_page_opens_in_the_state_of_its_address(visit: Visit, sheet: Path) -> 
 
 def keys(target: Locator, *names: str) -> None:
     for name in names:
-        target.press(name)
+        hit(target, name)
         settle(target.page)
 
 
@@ -848,7 +849,7 @@ def test_tasks_of_pooling(page: Page) -> None:
     keys(star, *["Shift+ArrowUp"] * 14, *["Shift+ArrowRight"] * 8)
     assert "The epanechnikov kernel ends, here at bandwidth 0.3" in verdict(figure)
     keys(figure.get_by_label("Kernel"), *["ArrowUp"] * 3)
-    figure.get_by_label("Bandwidth").press("Home")
+    hit(figure.get_by_label("Bandwidth"), "Home")
     assert "all weights are 0" in figure.inner_text()
     elsewhere = figure.evaluate("figure => figure.constructor.tasks[1].seen(figure)")
     assert elsewhere.startswith("The Gaussian does not end, but at bandwidth 0.05")
