@@ -61,17 +61,12 @@ def chapter(
         reachable = page.evaluate(REACHABLE)
         forwards, backwards = walk(page, "Tab"), walk(page, "Shift+Tab")
         yield SimpleNamespace(
-            page=page, address=page.url, reachable=reachable,
-            forwards=forwards, backwards=backwards,
-        )  # fmt: skip  # two kinds of things, a line each
+            page=page, reachable=reachable, forwards=forwards, backwards=backwards
+        )
 
 
 @pytest.fixture
 def page(chapter: SimpleNamespace) -> Page:
-    """The chapter as it opens."""
-    chapter.page.goto("about:blank")
-    chapter.page.goto(chapter.address)
-    chapter.page.evaluate("MathJax.startup.promise")
     return chapter.page
 
 
@@ -129,26 +124,12 @@ def stand_on(page: Page, selector: str) -> Locator:
 
 
 def test_the_first_stop_skips_to_the_chapter(page: Page) -> None:
+    page.reload()
     page.keyboard.press("Tab")
     assert focused(page).inner_text() == "Skip to main content"
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     assert page.evaluate("!!document.activeElement.closest('main')")
-
-
-def test_tabs_follow_the_arrows_and_each_other(
-    page: Page, unfold: Callable[[Page], None]
-) -> None:
-    unfold(page)  # the package's source lies in closed boxes
-    stand_on(page, ".sd-tab-set > input")
-    shown = page.locator(".sd-tab-content:visible")
-    numpy_code = shown.first.inner_text()
-    page.keyboard.press("ArrowRight")
-    assert shown.first.inner_text() != numpy_code
-    chosen = page.locator(".sd-tab-set > input:checked + label")
-    assert set(chosen.all_inner_texts()) == {"torch"}
-    page.keyboard.press("ArrowLeft")
-    assert shown.first.inner_text() == numpy_code
 
 
 @pytest.mark.parametrize(
@@ -172,19 +153,6 @@ def test_code_is_copied(page: Page) -> None:
     stand_on(page, ".copybtn")
     page.keyboard.press("Enter")
     page.wait_for_selector(".copybtn.success:focus")
-
-
-def test_the_search_opens_takes_words_and_closes(page: Page) -> None:
-    before = stand_on(page, ".search-button__button")
-    page.keyboard.press("Enter")
-    assert focused(page).get_attribute("name") == "q"
-    page.keyboard.press("Escape")
-    assert page.locator("#pst-search-dialog[open]").count() == 0
-    assert before.evaluate("button => button.matches('.search-button__button')")
-    page.keyboard.press("Control+k")
-    page.keyboard.type("softmax")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/search.html?q=softmax")
 
 
 def test_the_moving_figure_moves(page: Page) -> None:
@@ -212,3 +180,31 @@ def test_on_a_telephone_the_contents_open_and_close(page: Page) -> None:
         dialog.wait_for(state="hidden")
         assert page.evaluate(f"document.activeElement.matches('.{side}-toggle')")
     page.set_viewport_size({"width": 1280, "height": 720})
+
+
+def test_tabs_follow_the_arrows_and_each_other(
+    page: Page, unfold: Callable[[Page], None]
+) -> None:
+    unfold(page)  # the package's source lies in closed boxes
+    stand_on(page, ".sd-tab-set > input")
+    shown = page.locator(".sd-tab-content:visible")
+    numpy_code = shown.first.inner_text()
+    page.keyboard.press("ArrowRight")
+    assert shown.first.inner_text() != numpy_code
+    chosen = page.locator(".sd-tab-set > input:checked + label")
+    assert set(chosen.all_inner_texts()) == {"torch"}
+    page.keyboard.press("ArrowLeft")
+    assert shown.first.inner_text() == numpy_code
+
+
+def test_the_search_opens_takes_words_and_closes(page: Page) -> None:
+    before = stand_on(page, ".search-button__button")
+    page.keyboard.press("Enter")
+    assert focused(page).get_attribute("name") == "q"
+    page.keyboard.press("Escape")
+    assert page.locator("#pst-search-dialog[open]").count() == 0
+    assert before.evaluate("button => button.matches('.search-button__button')")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("softmax")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/search.html?q=softmax")

@@ -432,7 +432,7 @@ class InTheBrowser:
         if letters == "Liberation" and not is_of_a_kind(opened):
             return  # DejaVu's letters are the widest
         lighten(opened)
-        widths = (320, 640) if letters == "own" else (320,)
+        widths = NARROW if letters == "own" and is_of_a_kind(opened) else (320,)
         assert narrow(opened, cut_off, letters, widths) == {}
         opened.set_viewport_size(DESK)
 

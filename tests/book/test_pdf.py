@@ -1,7 +1,4 @@
-"""The PDF that `make pdf` prints: every page of the toc, bookmarks, numbers, links, formulas and pictures.
-
-A book of a few pages, one of each kind, is printed each time; the whole one by `make full`.
-"""
+"""The PDF that `make pdf` prints: every page of the toc, bookmarks, numbers, links, formulas and pictures."""
 
 import re
 import subprocess
@@ -21,11 +18,8 @@ import attn_tutor
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "_build" / "html"
-FEW = {
-    "": ["book/intro"],
-    "The chapters": ["book/03_masked_softmax"],
-    "To look things up": ["book/bibliography"],
-}
+# Minutes; how a page looks in print, test_print.py sees each time.
+pytestmark = pytest.mark.full
 
 
 @cache
@@ -41,12 +35,10 @@ def title(file):
     return " ".join(article(file).select_one("h1").get_text().split())
 
 
-@pytest.fixture(
-    scope="module", params=["few", pytest.param("whole", marks=pytest.mark.full)]
-)
-def book(browser, request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def book(browser, tmp_path_factory):
     """The PDF, its parts and pages, and what the command says of it."""
-    parts = FEW if request.param == "few" else one_page.toc()
+    parts = one_page.toc()
     target = tmp_path_factory.mktemp("pdf") / "book.pdf"
     said = print_book(browser, BUILT, target, parts)
     files = [file for part in parts.values() for file in part]

@@ -191,7 +191,7 @@ def test_words_that_there_are_not(either, pairs):
         either(words, lengths, target + (target == 6))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_translator_is_exported_for_any_lengths(pairs):
     """Words and targets of other numbers and lengths than those it was exported with."""
     torch.manual_seed(2)

@@ -244,7 +244,7 @@ def test_twelve_lengths_are_two_graphs(make, given):
     assert counter.frame_count <= 2
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @each_kind
 def test_a_model_is_exported_for_any_batch_and_length(positions):
     made = at.LanguageModel(13, 12, 3, 1, positions=positions).eval()
