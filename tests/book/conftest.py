@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 BUILT = Path(__file__).parents[2] / "_build" / "html"
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores, since they wait for the browser to draw."""
-    return (os.cpu_count() or 1) + 1
-
-
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     from chromium import chromium  # here, so that tests without a browser need none
