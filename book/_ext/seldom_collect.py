@@ -1,6 +1,6 @@
 """Lets Python look for unused cycles of objects seldom while the book is built.
 
-The pages stay in memory as trees of millions of nodes, and each look walks through all of them: a third of the time.
+The pages stay in memory as trees of millions of nodes, and each look walks through all of them.
 """
 
 import gc

@@ -465,7 +465,7 @@ def narrow(
         page.set_viewport_size({"width": width, "height": 844})
         page.wait_for_function("document.getAnimations().length === 0")
         wide, lost = page.evaluate(WIDTH), cut_off(page)
-        if wide > width or lost:
+        if wide != width or lost:
             found[width] = wide, lost
     page.evaluate(SET_LETTERS, None)
     return found

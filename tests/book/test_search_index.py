@@ -55,6 +55,13 @@ def test_place_counts_what_stands_before_the_best_that_is_wanted():
 
 
 @pytest.mark.slow
+def test_the_command_shows_why_scores_are_divided(model):
+    """Among the five that it prints."""
+    found = search("why divide by the root", 5, model=model)
+    assert "Divide by √d" in [section.title for _, section in found]
+
+
+@pytest.mark.slow
 def test_the_command_finds_what_rare_words_do_not(model):
     """Their place for it is far down: book/_tables/search.markdown."""
     question = "outputs differ from run to run in evaluation"
