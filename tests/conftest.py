@@ -48,7 +48,7 @@ LENGTHS = dict(
     d_y=2,
     d_q=13,
     d_o=23,
-)
+) | {"1": 1}
 
 # What a function needs beyond its signature: lengths that fit its heads or pairs, and arguments that are no arrays.
 HEADS = dict(a=2 * 3, b=2 * 3, c=2 * 5, e=2 * 5)
@@ -65,10 +65,12 @@ def _takes(name: str, argument: str) -> bool:
     return argument in inspect.signature(getattr(attn_tutor.torch, name)).parameters
 
 
+# Functions from arrays to one array. Those of two, partial attention and its merge, have tests of their own.
 SHAPED = [
-    n
-    for n in attn_tutor.torch.__all__
-    if hasattr(getattr(attn_tutor.torch, n), "__shapes__")
+    name
+    for name in attn_tutor.torch.__all__
+    if (found := getattr(getattr(attn_tutor.torch, name), "__shapes__", ""))
+    and "),(" not in found.partition("->")[2]
 ]
 MASKED = [name for name in SHAPED if _takes(name, "mask")]
 CAUSAL = [name for name in MASKED if _takes(name, "causal")]

@@ -10,6 +10,7 @@ from attn_tutor.numpy.kernels import *
 from attn_tutor.numpy.latent import *
 from attn_tutor.numpy.linear import *
 from attn_tutor.numpy.masks import *
+from attn_tutor.numpy.merge import *
 from attn_tutor.numpy.multi_head import *
 from attn_tutor.numpy.positional import *
 from attn_tutor.numpy.quantized import *

@@ -14,6 +14,7 @@ from attn_tutor.torch.layers.positional import *
 from attn_tutor.torch.layers.record import *
 from attn_tutor.torch.linear import *
 from attn_tutor.torch.masks import *
+from attn_tutor.torch.merge import *
 from attn_tutor.torch.models.encoder_decoder import *
 from attn_tutor.torch.models.language_model import *
 from attn_tutor.torch.models.training import *

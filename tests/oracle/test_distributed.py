@@ -34,8 +34,6 @@ from attn_tutor.torch.distributed import (
     context_parallel_attention,
     decode_attention,
     launch,
-    merge,
-    partial_attention,
     ring,
     ring_attention,
     run,
@@ -216,21 +214,6 @@ def test_parts_in_processes_are_the_whole(size):
     for found in run(all_differences, size, timeout=60):
         wrong = {case: gap for case, gap in found.items() if not gap <= ROUNDING}
         assert not wrong
-
-
-def test_parts_merge_in_any_order():
-    Q, K, V, _, mask = problem(7, 13, 12, "lengths")
-    cuts = [slice(0, 0), slice(0, 6), slice(6, 7), slice(7, 13)]
-    parts = [
-        partial_attention(Q, K[..., x, :], V[..., x, :], mask[..., x]) for x in cuts
-    ]
-    expected = whole(Q, K, V, mask)
-    for a, b, c, d in itertools.permutations(parts):
-        one_by_one = merge(*merge(*merge(*a, *b), *c), *d)[0]
-        in_pairs = merge(*merge(*a, *b), *merge(*c, *d))[0]
-        assert worst([(one_by_one, expected), (in_pairs, expected)]) <= ROUNDING
-    nothing = merge(*parts[0], *parts[0])
-    assert (nothing[0] == 0).all() and (nothing[1] == -torch.inf).all()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -407,7 +407,8 @@ def test_there_are_enough_of_them():
 
 @pytest.mark.parametrize("exercise", EACH)
 def test_the_right_solution_passes_in_both_halves(exercise):
-    own = exercise.name in an.__all__
+    # Chapter 10 merges states of three parts, the package of two.
+    own = exercise.name in an.__all__ and exercise.name != "merge"
     ours = getattr(an, exercise.name) if own else exercise.right
     for fn, half in ((ours, "NumPy"), (right_in_torch(exercise.name), "torch")):
         report = exercise.examine(fn)

@@ -151,6 +151,22 @@ def test_attention_and_its_weights(half, close):
     close(half.attention(Q, K, VALUES, scale=1.0), row(4.4))
 
 
+def test_partial_attention_and_merge(half, close):
+    # exp of the scores: 3 and 1, then 9 and 3. Outputs ¾ 4 + ¼ 8 = 5 twice; sums 4 and 12.
+    one, two = column(LN3, 0), column(LN9, LN3)
+    first = half.partial_attention(row(1), one, VALUES)
+    second = half.partial_attention(row(1), two, VALUES + 8)
+    close(first[0], row(5))
+    close(first[1], row(log(4)))
+    # ¼ 5 + ¾ 13 = 11, and 4 + 12 = 16
+    output, log_sum = half.merge(*first, *second)
+    close(output, row(11))
+    close(log_sum, row(log(16)))
+    hidden = np.array([[True, False]])
+    close(half.partial_attention(row(1), one, VALUES, hidden, scale=2.0)[0], row(4))
+    close(half.partial_attention(row(1), one, VALUES, hidden, scale=2.0)[1], row(LN9))
+
+
 def test_causal_attention_is_aligned_lower_right(half, close):
     # Zero queries attend evenly to what they may see: the last query to all keys, the one before to all but one.
     V = column(6, 12, 18)

@@ -81,6 +81,8 @@ softmax(x, axis=-1)
 masked_softmax(scores, mask=None)
 normalize(weights)
 attend(scores, V, mask=None)
+partial_attention(Q, K, V, mask=None, *, scale=None)
+merge(output, log_sum, other, other_log_sum)
 attention_weights(Q, K, mask=None, *, causal=False, window=None, bias=None, scale=None)
 attention(Q, K, V, mask=None, *, causal=False, window=None, bias=None, scale=None)
 bilinear_attention(Q, K, V, M, mask=None, *, causal=False, window=None, bias=None)
@@ -175,6 +177,7 @@ def test_docstrings(name):
     here = getattr(an, name).__doc__
     for ours, theirs in (
         ("np.array(", "torch.tensor("),
+        ("np.", "torch."),
         ("attn_tutor.numpy", "attn_tutor.torch"),
     ):
         here = here.replace(ours, theirs)

@@ -7,9 +7,9 @@ from attn_tutor.torch.distributed.cost import *
 from attn_tutor.torch.distributed.decode import *
 from attn_tutor.torch.distributed.launch import *
 from attn_tutor.torch.distributed.layout import *
-from attn_tutor.torch.distributed.merge import *
 from attn_tutor.torch.distributed.ring import *
 from attn_tutor.torch.distributed.tensor_parallel import *
 from attn_tutor.torch.distributed.ulysses import *
+from attn_tutor.torch.merge import *
 
 __all__ = sorted(k for k, x in globals().items() if callable(x) and k[0] != "_")

@@ -4,9 +4,9 @@ import functools
 
 import torch
 
-from attn_tutor.torch.distributed.merge import merge, partial_attention
 from attn_tutor.torch.distributed.parts import grouped, heads
 from attn_tutor.torch.distributed.peers import Group, gather
+from attn_tutor.torch.merge import merge, partial_attention
 
 __all__ = ["decode_attention"]
 

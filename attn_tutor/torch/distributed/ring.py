@@ -12,9 +12,9 @@ from torch.autograd.function import once_differentiable
 
 from attn_tutor._checks import require_chance, require_size
 from attn_tutor.torch.distributed.dropout import growth
-from attn_tutor.torch.distributed.merge import finite, merge, part
 from attn_tutor.torch.distributed.parts import Parts, grouped, heads, parts
 from attn_tutor.torch.distributed.peers import Group, waiting
+from attn_tutor.torch.merge import finite, merge, part
 from attn_tutor.torch.visibility import Visibility
 
 __all__ = ["ring_attention"]

@@ -1,23 +1,24 @@
 """Attention to some of the keys, and the theorem by which such parts become the whole."""
 
-import torch
+import numpy as np
 
-from attn_tutor.torch._arrays import require_scale, shapes
-from attn_tutor.torch.scoring import OTHER_WIDTHS, default_scale
-from attn_tutor.torch.visibility import Visibility, finish, hide
+from attn_tutor._checks import require_scale
+from attn_tutor.numpy._arrays import shapes
+from attn_tutor.numpy.scoring import OTHER_WIDTHS, scaled_dot_score
+from attn_tutor.numpy.visibility import Visibility, finish, hide
 
 __all__ = ["merge", "partial_attention"]
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v),(n,1)", d=OTHER_WIDTHS)
 def partial_attention(
-    Q: torch.Tensor,
-    K: torch.Tensor,
-    V: torch.Tensor,
-    mask: torch.Tensor | None = None,
+    Q: np.ndarray,
+    K: np.ndarray,
+    V: np.ndarray,
+    mask: np.ndarray | None = None,
     *,
     scale: float | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[np.ndarray, np.ndarray]:
     r"""Attention to some of the keys, and what it takes to :func:`merge` it with attention to others.
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}(S)\, V, \qquad
@@ -33,30 +34,38 @@ def partial_attention(
         scale: factor on the dot product; None is 1/√d.
 
     Returns:
-        Output, (…, n, d_v), and log-sums, (…, n, 1); a query that sees none of these keys gets 0 and −∞.
+        Output, (…, n, d_v), and log-sums, (…, n, 1); a query that sees none of these keys gets 0 and −∞. Both
+        are single where the arguments are in half precision, so that merging rounds nothing.
 
     Raises:
         TypeError: an argument is not an array of this half, or the mask is not boolean.
         ValueError: the shapes do not fit.
 
     Example:
-        >>> Q, K, V = torch.tensor([[0.0]]), torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [5.0]])
+        >>> Q, K, V = np.array([[0.0]]), np.array([[1.0], [2.0]]), np.array([[3.0], [5.0]])
         >>> output, log_sum = partial_attention(Q, K, V)
-        >>> output.tolist(), log_sum.exp().tolist()
+        >>> output.tolist(), np.exp(log_sum).tolist()
         ([[4.0]], [[2.0]])
     """
     require_scale("partial_attention", scale)
     see = Visibility.of("partial_attention", Q, K, V, mask=mask)
-    return part(Q, K, V, see, scale)
+    Q, K, V, spoiled = hide(see, Q, K, V)
+    S = scaled_dot_score(Q, K, scale)
+    S = S.astype(np.result_type(S, np.float32), copy=False)
+    if (seen := see.dense()) is not None:
+        S = np.where(seen, S, -np.inf)
+    log_sum = np.logaddexp.reduce(S, -1, keepdims=True)
+    A = np.exp(S - finite(log_sum))
+    return finish(A @ V, spoiled), log_sum
 
 
 @shapes("(n,d_v),(n,1),(n,d_v),(n,1)->(n,d_v),(n,1)")
 def merge(
-    output: torch.Tensor,
-    log_sum: torch.Tensor,
-    other: torch.Tensor,
-    other_log_sum: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    output: np.ndarray,
+    log_sum: np.ndarray,
+    other: np.ndarray,
+    other_log_sum: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
     r"""Attention to two sets of keys with none in common, from attention to each.
 
     .. math:: \ell = \log(e^{\ell_1} + e^{\ell_2}), \qquad O = e^{\ell_1 - \ell}\, O_1 + e^{\ell_2 - \ell}\, O_2
@@ -78,37 +87,16 @@ def merge(
         ValueError: the shapes do not fit.
 
     Example:
-        >>> zero = torch.zeros(1, 1)
-        >>> merge(torch.tensor([[2.0]]), zero, torch.tensor([[6.0]]), zero)[0].tolist()
+        >>> zero = np.array([[0.0]])
+        >>> merge(np.array([[2.0]]), zero, np.array([[6.0]]), zero)[0].tolist()
         [[4.0]]
     """
-    both = torch.logaddexp(log_sum, other_log_sum)
+    both = np.logaddexp(log_sum, other_log_sum)
     safe = finite(both)
-    shares = torch.exp(log_sum - safe), torch.exp(other_log_sum - safe)
+    shares = np.exp(log_sum - safe), np.exp(other_log_sum - safe)
     return shares[0] * output + shares[1] * other, both
 
 
-def part(
-    Q: torch.Tensor,
-    K: torch.Tensor,
-    V: torch.Tensor,
-    see: Visibility,
-    scale: float | torch.Tensor | None,
-    grown: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Output and log-sums of arguments that are checked; ``grown`` is what dropout multiplies the weights by."""
-    Q, K, V, spoiled = hide(see, Q, K, V)
-    S = Q * (default_scale(Q.shape[-1]) if scale is None else scale) @ K.mT
-    S = S.to(torch.promote_types(S.dtype, torch.float32))
-    if (seen := see.dense()) is not None:
-        S = torch.where(seen, S, -torch.inf)
-    log_sum = S.logsumexp(-1, keepdim=True)
-    A = torch.exp(S - finite(log_sum))
-    if grown is not None:
-        A = A * grown
-    return finish(A @ V.to(A.dtype), None, spoiled), log_sum
-
-
-def finite(log_sum: torch.Tensor) -> torch.Tensor:
+def finite(log_sum: np.ndarray) -> np.ndarray:
     """0 in place of −∞: what is subtracted from −∞ must be finite, lest it give NaN."""
-    return log_sum.masked_fill(log_sum == -torch.inf, 0)
+    return np.where(log_sum == -np.inf, 0, log_sum)

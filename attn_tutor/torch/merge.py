@@ -1,0 +1,115 @@
+"""Attention to some of the keys, and the theorem by which such parts become the whole."""
+
+import torch
+
+from attn_tutor.torch._arrays import require_scale, shapes
+from attn_tutor.torch.scoring import OTHER_WIDTHS, default_scale
+from attn_tutor.torch.visibility import Visibility, finish, hide
+
+__all__ = ["merge", "partial_attention"]
+
+
+@shapes("(n,d),(m,d),(m,d_v)->(n,d_v),(n,1)", d=OTHER_WIDTHS)
+def partial_attention(
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    V: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    *,
+    scale: float | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    r"""Attention to some of the keys, and what it takes to :func:`merge` it with attention to others.
+
+    .. math:: O = \operatorname{softmax}_{\text{mask}}(S)\, V, \qquad
+        \ell_i = \log \sum_j \text{mask}_{ij} \exp S_{ij}, \qquad S = Q K^\top / \sqrt{d}
+
+    Source: Dao et al. (2022), section 3.1, whose two numbers a query are one here, their log-sum.
+
+    Args:
+        Q: queries, (…, n, d).
+        K: keys, (…, m, d).
+        V: values, (…, m, d_v).
+        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        scale: factor on the dot product; None is 1/√d.
+
+    Returns:
+        Output, (…, n, d_v), and log-sums, (…, n, 1); a query that sees none of these keys gets 0 and −∞. Both
+        are single where the arguments are in half precision, so that merging rounds nothing.
+
+    Raises:
+        TypeError: an argument is not an array of this half, or the mask is not boolean.
+        ValueError: the shapes do not fit.
+
+    Example:
+        >>> Q, K, V = torch.tensor([[0.0]]), torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [5.0]])
+        >>> output, log_sum = partial_attention(Q, K, V)
+        >>> output.tolist(), torch.exp(log_sum).tolist()
+        ([[4.0]], [[2.0]])
+    """
+    require_scale("partial_attention", scale)
+    see = Visibility.of("partial_attention", Q, K, V, mask=mask)
+    return part(Q, K, V, see, scale)
+
+
+@shapes("(n,d_v),(n,1),(n,d_v),(n,1)->(n,d_v),(n,1)")
+def merge(
+    output: torch.Tensor,
+    log_sum: torch.Tensor,
+    other: torch.Tensor,
+    other_log_sum: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    r"""Attention to two sets of keys with none in common, from attention to each.
+
+    .. math:: \ell = \log(e^{\ell_1} + e^{\ell_2}), \qquad O = e^{\ell_1 - \ell}\, O_1 + e^{\ell_2 - \ell}\, O_2
+
+    Order and grouping do not matter, and a set without keys, (0, −∞), changes nothing: parts may arrive as they like.
+    Source: Milakov & Gimelshein (2018), Eq. 4, in logarithms.
+
+    Args:
+        output: attention to one set, (…, n, d_v).
+        log_sum: its log-sums, (…, n, 1).
+        other: attention to the other set, (…, n, d_v).
+        other_log_sum: its log-sums, (…, n, 1).
+
+    Returns:
+        Output, (…, n, d_v), and log-sums, (…, n, 1), of both sets together.
+
+    Raises:
+        TypeError: an argument is not an array of this half.
+        ValueError: the shapes do not fit.
+
+    Example:
+        >>> zero = torch.tensor([[0.0]])
+        >>> merge(torch.tensor([[2.0]]), zero, torch.tensor([[6.0]]), zero)[0].tolist()
+        [[4.0]]
+    """
+    both = torch.logaddexp(log_sum, other_log_sum)
+    safe = finite(both)
+    shares = torch.exp(log_sum - safe), torch.exp(other_log_sum - safe)
+    return shares[0] * output + shares[1] * other, both
+
+
+def part(
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    V: torch.Tensor,
+    see: Visibility,
+    scale: float | torch.Tensor | None,
+    grown: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Output and log-sums of arguments that are checked; ``grown`` is what dropout multiplies the weights by."""
+    Q, K, V, spoiled = hide(see, Q, K, V)
+    S = Q * (default_scale(Q.shape[-1]) if scale is None else scale) @ K.mT
+    S = S.to(torch.promote_types(S.dtype, torch.float32))
+    if (seen := see.dense()) is not None:
+        S = torch.where(seen, S, -torch.inf)
+    log_sum = S.logsumexp(-1, keepdim=True)
+    A = torch.exp(S - finite(log_sum))
+    if grown is not None:
+        A = A * grown
+    return finish(A @ V.to(A.dtype), None, spoiled), log_sum
+
+
+def finite(log_sum: torch.Tensor) -> torch.Tensor:
+    """0 in place of −∞: what is subtracted from −∞ must be finite, lest it give NaN."""
+    return log_sum.masked_fill(log_sum == -torch.inf, 0)
