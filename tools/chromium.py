@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
+    "--disable-component-update", "--disable-sync", "--disable-frame-rate-limit", "--disable-gpu-vsync",
 ]  # fmt: skip  # a list of words reads as lines
 PATIENCE = 180_000  # milliseconds for one step; the machine may be slow or busy
 HELP = (
@@ -20,7 +20,7 @@ HELP = (
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    names = ("chromium", "chromium-browser", "google-chrome")
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     with sync_playwright() as playwright:
         own = playwright.chromium.executable_path
         found = next(filter(None, map(shutil.which, names)), own)

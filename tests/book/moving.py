@@ -94,6 +94,13 @@ def hit(target: Locator, *keys: str) -> None:
         target.page.keyboard.press(key)
 
 
+def tick(figure: Locator, label: str, on: bool) -> None:
+    """Set a box by its label, where a click would first wait for the page to stand still."""
+    figure.get_by_label(label, exact=True).evaluate(
+        "(box, on) => { if (box.checked !== on) box.click(); }", on
+    )
+
+
 def drag(figure: Locator, to_x: float, to_y: float) -> None:
     """Drag the handle with the mouse to a place, in shares of its picture."""
     handle = figure.locator(".attn-grip")

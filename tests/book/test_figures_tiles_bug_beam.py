@@ -15,7 +15,7 @@ import stills
 import torch
 import translator_weights
 from docutils import nodes
-from moving import cells, choose, hit, number, said, settle, state, verdict
+from moving import cells, choose, hit, number, said, settle, state, tick, verdict
 from playwright.sync_api import Locator, Page
 
 import attn_tutor.numpy as an
@@ -73,7 +73,7 @@ def test_tiles_in_any_order(page: Page, rng: np.random.Generator) -> None:
         order = rng.permutation(tiles)[: rng.integers(1, len(tiles) + 1)]
         if trial < 4:  # by hand
             choose(figure, "Keys in a tile", str(width))
-            figure.get_by_label("causal: the query is token 4").set_checked(causal)
+            tick(figure, "causal: the query is token 4", causal)
             press(figure, "New numbers", "Start over", *(f"tile {j}" for j in order))
         else:
             now = {"width": str(width), "causal": causal, "draw": trial % 7}
@@ -103,7 +103,7 @@ def test_bytes_of_tiles_are_the_chapters(page: Page, rng: np.random.Generator) -
     n, h, d, textbook = (known[name] for name in ("n", "h", "d", "traffic"))
     for trial in range(20):
         causal = trial % 4 == 3
-        figure.get_by_label("causal: the query is token 4").set_checked(causal)
+        tick(figure, "causal: the query is token 4", causal)
         width = figure.get_by_label("Width T of a tile at 8,192 tokens")
         width.fill(str(rng.integers(14)))
         T = 2 ** state(figure)["power"]

@@ -23,6 +23,7 @@ from moving import (
     settle,
     slide,
     state,
+    tick,
     verdict,
 )
 from playwright.sync_api import Page
@@ -255,8 +256,8 @@ def test_the_page_shows_what_the_model_says(
         if off:
             figure.get_by_label(f"block {off[0]}, head {off[2]} on").uncheck()
         causal, positions = trial % 3 != 1, trial % 4 != 2
-        figure.get_by_label("causal mask").set_checked(causal)
-        figure.get_by_label("positions", exact=True).set_checked(positions)
+        tick(figure, "causal mask", causal)
+        tick(figure, "positions", positions)
         head = str(rng.choice(["0.3", "1.1"]))
         figure.get_by_label(f"show block {head[0]}, head {head[2]} in").check()
         now = state(figure)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import stills
-from moving import hit, press, said, settle, state, verdict
+from moving import hit, press, said, settle, state, tick, verdict
 from playwright.sync_api import Locator, Page
 
 import attn_tutor.numpy as an
@@ -90,7 +90,7 @@ def test_layer(page: Page, rng: np.random.Generator) -> None:
     for trial in range(20):
         change(figure, rng, "X", "W_q", "W_k", "W_v")
         causal = bool(trial % 2)
-        figure.get_by_label("causal mask").set_checked(causal)
+        tick(figure, "causal mask", causal)
         now = {k: np.array(v) for k, v in state(figure).items() if k[0] in "XW"}
         moved += any((now[k] != first[k]).any() for k in now)
         Q, K, V = (now["X"] @ now[f"W_{c}"] for c in "qkv")
@@ -137,7 +137,7 @@ def test_backward(page: Page, rng: np.random.Generator) -> None:
         case = ("plain", "sharp", "row", "nan")[trial % 4]
         figure.get_by_role("button", name=names[case], exact=True).click()
         clear = case != "nan" or trial % 8 > 3
-        figure.get_by_label("clear what is hidden first").set_checked(clear)
+        tick(figure, "clear what is hidden first", clear)
         now = state(figure)
         Q, K, V, g = (np.array(now[name], float) for name in ("Q", "K", "V", "dO"))
         mask = np.ones((4, 4), dtype=bool)

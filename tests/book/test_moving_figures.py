@@ -28,6 +28,7 @@ from moving import (
     settle,
     slide,
     state,
+    tick,
     verdict,
 )
 from PIL import Image
@@ -240,8 +241,8 @@ def test_permuted_tokens(page: Page, rng: np.random.Generator) -> None:
     for trial in range(2 * STATES):
         moved = ("tokens", "queries", "pairs", "keys")[trial % 4]
         choose(figure, "What moves", moved)
-        figure.get_by_label("causal mask").set_checked(bool(rng.integers(2)))
-        figure.get_by_label("add positions").set_checked(bool(rng.integers(2)))
+        tick(figure, "causal mask", bool(rng.integers(2)))
+        tick(figure, "add positions", bool(rng.integers(2)))
         if trial % 3 == 0:
             figure.get_by_role("button", name="Next order").click()
         elif trial % 3 == 1:
