@@ -15,9 +15,8 @@ def number(x: float, digits: int = 3) -> str:
 
 
 def settle(page: Page) -> None:
-    page.evaluate(
-        "() => new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
-    )
+    """Wait for the next frame, in which the figure draws first: it has asked for it earlier."""
+    page.evaluate("() => new Promise(requestAnimationFrame)")
 
 
 def state(figure: Locator) -> dict[str, Any]:
