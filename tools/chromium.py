@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, sync_playwright
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-frame-rate-limit", "--disable-gpu-vsync",
+    "--font-render-hinting=none",
 ]  # fmt: skip  # a list of words reads as lines
 PATIENCE = 180_000  # milliseconds for one step; the machine may be slow or busy
 HELP = (

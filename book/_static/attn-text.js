@@ -11,7 +11,12 @@ Object.assign(attn, (() => {
         "aria-label": `${part} that looks: the arrow keys choose it` });
       this.letters = attn.range(most).map(() => this.line.appendChild(html("span")));
       this.choose = (at) => figure.set({ at: Math.max(0, Math.min(this.text.length - 1, at)) });
-      this.line.addEventListener("pointerover", ({ target }) => this.letters.includes(target) && this.choose(this.letters.indexOf(target)));
+      // Not "pointerover": it comes too when a new text moves under a pointer that rests.
+      for (const kind of ["pointermove", "pointerdown"])
+        this.line.addEventListener(kind, ({ target }) => {
+          const at = this.letters.indexOf(target);
+          if (at >= 0 && at !== figure.state.at) this.choose(at);
+        });
       this.line.addEventListener("keydown", (event) => {
         const way = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -most, End: most }[event.key];
         if (!way) return;

@@ -232,6 +232,19 @@ def test_only_the_likeliest_k_are_drawn_and_as_often_as_they_should(
 # The language model's figure
 
 
+def test_a_pointer_that_rests_chooses_nothing(page: Page) -> None:
+    """When letters change their places, another comes to stand under it."""
+    figure = page.locator("attn-lm")
+    press(figure, "Again")
+    text, line = figure.get_by_label("Text", exact=True), figure.locator(".attn-line")
+    text.fill("iiiiiiiiiiii")
+    line.locator("span").nth(3).hover()
+    assert state(figure)["at"] == 3
+    text.fill("mmmmmmmmmmmm")  # whoever types is at the end
+    page.wait_for_timeout(300)  # the browser looks under a resting pointer
+    assert state(figure)["at"] == 11
+
+
 @pytest.mark.parametrize("states", [3, pytest.param(20, marks=pytest.mark.full)])
 def test_the_page_shows_what_the_model_says(
     page: Page, model: at.LanguageModel, rng: np.random.Generator, states: int
