@@ -1,9 +1,13 @@
 """Attention to parts of the keys, merged, beside attention to all of them; both give two arrays each."""
 
+import functools
 import itertools
 
 import numpy as np
 import pytest
+import torch
+
+import attn_tutor.torch as at
 
 NOTHING = slice(0, 0)
 CUTS = [NOTHING, slice(0, 6), slice(6, 7), slice(7, 13)]
@@ -72,6 +76,23 @@ def test_half_precision_comes_back_single(half, close, problem):
     output, log_sum = half.merge(*half.merge(*a, *b), *c)
     assert output.dtype == log_sum.dtype == "float32"
     close(output, half.attention(Q, K, V, mask).astype("float32"), "float16")
+
+
+def test_gradients_of_merged_parts_are_those_of_the_whole(problem, close):
+    """Also where a query sees nothing, of one part or of all: no NaN comes back from −∞."""
+    *arrays, mask = map(torch.from_numpy, problem)
+
+    def merged(Q, K, V):
+        parts = parts_of(at, Q, K, V, mask)
+        return functools.reduce(lambda a, b: at.merge(*a, *b), parts)[0]
+
+    def gradients(fn):
+        leaves = [X.clone().requires_grad_() for X in arrays]
+        return torch.autograd.grad(fn(*leaves).square().sum(), leaves)
+
+    expected = gradients(lambda Q, K, V: at.attention(Q, K, V, mask))
+    for x, y in zip(gradients(merged), expected, strict=True):
+        close(x, y)
 
 
 def test_halves_agree(halves, close, problem):
