@@ -23,7 +23,9 @@ STOP = """parts => {
     const part = document.activeElement, place = part.getBoundingClientRect();
     // A tab is a hidden radio button; its label is what one sees.
     const shown = part.matches(".sd-tab-set > input") ? part.nextElementSibling : part;
-    const look = getComputedStyle(shown), box = shown.getBoundingClientRect();
+    // A link over two lines has a box for each; between them stand other words.
+    const [box = place] = [...shown.getClientRects()].sort((one, other) => other.width - one.width);
+    const look = getComputedStyle(shown);
     const x = Math.min(box.right - 1, Math.max(box.left + 1, box.x + box.width / 2));
     const y = Math.min(innerHeight - 1, Math.max(1, box.y + Math.min(box.height, innerHeight) / 2));
     const top = document.elementFromPoint(x, y);
