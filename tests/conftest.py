@@ -48,7 +48,7 @@ LENGTHS = dict(
     d_y=2,
     d_q=13,
     d_o=23,
-) | {"1": 1}
+) | {"1": 1}  # of what has one number a query
 
 # What a function needs beyond its signature: lengths that fit its heads or pairs, and arguments that are no arrays.
 HEADS = dict(a=2 * 3, b=2 * 3, c=2 * 5, e=2 * 5)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
+# Frames come as fast as they are drawn, for tests that wait for them; letters stand as on paper, where hinted ones
+# would leave gaps in words.
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-frame-rate-limit", "--disable-gpu-vsync",

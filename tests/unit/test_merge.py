@@ -42,10 +42,10 @@ def test_two_parts_without_keys_are_one_without_nan(half, problem):
 def test_scores_may_be_of_any_size(half, close, problem):
     """exp(1000) overflows; 1000 in every score changes no weight."""
     Q, K, V, mask = problem
-    ones = np.ones((13, 1))
-    wide = np.concatenate([Q, np.full((2, 7, 1), 1000.0)], -1), np.hstack([K, ones])
+    wide_Q = np.concatenate([Q, np.full((2, 7, 1), 1000.0)], -1)
+    wide_K = np.hstack([K, np.ones((13, 1))])
     first, second = (
-        half.partial_attention(*(wide[0], wide[1][x], V[x], mask[..., x]), scale=1.0)
+        half.partial_attention(wide_Q, wide_K[x], V[x], mask[..., x], scale=1.0)
         for x in (slice(0, 6), slice(6, 13))
     )
     found, log_sum = half.merge(*first, *second)
@@ -59,11 +59,8 @@ def test_what_is_not_finite_reaches_those_who_may_see_it(half, problem):
     Q, K, V, mask = problem
     K = K.copy()
     K[8] = np.nan
-    *rest, last = parts_of(half, Q, K, V, mask)
-    output = last[0]
-    for part in rest:
-        output, log_sum = half.merge(output, last[1], *part)
-        last = output, log_sum
+    parts = parts_of(half, Q, K, V, mask)
+    output, _ = functools.reduce(lambda a, b: half.merge(*a, *b), parts)
     assert (np.isnan(output).all(-1) == mask[..., 8]).all()
     assert mask[..., 8].any() and not mask[..., 8].all()
 
