@@ -155,7 +155,8 @@ def multi_head_attention(
     values = share_heads(split_heads(project(V, W_v, b_v), n_kv_heads), n_heads)
     queries, keys, values, spoiled = hide(see, queries, keys, values)
     heads = finish(tiled_attention(queries, keys, values, see, bias=bias), spoiled)
-    return merge_heads(heads) @ W_o + b_o
+    output = merge_heads(heads) @ W_o
+    return output if b_o is None else output + b_o
 
 
 @shapes("(n,d_q),(m,d_k),(d_q,a),(d_k,b)->(h,n,m)")
@@ -243,9 +244,9 @@ def _kv_heads(
 
 def _biases(
     where: str, biases: Biases | None, *weights: np.ndarray
-) -> tuple[np.ndarray | float, ...]:
+) -> tuple[np.ndarray | None, ...]:
     if biases is None:
-        return (0.0,) * len(weights)
+        return (None,) * len(weights)
     names = ("b_q", "b_k", "b_v", "b_o")[: len(weights)]
     if len(biases) != len(names):
         raise ValueError(

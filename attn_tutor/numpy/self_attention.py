@@ -105,7 +105,7 @@ def cross_attention(
     return finish(tiled_attention(Q, K, V, see, bias=bias), spoiled)
 
 
-def project(X: np.ndarray, W: np.ndarray, b: np.ndarray | float = 0.0) -> np.ndarray:
+def project(X: np.ndarray, W: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
     """X W + b, silent about what overflows or is not finite: it may be hidden."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return X @ W + b
+        return X @ W if b is None else X @ W + b

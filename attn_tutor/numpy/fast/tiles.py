@@ -34,6 +34,13 @@ class Problem(NamedTuple):
     bias: np.ndarray | None  # (*batch, n, m), added to the scores
     out: np.ndarray  # (*batch, n, d_v), for the result
 
+    def settled(self) -> bool:
+        """Whether no score at all can do harm, which spares looking tile by tile."""
+        if self.bias is not None:
+            return False
+        highest = math.prod(X.max(initial=0) for X in self.reach)
+        return bool(highest <= HARMLESS.get(self.out.dtype.name, 0))
+
 
 def pool(P: Problem, heads: list[Any], together: int, height: int) -> None:
     """Softmax of the scores, times V, for each of ``heads``: elements of the batch, or slices of so many together.
@@ -43,6 +50,7 @@ def pool(P: Problem, heads: list[Any], together: int, height: int) -> None:
     n, m = P.see.n, P.see.m
     height = min(n, height, max(256, n * len(heads) // (4 * threads())))
     blocks = [slice(i, min(i + height, n)) for i in range(0, n, height)]
+    settled = P.settled()
 
     def work(tasks: Iterator[tuple[Any, slice]]) -> None:
         # This thread's tile, no larger than needed: the system is slow to hand out new pages.
@@ -50,13 +58,15 @@ def pool(P: Problem, heads: list[Any], together: int, height: int) -> None:
         # Hidden scores may overflow.
         with np.errstate(over="ignore", invalid="ignore"):
             for head, rows in tasks:
-                pool_block(P, head, rows, space)
+                pool_block(P, head, rows, space, settled)
 
     # Causal: the longest first, so that the threads end together.
     in_parallel(work, [(head, rows) for rows in reversed(blocks) for head in heads])
 
 
-def pool_block(P: Problem, head: Any, rows: slice, space: np.ndarray) -> None:
+def pool_block(
+    P: Problem, head: Any, rows: slice, space: np.ndarray, settled: bool
+) -> None:
     out = P.out[head][..., rows, :]
     reach_q, reach_k = (X[head] for X in P.reach)
     sums = Sums(out)
@@ -65,11 +75,11 @@ def pool_block(P: Problem, head: Any, rows: slice, space: np.ndarray) -> None:
         shape = *out.shape[:-2], some.stop - some.start, keys.stop - keys.start
         scores = space[: math.prod(shape)].reshape(shape)
         P.score(head, some, keys, scores)
-        if P.bias is None:
-            large = beyond(reach_q[..., some, :], reach_k[..., keys, :], parts)
-        else:
+        large: Any = not settled
+        if P.bias is not None:
             scores += P.bias[head][..., some, keys]
-            large = True
+        elif large:
+            large = beyond(reach_q[..., some, :], reach_k[..., keys, :], parts)
         sums.add(scores, P.V[head][..., keys, :], here, parts, large)
     share(sums.pooled, sums.total, out)
 
@@ -92,13 +102,13 @@ def tiles(see: Visibility, rows: slice) -> Iterator[tuple[slice, slice, Parts]]:
 def beyond(reach_q: np.ndarray, reach_k: np.ndarray, parts: Parts) -> Any:
     """Which queries may have a score that is not harmless with a key that they see; False where none has."""
     harmless = HARMLESS.get(reach_q.dtype.name, 0)
-    if reach_q.max() * reach_k.max() <= harmless:  # seen or not; NaN is not harmless
+    if reach_q.max() * reach_k.max() <= harmless:  # seen or not
         return False
     highest = np.empty_like(reach_q)
     for part, seen in parts:
         visible = reach_k.mT if seen is None else np.where(seen, reach_k.mT, 0)
         highest[..., part, :] = visible.max(-1, keepdims=True)
-    return ~(reach_q * highest <= harmless)
+    return ~(reach_q * highest <= harmless)  # NaN is not harmless
 
 
 class Sums:
