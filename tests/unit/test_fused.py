@@ -341,6 +341,41 @@ def test_shared_keys_are_not_copied(mask, draw, given):
         assert x.untyped_storage().nbytes() == 5 * 2 * 11 * 2 * x.itemsize
 
 
+# Windows
+
+
+@pytest.mark.parametrize(
+    "n, m, window", [(700, 700, 5), (391, 391, 130), (517, 530, 128), (300, 900, 1)]
+)
+def test_windows_go_block_by_block(n, m, window, draw, close, device, given):
+    """The number and the gradients of a mask, but no mask of n × m is made."""
+    Q, K, V = draw(2, 3, n, 4), draw(2, 1, m, 4), draw(3, m, 5)
+    leaves = [torch.from_numpy(X).to(device).requires_grad_() for X in (Q, K, V)]
+    output = at.attention(*leaves, causal=True, window=window)
+    block = max(window, fused.ROWS)
+    assert given[3].shape[-1] <= 2 * block and given[3].shape[-2] <= block
+    close(output, an.attention(Q, K, V, causal=True, window=window))
+    mask = Visibility(n, m, leaves[0].device, causal=True, window=window).dense()
+    expected, g = at.attention(*leaves, mask), torch.from_numpy(draw(*output.shape))
+    got, wanted = (
+        torch.autograd.grad(o, leaves, g.to(device)) for o in (output, expected)
+    )
+    for x, y in zip(got, wanted, strict=True):
+        close(x, y)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # of torch.vmap
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")  # which torch itself uses
+def test_windows_in_blocks_under_func(draw, close):
+    Q, V = (torch.from_numpy(draw(2, 300, 4)) for _ in range(2))
+    seen = partial(at.attention, causal=True, window=7)
+    expected = seen(Q, Q, V)
+    close(torch.vmap(seen)(Q, Q, V), expected)
+    output, along = torch.func.jvp(partial(seen, Q, Q), (V,), (V,))
+    close(output, expected)
+    close(along, expected)  # it is linear in the values
+
+
 # The usual arguments
 
 

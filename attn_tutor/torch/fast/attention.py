@@ -12,6 +12,8 @@ from attn_tutor.torch._arrays import forward_mode, transformed
 from attn_tutor.torch.scoring import default_scale
 from attn_tutor.torch.visibility import Visibility
 
+ROWS = 128  # of a block at least: with fewer, the calls would be most of the work
+
 
 def fused_attention(
     Q: torch.Tensor,
@@ -27,6 +29,8 @@ def fused_attention(
     What is hidden must already be finite. A query that sees nothing gets any number: :func:`finish` knows which.
     """
     n, m, d, d_v = Q.shape[-2], K.shape[-2], Q.shape[-1], V.shape[-1]
+    if bias is None and worth_blocks(see):
+        return in_blocks(Q, K, V, see, scale, dropout_p)
     if scale is None:
         scale = default_scale(d)
     elif isinstance(scale, torch.Tensor) or scale <= 0:
@@ -83,6 +87,37 @@ def fused_attention(
     if d_v < d:
         output = output[..., :d_v]
     return output.reshape(*batch, n, d_v)
+
+
+def worth_blocks(see: Visibility) -> bool:
+    """Whether most keys lie outside most windows; not for a compiler, whose graph would fit one length only."""
+    if torch.compiler.is_compiling() or see.window is None or see.mask is not None:
+        return False
+    return see.last >= 0 and see.n > 2 * max(see.window, ROWS)
+
+
+def in_blocks(
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    V: torch.Tensor,
+    see: Visibility,
+    scale: float | torch.Tensor | None,
+    dropout_p: float,
+) -> torch.Tensor:
+    """A block of queries at a time, with the keys beside them and the block before: no window reaches further."""
+    height = max(see.window or 0, ROWS)
+    sizes = [min(height, see.n - i) for i in range(0, see.n, height)]
+    before = min(see.last, height)  # the first queries see keys that come before them
+    parts = see.last - before, before, *sizes
+    keys, values = (X.split(parts, -2)[1:] for X in (K, V))
+    outputs = []
+    for i, q in enumerate(Q.split(sizes, -2)):
+        k, v = (torch.cat(X[i : i + 2], -2) for X in (keys, values))
+        here = Visibility(
+            q.shape[-2], k.shape[-2], Q.device, causal=True, window=see.window
+        )
+        outputs += [fused_attention(q, k, v, here, scale, dropout_p=dropout_p)]
+    return torch.cat(outputs, -2)
 
 
 def _first_derivatives_alone(gradients: tuple[torch.Tensor, ...]) -> None:
