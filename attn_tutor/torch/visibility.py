@@ -135,17 +135,20 @@ class Visibility:
                 return False
             if high > 0 or low < oldest:
                 seen = self._band(rows, keys)
-        if self.mask is not None:
-            *_, height, width = self.mask.shape
-            part = self.mask[
-                ...,
-                rows if height > 1 else slice(1),
-                keys if width > 1 else slice(1),
-            ]
+        if (part := self.part(rows, keys)) is not None:
             seen = part if seen is None else part & seen
             if look(torch.any, seen) is False:
                 return False
         return seen
+
+    def part(self, rows: slice, keys: slice) -> torch.Tensor | None:
+        """What the mask says of some queries and keys."""
+        if self.mask is None:
+            return None
+        *_, height, width = self.mask.shape
+        rows = rows if height > 1 else slice(1)
+        keys = keys if width > 1 else slice(1)
+        return self.mask[..., rows, keys]
 
     def between(
         self, queries: torch.Tensor, keys: torch.Tensor, mask: torch.Tensor | None
@@ -208,7 +211,10 @@ class Visibility:
             if self.last is None or self.last >= 0:
                 return None
             return torch.arange(self.n, device=self.device)[:, None] < -self.last
-        return sees_nothing(self.mask if self.last is None else self.dense())
+        if self.last is None or self.mask.shape[-2] > 1:
+            return sees_nothing(self.dense())
+        seen = self.who(torch.ones(self.m, dtype=torch.bool, device=self.device))
+        return None if look(torch.all, seen) else ~seen
 
     def anyone(self) -> torch.Tensor | None:
         """The keys that some query sees, (…, m or 1); None where that is all of them."""
@@ -221,13 +227,15 @@ class Visibility:
     def who(self, marked: torch.Tensor) -> torch.Tensor:
         """Which queries see a marked key, (…, m) -> (…, n, 1)."""
         if self.mask is not None:
-            return (self.dense() & marked[..., None, :]).any(-1, keepdim=True)
+            if self.last is None or self.mask.shape[-2] > 1:
+                return (self.dense() & marked[..., None, :]).any(-1, keepdim=True)
+            marked = marked & self.mask[..., 0, :]
         # How many of the first j keys are marked, for j = 0 … m.
         count = pad(marked.cumsum(-1), (1, 0))
         stop = torch.arange(1, self.n + 1, device=self.device) + self.last
-        seen = count[..., stop.clamp(0)]
+        seen = count[..., stop.clamp(0, self.m)]
         if self.window is not None:
-            seen = seen - count[..., (stop - self.window).clamp(0)]
+            seen = seen - count[..., (stop - self.window).clamp(0, self.m)]
         return (seen > 0)[..., None]
 
     def trim(self, *keyed: torch.Tensor) -> tuple[Any, ...]:

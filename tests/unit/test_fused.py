@@ -345,23 +345,46 @@ def test_shared_keys_are_not_copied(mask, draw, given):
 
 
 @pytest.mark.parametrize(
-    "n, m, window", [(700, 700, 5), (391, 391, 130), (517, 530, 128), (300, 900, 1)]
+    "n, m, window, axes",
+    [
+        (700, 700, 5, None),
+        (391, 391, 130, (2, 1, 1, 391)),
+        (517, 530, 128, (3, 517, 530)),
+        (300, 900, 1, (2, 1, 300, 1)),
+        (291, 331, 7, (2, 1, 1, 331)),
+    ],
 )
-def test_windows_go_block_by_block(n, m, window, draw, close, device, given):
-    """The number and the gradients of a mask, but no mask of n × m is made."""
+def test_windows_go_block_by_block(
+    n, m, window, axes, draw, mask_of, close, device, given
+):
+    """The number and the gradients of a mask, but none of n × m is given to the kernel."""
     Q, K, V = draw(2, 3, n, 4), draw(2, 1, m, 4), draw(3, m, 5)
     leaves = [torch.from_numpy(X).to(device).requires_grad_() for X in (Q, K, V)]
-    output = at.attention(*leaves, causal=True, window=window)
+    mask, band = None, Visibility(n, m, device, causal=True, window=window).dense()
+    if axes:
+        mask = torch.from_numpy(mask_of(*axes)).to(device)
+        mask[..., 40:60] = False  # some queries see nothing
+        mask[..., -1:] = True  # so that nothing is cut off
+        band = band & mask
+    output = at.attention(*leaves, mask, causal=True, window=window)
     block = max(window, fused.ROWS)
     assert given[3].shape[-1] <= 2 * block and given[3].shape[-2] <= block
-    close(output, an.attention(Q, K, V, causal=True, window=window))
-    mask = Visibility(n, m, leaves[0].device, causal=True, window=window).dense()
-    expected, g = at.attention(*leaves, mask), torch.from_numpy(draw(*output.shape))
+    close(output, an.attention(Q, K, V, band.cpu().numpy()))
+    expected, g = at.attention(*leaves, band), torch.from_numpy(draw(*output.shape))
     got, wanted = (
         torch.autograd.grad(o, leaves, g.to(device)) for o in (output, expected)
     )
     for x, y in zip(got, wanted, strict=True):
         close(x, y)
+
+
+def test_windows_beside_long_padding(draw, close):
+    """The last keys, which nobody sees, are cut off, and some queries are left with none."""
+    Q, V, mask = draw(2, 300, 4), draw(2, 300, 5), np.arange(300) < [[[90]], [[50]]]
+    given = map(torch.from_numpy, (Q, Q, V, mask))
+    output = at.attention(*given, causal=True, window=20)
+    close(output, an.attention(Q, Q, V, mask, causal=True, window=20))
+    assert not output[0, 109:].any() and output[0, 108].any()
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")  # of torch.vmap

@@ -91,9 +91,10 @@ def fused_attention(
 
 def worth_blocks(see: Visibility) -> bool:
     """Whether most keys lie outside most windows; not for a compiler, whose graph would fit one length only."""
-    if torch.compiler.is_compiling() or see.window is None or see.mask is not None:
+    if torch.compiler.is_compiling() or see.window is None:
         return False
-    return see.last >= 0 and see.n > 2 * max(see.window, ROWS)
+    aligned = see.last == see.m - see.n >= 0  # keys that nobody sees may be cut off
+    return aligned and see.n > 2 * max(see.window, ROWS)
 
 
 def in_blocks(
@@ -113,9 +114,10 @@ def in_blocks(
     outputs = []
     for i, q in enumerate(Q.split(sizes, -2)):
         k, v = (torch.cat(X[i : i + 2], -2) for X in (keys, values))
-        here = Visibility(
-            q.shape[-2], k.shape[-2], Q.device, causal=True, window=see.window
-        )
+        n, m = q.shape[-2], k.shape[-2]
+        first, stop = i * height, i * height + n + see.last
+        mask = see.part(slice(first, first + n), slice(stop - m, stop))
+        here = Visibility(n, m, Q.device, mask, causal=True, window=see.window)
         outputs += [fused_attention(q, k, v, here, scale, dropout_p=dropout_p)]
     return torch.cat(outputs, -2)
 
