@@ -93,7 +93,8 @@ def worth_blocks(see: Visibility) -> bool:
     """Whether most keys lie outside most windows; not for a compiler, whose graph would fit one length only."""
     if torch.compiler.is_compiling() or see.window is None:
         return False
-    aligned = see.last == see.m - see.n >= 0  # keys that nobody sees may be cut off
+    # Otherwise queries come before the first key, or the last keys were padding and are cut off.
+    aligned = see.last == see.m - see.n >= 0
     return aligned and see.n > 2 * max(see.window, ROWS)
 
 
