@@ -211,7 +211,7 @@ class Visibility:
             if self.last is None or self.last >= 0:
                 return None
             return torch.arange(self.n, device=self.device)[:, None] < -self.last
-        if self.last is None or self.mask.shape[-2] > 1:
+        if not self._countable():
             return sees_nothing(self.dense())
         seen = self.who(torch.ones(self.m, dtype=torch.bool, device=self.device))
         return None if look(torch.all, seen) else ~seen
@@ -226,9 +226,9 @@ class Visibility:
 
     def who(self, marked: torch.Tensor) -> torch.Tensor:
         """Which queries see a marked key, (…, m) -> (…, n, 1)."""
+        if not self._countable():
+            return (self.dense() & marked[..., None, :]).any(-1, keepdim=True)
         if self.mask is not None:
-            if self.last is None or self.mask.shape[-2] > 1:
-                return (self.dense() & marked[..., None, :]).any(-1, keepdim=True)
             marked = marked & self.mask[..., 0, :]
         # How many of the first j keys are marked, for j = 0 … m.
         count = pad(marked.cumsum(-1), (1, 0))
@@ -237,6 +237,11 @@ class Visibility:
         if self.window is not None:
             seen = seen - count[..., (stop - self.window).clamp(0, self.m)]
         return (seen > 0)[..., None]
+
+    def _countable(self) -> bool:
+        """Whether queries differ by causality and the window alone, so that what each sees is a run of keys."""
+        one_row = self.mask is None or self.mask.shape[-2] == 1
+        return self.last is not None and one_row
 
     def trim(self, *keyed: torch.Tensor) -> tuple[Any, ...]:
         """Without the last keys if a mask of one row, as lengths make it, hides them from all: then padding is free."""

@@ -366,16 +366,33 @@ def test_windows_go_block_by_block(
         mask[..., 40:60] = False  # some queries see nothing
         mask[..., -1:] = True  # so that nothing is cut off
         band = band & mask
-    output = at.attention(*leaves, mask, causal=True, window=window)
+    output = at.attention(*leaves, mask, causal=True, window=window, scale=0.3)
     block = max(window, fused.ROWS)
     assert given[3].shape[-1] <= 2 * block and given[3].shape[-2] <= block
-    close(output, an.attention(Q, K, V, band.cpu().numpy()))
-    expected, g = at.attention(*leaves, band), torch.from_numpy(draw(*output.shape))
+    close(output, an.attention(Q, K, V, band.cpu().numpy(), scale=0.3))
+    expected = at.attention(*leaves, band, scale=0.3)
+    g = torch.from_numpy(draw(*output.shape))
     got, wanted = (
         torch.autograd.grad(o, leaves, g.to(device)) for o in (output, expected)
     )
     for x, y in zip(got, wanted, strict=True):
         close(x, y)
+
+
+def test_long_windows_beside_a_bias(draw, close):
+    Q, V, bias = draw(300, 4), draw(300, 5), draw(300, 300)
+    given = [torch.from_numpy(X) for X in (Q, Q, V)]
+    options = {"causal": True, "window": 7}
+    output = at.attention(*given, **options, bias=torch.from_numpy(bias))
+    close(output, an.attention(Q, Q, V, **options, bias=bias))
+
+
+def test_long_windows_drop_weights(draw):
+    """The mean of ones is 1 wherever no weight is dropped."""
+    X, ones = torch.from_numpy(draw(300, 4)), torch.ones(300, 1, dtype=torch.float64)
+    see = Visibility(300, 300, X.device, causal=True, window=7)
+    output = fused.fused_attention(X, X, ones, see, dropout_p=0.5)
+    assert (output[7:] - 1).abs().median() > 0.1
 
 
 def test_windows_beside_long_padding(draw, close):
