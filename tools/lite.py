@@ -16,6 +16,9 @@ from pathlib import Path
 from browser_notebooks import NEEDS_TORCH, for_browser
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "book" / "_ext"))
+from book_pages import notebooks  # noqa: E402 — its folder is known from the line above on
+
 LEFT_OUT = shutil.ignore_patterns("*.js", "*.css", "__pycache__")
 
 
@@ -39,14 +42,19 @@ def write_files(files: Path) -> None:
     for half in ("numpy", "torch"):
         source = ROOT / "attn_tutor" / half
         shutil.copytree(source, files / "attn_tutor" / half, ignore=LEFT_OUT)
-    for path in sorted((ROOT / "book").glob("*.ipynb")):
+    for path in notebooks():
         notebook = for_browser(json.loads(path.read_text(encoding="utf-8")))
         text = json.dumps(notebook, ensure_ascii=False, indent=1) + "\n"
-        (files / "book" / path.name).write_text(text, encoding="utf-8")
+        target = files / path.relative_to(ROOT)
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(text, encoding="utf-8")
         sources = ["".join(cell["source"]) for cell in notebook["cells"]]
         code = sum(cell["cell_type"] == "code" for cell in notebook["cells"])
         torch = sum(source.startswith(NEEDS_TORCH) for source in sources)
-        print(f"{path.name}: {code} cells run, {torch} need torch", flush=True)
+        print(
+            f"{path.relative_to(ROOT / 'book')}: {code} cells run, {torch} need torch",
+            flush=True,
+        )
 
 
 def run(folder: str, *module: str) -> None:

@@ -26,6 +26,9 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from PIL import Image
 
 BOOK = Path(__file__).resolve().parents[1] / "book"
+sys.path.append(str(BOOK / "_ext"))
+from book_pages import notebooks  # noqa: E402 — its folder is known from the line above on
+
 SECONDS_A_CELL = 3600  # chapter 8 trains in one cell, if its weights are not there
 PNG = "image/png"
 METADATA = {
@@ -162,15 +165,17 @@ def shown(path: Path) -> str:
 
 
 def chosen(names: list[str]) -> list[Path]:
-    every = sorted(BOOK.glob("*.ipynb"))
-    if not names:
-        return every
-    found = []
-    for name in names:
-        matches = [path for path in every if path.name.startswith(Path(name).name)]
+    every = {
+        path.relative_to(BOOK).with_suffix("").as_posix(): path
+        for path in notebooks(BOOK)
+    }
+    found: list[Path] = []
+    for name in names or [""]:
+        start = name.removeprefix("book/").removesuffix(".ipynb")
+        matches = [path for page, path in every.items() if page.startswith(start)]
         if not matches:
             raise SystemExit(
-                f"No notebook of book/ starts with {name}; there are: {', '.join(p.stem for p in every)}"
+                f"No notebook of book/ starts with {name}; there are: {', '.join(every)}"
             )
         found += [path for path in matches if path not in found]
     return found

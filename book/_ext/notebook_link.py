@@ -1,4 +1,4 @@
-"""Under the title of each chapter, a link that downloads its notebook, and links that run it elsewhere.
+"""Under the title of each notebook's page, a link that downloads its notebook, and links that run it elsewhere.
 
 Those to Colab and Binder come with the address of the repository: ``repository: url:`` in _config.yml, on GitHub. The
 one to the site of `make lite` comes with that site's address, ``launch_buttons: jupyterlite_url:``.
@@ -20,10 +20,11 @@ def add_link(app: Sphinx, doctree: nodes.document) -> None:
     if notebook.suffix != ".ipynb" or title is None:
         return
     up = "../" * app.env.docname.count("/")
+    file = f"{app.env.docname.removeprefix('book/')}.ipynb"
     download = nodes.raw(
         "",
-        f'<a href="{up}notebooks/{notebook.name}" download>Download this chapter as a notebook</a>, '
-        f'or <a href="{up}notebooks/student/{notebook.name}" download>without its solutions</a>',
+        f'<a href="{up}notebooks/{file}" download>Download this page as a notebook</a>, '
+        f'or <a href="{up}notebooks/student/{file}" download>without its solutions</a>',
         format="html",
     )
     how = addnodes.pending_xref(

@@ -17,7 +17,9 @@ from typing import Any
 import nbformat
 import source_tabs
 import yaml
+from book_pages import notebooks
 from bs4 import BeautifulSoup
+from further_pages import head
 from pybtex.database import parse_file
 from sphinx.application import Sphinx
 
@@ -26,7 +28,7 @@ FENCE = re.compile(r"(:{3,}|`{3,})\{([\w:-]+)\} *(.*)")
 OPTION = re.compile(r":([\w-]+): ?(.*)")
 ROLE = re.compile(r"\{([\w:]+)\}`([^`]+)`")
 EQUATION = re.compile(r"\$\$(.*?)\$\$ *\(([\w-]+)\)", re.DOTALL)
-PICTURE = re.compile(r"!\[([^\]]*)\]\((_static/[^)]+)\)")
+PICTURE = re.compile(r"!\[([^\]]*)\]\(((?:\.\./)?_static/[^)]+)\)")
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:|attachment:)([^)]*)\)")
 START, END = ":::{solution-start}", ":::{solution-end}\n:::"
 
@@ -36,7 +38,7 @@ class Book:
 
     def __init__(self, source: Path, built: Path) -> None:
         self.source, self.labels = source, dict[str, str]()
-        for page in sorted(built.glob("book/*.html")):
+        for page in sorted(built.glob("book/**/*.html")):
             # No label stands in code, and without it a page is read in half the time.
             html = CODE.sub("", page.read_text(encoding="utf-8"))
             soup = BeautifulSoup(html, "html.parser")
@@ -86,8 +88,8 @@ def cited(entry: Any) -> tuple[str, str]:
 class Plain:
     """One chapter on its way to plain Markdown."""
 
-    def __init__(self, book: Book, page: str) -> None:
-        self.book, self.page, self.pictures = book, page, dict[str, Any]()
+    def __init__(self, book: Book, path: Path) -> None:
+        self.book, self.path, self.pictures = book, path, dict[str, Any]()
 
     def cell(self, cell: Any) -> Any:
         self.pictures = {}
@@ -130,7 +132,7 @@ class Plain:
 
     def picture(self, found: re.Match[str]) -> str:
         """The picture goes into the cell."""
-        file = self.book.source / "book" / found[2]
+        file = self.path.parent / found[2]
         kind = mimetypes.guess_type(file.name)[0] or ""
         content = base64.b64encode(file.read_bytes()).decode()
         self.pictures[file.name] = {kind: content}
@@ -139,7 +141,7 @@ class Plain:
     def link(self, found: re.Match[str]) -> str:
         """The words of a link to another file: the notebook may lie anywhere."""
         words, (file, _, anchor) = found[1], found[2].partition("#")
-        page = Path(file).stem or self.page
+        page = Path(file).stem or self.path.stem
         return words or f"*{self.book.labels[f'{page}#{anchor}']}*"
 
     def directive(self, name: str, title: str, lines: list[str]) -> Iterator[str]:
@@ -149,7 +151,10 @@ class Plain:
             del lines[0]
         inside = self.text("\n".join(lines)).strip("\n")
         number = self.book.labels.get(options.get("label", ""), "")
-        if name == "source":
+        if name == "page-head":
+            text = head(self.path, lines, options.get("formula", ""))
+            yield from quoted("On this page", self.text("\n".join(text)))
+        elif name == "source":
             yield from self.sources(title.split())
         elif name == "include":
             table = (self.book.source / "book" / title).read_text(encoding="utf-8")
@@ -295,18 +300,19 @@ def write(app: Sphinx, error: Exception | None) -> None:
     source, built = Path(app.srcdir), Path(app.outdir)
     book, folder = Book(source, built), built / "notebooks"
     versions = {folder: with_solutions, folder / "student": without_solutions}
-    for path in sorted((source / "book").glob("*.ipynb")):
+    for path in notebooks(source / "book"):
         for place, version in versions.items():
             notebook = nbformat.read(path, as_version=4)
-            plain, cells = Plain(book, path.stem), [set_up(source)]
+            plain, cells = Plain(book, path), [set_up(source)]
             for cell in version(notebook.cells):
                 if cell.cell_type == "markdown":
                     cells.append(plain.cell(cell))
                 else:
                     cells += with_caption(cell, book)
             notebook.cells = cells
-            place.mkdir(parents=True, exist_ok=True)
-            nbformat.write(notebook, place / path.name)
+            target = place / path.relative_to(source / "book")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            nbformat.write(notebook, target)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -36,6 +36,16 @@ document.addEventListener("DOMContentLoaded", () => {
   });
 });
 
+/* What moved to a further page is found at its old address too. */
+{
+  const follow = () => {
+    const mark = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (mark?.matches("a.moved")) location.replace(mark.href);
+  };
+  addEventListener("DOMContentLoaded", follow);
+  addEventListener("hashchange", follow);
+}
+
 /* Paper is white. */
 {
   const page = document.documentElement.dataset;

@@ -76,6 +76,6 @@ def test_on_the_page(config, tmp_path):
     app.build()
     page = (out / "book" / book.name).with_suffix(".html").read_text(encoding="utf-8")
     line = page.partition('<p class="notebook-link">')[2].partition("</p>")[0]
-    assert "Download this chapter" in line
+    assert "Download this page" in line
     assert (COLAB in line, BINDER in line) == (bool(config), bool(config))
     assert line.count("<a ") == (5 if config else 3)  # with and without solutions

@@ -1,0 +1,122 @@
+"""The head of each page, the numbers of further pages (2A, 2B), and what leads from an old address to a new one.
+
+``{page-head}`` stands below a page's title and holds a sentence on what the page needs. To it come how many minutes the
+page takes by the clock of ``book_pages.py``, after how many the formula of the option ``:formula:`` stands, where the
+reader is on the main line, and what comes next.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from book_pages import BOOK, Notebook, main_page, toc
+from docutils import nodes
+from docutils.parsers.rst import directives
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util.docutils import SphinxDirective
+
+
+def head(path: Path, needs: list[str], formula: str = "") -> list[str]:
+    """Markdown, for the page and for its plain notebook."""
+    page, line, main = Notebook(path), [*toc()], main_page(path)
+    further = [_link(path, other) for other in toc()[main] if other != path]
+    then = line[line.index(main) + 1 :][:1]
+    time = [
+        f"**{'Main line' if path == main else 'This page'} {page.minutes} minutes**"
+    ]
+    if page.exercise_minutes:
+        time.append(f"exercises {page.exercise_minutes}")
+    if formula:
+        time.append(
+            f"the formula, {{eq}}`{formula}`, after {page.minutes_until(formula):.0f}"
+        )
+    if path == main:
+        place = [f"Page {line.index(main) + 1} of {len(line)} on the main line."]
+        place += [f"Next: {_link(path, other)}." for other in then]
+        place += [f"Further pages: {', '.join(further)}."] if further else []
+    else:
+        place = [f"A further page of {_link(path, main)}."]
+        place += [f"Its others: {', '.join(further)}."] if further else []
+        place += [f"Next on the main line: {_link(path, other)}." for other in then]
+    return [f"{', '.join(time)}. {' '.join(needs)}", "", " ".join(place)]
+
+
+def _link(here: Path, other: Path) -> str:
+    page = Notebook(other)
+    address = os.path.relpath(other, here.parent)
+    return f"[{page.number} {page.title}]({address}) ({page.minutes} minutes)"
+
+
+class PageHead(SphinxDirective):
+    has_content = True
+    option_spec = {"formula": directives.unchanged}  # noqa: RUF012 (so Sphinx wants it)
+
+    def run(self) -> list[nodes.Node]:
+        path = Path(self.env.doc2path(self.env.docname))
+        for other in [path, *(page for pages in toc().values() for page in pages)]:
+            self.env.note_dependency(str(other))
+        lines = head(path, list(self.content), self.options.get("formula", ""))
+        box = nodes.container(classes=["page-head"])
+        self.state.nested_parse(
+            StringList(lines, self.get_source_info()[0]), self.content_offset, box
+        )
+        return [box]
+
+
+def number(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Sphinx counts a further page as the chapter's next section, 2.14; here it becomes 2A, and its sections 2A.1."""
+    docs = {
+        _docname(page): Notebook(page).number
+        for line in toc().values()
+        for page in line
+    }
+    changed = [
+        doc for doc in docs if len(env.toc_secnumbers.get(doc, {}).get("", ())) == 2
+    ]
+    for doc in changed:
+
+        def own(old: Any, name: str = docs[doc]) -> tuple[Any, ...]:
+            return (name, *old[2:])
+
+        numbers = env.toc_secnumbers[doc]
+        env.toc_secnumbers[doc] = {key: own(old) for key, old in numbers.items()}  # type: ignore[misc]
+        env.titles[doc]["secnumber"] = own(env.titles[doc]["secnumber"])
+        for link in env.tocs[doc].findall(nodes.reference):
+            if "secnumber" in link:
+                link["secnumber"] = own(link["secnumber"])
+    return changed
+
+
+def _docname(page: Path) -> str:
+    return page.relative_to(BOOK.parent).with_suffix("").as_posix()
+
+
+def anchors(app: Sphinx, page: str) -> set[str]:
+    tree = app.env.get_doctree(page)
+    return {name for node in tree.findall(nodes.Element) for name in node["ids"]}
+
+
+def lead_on(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Old addresses of what moved from a main page to a further one: ``book.js`` goes where the hidden mark leads."""
+    main = BOOK.parent / f"{page}.ipynb"
+    if doctree is None or not toc().get(main):
+        return
+    here, marks = anchors(app, page), dict[str, str]()
+    for further in map(_docname, toc()[main]):
+        address = app.builder.get_relative_uri(page, further)
+        marks |= {x: f"{address}#{x}" for x in anchors(app, further) - here - {*marks}}
+    context["body"] += "".join(
+        f'<a hidden class="moved" id="{name}" href="{address}"></a>'
+        for name, address in sorted(marks.items())
+    )
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_directive("page-head", PageHead)
+    app.connect("env-get-updated", number, priority=900)  # after Sphinx has counted
+    app.connect("html-page-context", lead_on)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
