@@ -8,7 +8,7 @@ JOBS ?= logical
 # notebook's cells must; the slowest start first (conftest.py knows them).
 TESTS := $(PY) -m pytest -q -n $(JOBS) --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 SMALL := tests/unit tests/oracle attn_tutor
-NOTEBOOKS := $(wildcard book/*.ipynb)
+NOTEBOOKS := $(wildcard book/*.ipynb book/[0-9]*/*.ipynb)
 # Folders are listed too, so that a deleted page also rebuilds the book.
 SOURCES := _config.yml _toc.yml $(shell find book/ attn_tutor/ -not -path '*/__pycache__*' -not -path '*/.ipynb_checkpoints*')
 

@@ -8,6 +8,7 @@ weights of MiniLM (requirements-models.txt) and takes a minute.
 import json
 import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,6 +21,9 @@ from attn_tutor.models.minilm import MiniLM
 from attn_tutor.search import INDEX, Section
 
 BOOK = Path(__file__).resolve().parents[1] / "book"
+sys.path.append(str(BOOK / "_ext"))
+from book_pages import main_page, notebooks, toc  # noqa: E402 — its folder is known from the line above on
+
 TABLE = BOOK / "_tables" / "search.markdown"  # Sphinx takes .md for a page
 OTHERS = ["failure_gallery", "notation", "said_elsewhere", "where_next"]
 EVERYWHERE = {"Shape ledger", "Exercises", "Summary", "Where next", "How this breaks"}
@@ -34,7 +38,10 @@ LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 def sections() -> dict[Section, str]:
     """Every section of the chapters and some other pages that says more than its like on all pages, with its prose."""
     found = {}
-    for name in sorted(path.stem for path in BOOK.glob("[01]*.ipynb")) + OTHERS:
+    chapters = [
+        path.relative_to(BOOK) for path in notebooks() if main_page(path) in toc()
+    ]
+    for name in [str(path.with_suffix("")) for path in chapters] + OTHERS:
         page = "\n\n" + _prose(_markdown(name))
         first, *parts = re.split(r"^#{1,3} +(.+)$", page, flags=re.MULTILINE)[1:]
         texts = dict(zip([first, *parts[1::2]], parts[0::2], strict=True))

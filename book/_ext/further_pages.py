@@ -1,4 +1,4 @@
-"""The head of each page, the numbers of further pages (2A, 2B), and what leads from an old address to a new one.
+"""Page heads, the main line on the front page, numbers of further pages (2A, 2B), and what leads from old addresses.
 
 ``{page-head}`` stands below a page's title and holds a sentence on what the page needs. To it come how many minutes the
 page takes by the clock of ``book_pages.py``, after how many the formula of the option ``:formula:`` stands, where the
@@ -65,6 +65,42 @@ class PageHead(SphinxDirective):
         return [box]
 
 
+class MainLine(SphinxDirective):
+    """The chapters in order, each with its argument (the text after its name), its minutes and its further pages."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        here = Path(self.env.doc2path(self.env.docname))
+        said = dict(line.split(": ", 1) for line in self.content if line)
+        if [*said] != [path.stem for path in toc()]:
+            raise self.error("main-line: name each chapter of _toc.yml, in its order")
+        pages = {
+            path: Notebook(path)
+            for line in toc().items()
+            for path in (line[0], *line[1])
+        }
+        for path in pages:
+            self.env.note_dependency(str(path))
+        main = sum(pages[path].minutes for path in toc()) / 60
+        rest = sum(page.minutes for page in pages.values()) / 60 - main
+        work = sum(page.exercise_minutes for page in pages.values()) / 60
+        lines = [
+            f"The {len(toc())} main pages take about {main:.0f} hours to read, the "
+            f"{len(pages) - len(toc())} further pages {rest:.0f}, and all exercises {work:.0f}.",
+            "",
+        ]
+        for path, further in toc().items():
+            links = ", ".join(_link(here, other) for other in further)
+            lines += [f"* **{_link(here, path)}** {said[path.stem]}", ""]
+            lines += [f"  Further: {links}.", ""] if further else []
+        box = nodes.container(classes=["main-line"])
+        self.state.nested_parse(
+            StringList(lines, self.get_source_info()[0]), self.content_offset, box
+        )
+        return [box]
+
+
 def number(app: Sphinx, env: BuildEnvironment) -> list[str]:
     """Sphinx counts a further page as the chapter's next section, 2.14; here it becomes 2A, and its sections 2A.1."""
     docs = {
@@ -117,6 +153,7 @@ def lead_on(
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("page-head", PageHead)
+    app.add_directive("main-line", MainLine)
     app.connect("env-get-updated", number, priority=900)  # after Sphinx has counted
     app.connect("html-page-context", lead_on)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

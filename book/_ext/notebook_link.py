@@ -67,11 +67,10 @@ def launch_links(config: dict[str, Any], path: str) -> dict[str, str]:
 def leave_out_of_description(
     app: Sphinx, page: str, template: str, context: Any, doctree: nodes.document | None
 ) -> None:
-    """sphinxext.opengraph takes a page's description from its first words; these are not the link's."""
-    for line in doctree.findall(nodes.paragraph) if doctree else ():
-        if "notebook-link" in line["classes"]:
-            line.parent.remove(line)
-            return
+    """sphinxext.opengraph takes a page's description from its first words, and not from the link or the head."""
+    parts = doctree.findall(nodes.Element) if doctree else ()
+    for part in [x for x in parts if {"notebook-link", "page-head"} & {*x["classes"]}]:
+        part.parent.remove(part)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

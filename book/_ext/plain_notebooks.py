@@ -263,6 +263,11 @@ def exercise_of(node: ast.FunctionDef) -> str:
     return node.name.removeprefix("my_")
 
 
+def beside(source: str) -> str:
+    """Code that keeps trained weights beside its notebook; in the book further pages share a folder with all others."""
+    return source.replace('"../trained/', '"trained/')
+
+
 def set_up(source: Path) -> Any:
     """The first cell: installs the package where it is missing."""
     config = yaml.safe_load((source / "_config.yml").read_text(encoding="utf-8"))
@@ -273,7 +278,7 @@ def set_up(source: Path) -> Any:
         else "PATH/TO/attn_tutor[torch,plot]"
     )
     lines = [
-        "# Runs the chapter anywhere: Jupyter, Colab, VS Code.",
+        "# Runs this page anywhere: Jupyter, Colab, VS Code.",
         "try:",
         "    import attn_tutor",
         "except ModuleNotFoundError:  # uv takes torch for the CPU, a tenth of the download",
@@ -308,6 +313,7 @@ def write(app: Sphinx, error: Exception | None) -> None:
                 if cell.cell_type == "markdown":
                     cells.append(plain.cell(cell))
                 else:
+                    cell.source = beside(cell.source)
                     cells += with_caption(cell, book)
             notebook.cells = cells
             target = place / path.relative_to(source / "book")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import book_pages
 import dark_figures
 import figure_data
 import numpy as np
@@ -168,7 +169,7 @@ def images(page: Path) -> list[Any]:
 
 def test_every_figure_of_every_page_has_its_twin(book: Path) -> None:
     number = 0
-    for page in sorted((book / "book").glob("*.html")):
+    for page in sorted((book / "book").glob("**/*.html")):
         found = [x for x in images(page) if STILL not in str(x["src"])]
         for light, twin in zip(found[::2], found[1::2], strict=True):
             assert ("in-light" in light["class"], "in-dark" in twin["class"]) == (1, 1)
@@ -179,7 +180,9 @@ def test_every_figure_of_every_page_has_its_twin(book: Path) -> None:
     assert number >= 60
 
 
-@pytest.mark.parametrize("name", [p.stem for p in sorted(BOOK.glob("*.ipynb"))])
+@pytest.mark.parametrize(
+    "name", [str(p.relative_to(BOOK).with_suffix("")) for p in book_pages.notebooks()]
+)
 def test_pictures_of_a_chapter_are_dark_but_for_their_heat_maps(
     book: Path, name: str
 ) -> None:

@@ -1,9 +1,12 @@
-"""The front page: what its code prints is what it shows, and the paths through the book name chapters that exist."""
+"""The front page: what its code prints is what it shows, and the main line has every page."""
 
 import io
 import re
 from contextlib import redirect_stdout
 from pathlib import Path
+
+import book_pages
+from bs4 import BeautifulSoup
 
 BOOK = Path(__file__).parents[2] / "book"
 TEXT = (BOOK / "intro.md").read_text(encoding="utf-8")
@@ -27,10 +30,17 @@ def test_the_opening_has_a_figure_that_moves_and_a_still_for_those_without_scrip
     assert figure and figure.start() < TEXT.index("\n## ")
 
 
-def test_the_paths_lead_to_pages() -> None:
-    paths = TEXT[TEXT.index("## Reading paths") : TEXT.index("## The chapters")]
-    files = re.findall(r"\]\(([\w.]+)", paths)
-    assert len(files) > 10
-    assert [name for name in files if not (BOOK / name).exists()] == []
-    for reader in ("practitioner", "theorist", "kernel engineer"):
-        assert f"**a {reader}**" in paths
+def test_the_main_line_has_every_page_with_its_minutes(book: Path) -> None:
+    """The numbers are those of the clock, and nothing but the clock writes them."""
+    page = BeautifulSoup(
+        (book / "book" / "intro.html").read_text("utf-8"), "html.parser"
+    )
+    part = page.select_one(".main-line")
+    assert part
+    said = " ".join(part.get_text().split())
+    for main, further in book_pages.toc().items():
+        for path in (main, *further):
+            notebook = book_pages.Notebook(path)
+            words = f"{notebook.number} {notebook.title} ({notebook.minutes} minutes)"
+            assert words in said
+    assert not re.search(r"\d+ minutes", TEXT)

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import book_pages
 import head_weights
 import moving_figures
 import nbformat
@@ -935,11 +936,11 @@ def test_tasks_of_the_encoding(page: Page) -> None:
 def placed() -> dict[str, Path]:
     """Each figure with the chapter in which it stands."""
     found = {}
-    for path in sorted((ROOT / "book").glob("*.ipynb")):
+    for path in book_pages.notebooks():
         for cell in nbformat.read(path, as_version=4).cells:
             for name in re.findall(r"^<attn-(\w+)>$", cell.source, re.MULTILINE):
                 assert re.search(
-                    rf"^<attn-{name}>\n\n!\[.{{80,}}\]\(_static/attn-{name}\.png\)\n\n</attn-{name}>$",
+                    rf"^<attn-{name}>\n\n!\[.{{80,}}\]\((?:\.\./)?_static/attn-{name}\.png\)\n\n</attn-{name}>$",
                     cell.source,
                     re.MULTILINE,
                 ), (
@@ -956,7 +957,7 @@ def test_figure_lives_in_its_chapter(visit: Visit) -> None:
     """The figures are tested on a page of their own; that they move on the book's pages, its tests of all pages see."""
     assert set(placed()) == set(stills.FIGURES)
     name, path = next(iter(placed().items()))
-    with visit(BUILT / "book" / f"{path.stem}.html") as page:
+    with visit(BUILT / path.relative_to(ROOT).with_suffix(".html")) as page:
         figure = page.locator(f"attn-{name}")
         assert figure.locator(".attn-live").is_visible()
         assert figure.locator(".attn-still img").count() == 1
@@ -968,8 +969,9 @@ def test_figure_lives_in_its_chapter(visit: Visit) -> None:
 
 def test_a_page_loads_the_scripts_of_its_own_figures(book: Path) -> None:
     where = placed()
-    for path in sorted((ROOT / "book").glob("*.ipynb")):
-        built = (book / "book" / f"{path.stem}.html").read_text(encoding="utf-8")
+    for path in book_pages.notebooks():
+        page = book / path.relative_to(ROOT).with_suffix(".html")
+        built = page.read_text(encoding="utf-8")
         loaded = re.findall(r"_static/(attn-[\w-]+\.js)", built)
         names = [name for name, chapter in where.items() if chapter == path]
         assert loaded == moving_figures.scripts(*names)

@@ -34,7 +34,7 @@ def faults(*files: Path) -> list[str]:
 
 
 def pages(book: Path) -> list[Path]:
-    found = [*book.glob("*.html"), *book.glob("book/*.html")]
+    found = [*book.glob("*.html"), *book.glob("book/**/*.html")]
     assert len(found) > 15
     return found
 

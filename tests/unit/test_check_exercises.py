@@ -18,6 +18,7 @@ from attn_tutor.check.answers import unchanged
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "book").glob("[0-9]*.ipynb"))
+PAGES = [*CHAPTERS, *sorted((ROOT / "book").glob("[0-9]*/*.ipynb"))]
 EACH = [pytest.param(x, id=x.name) for x in EXERCISES.values()]
 MISTAKES = [
     pytest.param(x, mistake, id=f"{x.name}: {mistake.name}")
@@ -465,11 +466,11 @@ def test_our_own_functions_leave_the_cases_alone(exercise):
             assert all(map(unchanged, kept, case))
 
 
-@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_the_books_solutions_are_right(path):
     text = "\n".join(cells(path, "markdown"))
     asked = re.findall(r"[Ww]rite `(\w+)\(", text)
-    assert asked
+    assert asked or path not in CHAPTERS
     functions = notebook_functions(path)
     for name in asked:
         report = EXERCISES[name.removeprefix("my_")].examine(functions[name])

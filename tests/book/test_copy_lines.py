@@ -1,0 +1,125 @@
+"""The lines one would copy, of each main page: they run alone, and give what the function of that name gives."""
+
+import ast
+import inspect
+from typing import Any
+
+import book_pages
+import notebooks as tool
+import numpy as np
+import pytest
+import torch
+
+import attn_tutor.numpy
+import attn_tutor.torch
+
+HALVES = {"numpy": attn_tutor.numpy, "torch": attn_tutor.torch}
+LINES = {
+    (path.stem, half): [
+        cell.source
+        for cell in tool.read(path).cells
+        if {"lines", f"lines-{half}"} <= {*cell.metadata.get("tags", [])}
+    ]
+    for path in [*book_pages.toc()][:6]
+    for half in HALVES
+}
+each = pytest.mark.parametrize(("page", "half"), LINES)
+LONGEST = 66  # letters, so that no line scrolls
+
+
+def made_by(page: str, half: str) -> dict[str, Any]:
+    [source] = LINES[page, half]
+    names: dict[str, Any] = {}
+    exec(source, names)
+    defined = (ast.FunctionDef, ast.ClassDef)
+    body = [node.name for node in ast.parse(source).body if isinstance(node, defined)]
+    return {name: names[name] for name in body}
+
+
+def examples(name: str) -> list[tuple[Any, ...]]:
+    """Arguments in the order of the package's parameters; each axis another prime, a query that may see nothing."""
+    rng = np.random.default_rng(7)
+    n, m, d, d_v, b = 5, 7, 3, 2, 2
+    X, mask = rng.normal(size=(n, d)), rng.random((n, m)) < 0.5
+    mask[3] = False
+    batch = [rng.normal(size=(b, *s)) for s in ((n, d), (m, d), (m, d_v))]
+    single = [x[0] for x in batch]
+    W = [rng.normal(size=s) for s in ((d, 11), (d, 11), (d, d_v))]
+    heads = [rng.normal(size=s) for s in ((6, 6),) * 4]
+    Y, Z = rng.normal(size=(n, 6)), rng.normal(size=(m, 6))
+    return {
+        "softmax": [(batch[0],), (1000 * X,)],
+        "masked_softmax": [(rng.normal(size=(n, m)), mask), (1000 * X,)],
+        "attend": [(rng.normal(size=(n, m)), single[2], mask), (X, batch[1][0, :d])],
+        "attention": [(*batch,), (*single,), (*single, mask)],
+        "gaussian_attention": [(*batch,), (*single,)],
+        "nadaraya_watson": [(*batch,), (*single,)],
+        "causal_mask": [(n,), (n, m)],
+        "self_attention": [(X, *W), (batch[0], *W), (X, *W, mask[:, :n])],
+        "split_heads": [(Y, 2), (Y[None], 3)],
+        "merge_heads": [(batch[0],)],
+        "multi_head_attention": [(Y, Z, Z, *heads, 2), (Y, Z, Z, *heads, 3, mask)],
+        "sinusoidal_encoding": [(n, 6), (n, 7)],
+        "rotary": [(Y,), (rng.normal(size=(b, n, 4)),), (Y, np.arange(n) + 9)],
+    }[name]
+
+
+def tensor(x: Any) -> Any:
+    return torch.from_numpy(x) if isinstance(x, np.ndarray) else x
+
+
+@each
+def test_they_stand_on_the_page_whole_and_short(page: str, half: str) -> None:
+    [source] = LINES[page, half]
+    lines = source.split("\n")
+    assert len([x for x in lines if x.strip()]) <= 24
+    assert [x for x in lines if len(x) > LONGEST] == []
+    assert "attn_tutor" not in source
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Assign | ast.Return) and node.col_offset:
+            assert "#" in lines[(node.end_lineno or 0) - 1], "a comment says its shape"
+
+
+@each
+def test_their_parameters_are_the_packages_first_ones(page: str, half: str) -> None:
+    functions = made_by(page, half)
+    assert functions
+    for name, function in functions.items():
+        theirs = [*inspect.signature(getattr(HALVES[half], name)).parameters.values()]
+        ours = [*inspect.signature(function).parameters.values()]
+        known = {x.name: x.default for x in theirs}
+        assert [x.name for x in ours] == [
+            x.name for x in theirs if x.name in {y.name for y in ours}
+        ]
+        assert all(x.default == known[x.name] for x in ours), name
+
+
+@each
+def test_they_give_what_the_package_gives(page: str, half: str) -> None:
+    change = tensor if half == "torch" else np.asarray
+    for name, function in made_by(page, half).items():
+        if inspect.isclass(function):
+            continue  # a test of its own, below
+        given = getattr(HALVES[half], name)
+        takes = len(inspect.signature(function).parameters)
+        tried = [x for x in examples(name) if len(x) <= takes]
+        assert tried, name
+        for arguments in tried:
+            changed = [change(x) if isinstance(x, np.ndarray) else x for x in arguments]
+            np.testing.assert_allclose(
+                np.asarray(function(*changed)),
+                np.asarray(given(*changed)),
+                rtol=1e-10,
+                atol=1e-12,
+            )
+
+
+def test_the_layer_of_chapter_5_takes_the_packages_parameters() -> None:
+    layers = made_by("05_multi_head_attention", "torch")
+    theirs = attn_tutor.torch.MultiHeadAttention(6, 3).double()
+    ours = layers["MultiHeadAttention"](6, 3).double()
+    ours.load_state_dict(theirs.state_dict())
+    X = torch.randn(
+        2, 5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
+    torch.testing.assert_close(ours(X), theirs(X), rtol=1e-10, atol=1e-12)
