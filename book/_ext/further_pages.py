@@ -151,9 +151,30 @@ def lead_on(
     )
 
 
+def stay_on_the_main_line(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """At the foot of a main page *Next* and *Previous* lead along the line; to further pages the head leads."""
+    line = [*map(_docname, toc())]
+    if page not in line:
+        return
+    at = line.index(page)
+    for way, others in (
+        ("prev", line[max(at - 1, 0) : at]),
+        ("next", line[at + 1 : at + 2]),
+    ):
+        for other in others:
+            title = app.builder.render_partial(app.env.titles[other])["title"]  # type: ignore[attr-defined]
+            context[way] = {
+                "link": app.builder.get_relative_uri(page, other),
+                "title": title,
+            }
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("page-head", PageHead)
     app.add_directive("main-line", MainLine)
     app.connect("env-get-updated", number, priority=900)  # after Sphinx has counted
     app.connect("html-page-context", lead_on)
+    app.connect("html-page-context", stay_on_the_main_line)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

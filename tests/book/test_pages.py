@@ -138,6 +138,20 @@ def test_links_and_loaded_files_resolve(page: str) -> None:
     assert broken == []
 
 
+OLD = Path(__file__).with_name("old_addresses.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("line", OLD.splitlines(), ids=lambda x: x.partition(":")[0])
+def test_old_addresses_still_lead_somewhere(line: str) -> None:
+    """Every section, figure, formula, theorem and exercise of the chapters before they had further pages."""
+    page, names = line.split(": ")
+    path = BUILT / "book" / f"{page}.html"
+    assert [name for name in names.split() if name not in anchors(path)] == []
+    for mark in soup(path).select("a.moved"):
+        file, anchor = urldefrag(str(mark["href"]))
+        assert anchor in anchors((path.parent / file).resolve())
+
+
 @every_page
 def test_images_have_alt_text(page: str) -> None:
     assert [
