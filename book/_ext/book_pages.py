@@ -57,10 +57,7 @@ def toc(book: Path = BOOK) -> dict[Path, list[Path]]:
     def path(entry: dict[str, Any]) -> Path:
         return book.parent / f"{entry['file']}.ipynb"
 
-    return {
-        path(x): [path(y) for y in x.get("sections", []) if path(y).exists()]
-        for x in chapters
-    }
+    return {path(x): [path(y) for y in x.get("sections", [])] for x in chapters}
 
 
 @dataclass(frozen=True)
