@@ -157,7 +157,7 @@ class Plain:
         elif name == "source":
             yield from self.sources(title.split())
         elif name == "include":
-            table = (self.book.source / "book" / title).read_text(encoding="utf-8")
+            table = (self.path.parent / title).read_text(encoding="utf-8")
             yield self.text(table)
         elif name == "figure":
             words = options.get("alt", "")
