@@ -105,9 +105,7 @@ def test_they_give_what_the_package_gives(page: str, half: str) -> None:
         assert tried, name
         for arguments in tried:
             changed = [change(x) if isinstance(x, np.ndarray) else x for x in arguments]
-            np.testing.assert_allclose(
-                np.asarray(function(*changed)),
-                np.asarray(given(*changed)),
-                rtol=1e-10,
-                atol=1e-12,
-            )
+            theirs = np.asarray(given(*changed))
+            near = 1e-10 if theirs.dtype == np.float64 else 1e-6
+            found = np.asarray(function(*changed))
+            np.testing.assert_allclose(found, theirs, rtol=near, atol=near)
