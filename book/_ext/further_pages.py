@@ -6,6 +6,7 @@ reader is on the main line, and what comes next.
 """
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,10 @@ def _docname(page: Path) -> str:
 
 def anchors(app: Sphinx, page: str) -> set[str]:
     tree = app.env.get_doctree(page)
-    return {name for node in tree.findall(nodes.Element) for name in node["ids"]}
+    found = {name for node in tree.findall(nodes.Element) for name in node["ids"]}
+    return {
+        name for name in found if re.fullmatch(r"[a-z][\w-]*", name)
+    }  # others are Sphinx's own
 
 
 def lead_on(

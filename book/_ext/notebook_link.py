@@ -64,17 +64,21 @@ def launch_links(config: dict[str, Any], path: str) -> dict[str, str]:
     return links
 
 
-def leave_out_of_description(
+def describe_by_the_question(
     app: Sphinx, page: str, template: str, context: Any, doctree: nodes.document | None
 ) -> None:
-    """sphinxext.opengraph takes a page's description from its first words, and not from the link or the head."""
-    parts = doctree.findall(nodes.Element) if doctree else ()
-    for part in [x for x in parts if {"notebook-link", "page-head"} & {*x["classes"]}]:
-        part.parent.remove(part)
+    """sphinxext.opengraph takes a page's description from its first words: the question that opens it, and no more."""
+    if doctree is None or not app.env.doc2path(page).endswith(".ipynb"):
+        return
+    for section in [*doctree.findall(nodes.section)][:1]:
+        question = next(
+            x for x in section if isinstance(x, nodes.paragraph) and not x["classes"]
+        )
+        section.children = [section[0], question]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     # Before Sphinx collects what is to be downloaded.
     app.connect("doctree-read", add_link, priority=400)
-    app.connect("html-page-context", leave_out_of_description, priority=400)
+    app.connect("html-page-context", describe_by_the_question, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -102,8 +102,9 @@ def test_no_solution_is_left_and_nothing_else_is_gone(path, solved, students):
     solutions, inside = solution_cells(page)
     assert len(inside) >= (5 if path in book_pages.toc() else 1)
     mine = set(code(students))
-    assert set(code(page)) - mine == {cell.source for cell in solutions}
-    assert all(cell.source not in mine for cell in solutions)
+    solved_by = {beside(cell.source) for cell in solutions}
+    assert {*map(beside, code(page))} - mine == solved_by
+    assert not solved_by & mine
     text = markdown(students)
     assert markdown(solved).count("**Solution of Exercise") == len(inside)
     assert "Solution of" not in text
@@ -116,7 +117,7 @@ def test_each_function_that_is_asked_for_has_a_stub_that_says_what_is_missing(
 ):
     asked = re.findall(r"[Ww]rite `(\w+)\(", markdown(students))
     found = stubs(students)
-    assert len(asked) == len(found) > 0
+    assert len(asked) == len(found) >= (path in book_pages.toc())
     for name, source in zip(asked, found, strict=True):
         exercise = EXERCISES[name.removeprefix("my_")]
         names = {}

@@ -65,7 +65,7 @@ def test_what_people_type_finds_its_page_among_the_first_three(find: Find) -> No
     [
         ("Nadaraya", "01_queries_keys_values"),
         ("bilinear", "02_scoring_functions"),
-        ("jacobian", "03_masked_softmax"),
+        ("jacobian", "03_masked_softmax/softmax_up_close"),
         ("grouped-query", "05_multi_head_attention"),
         ("rotary", "06_positional_encoding"),
         ("backpropagation", "07_gradients"),
@@ -122,7 +122,7 @@ def test_every_section_that_can_be_found_is_on_its_page(page: Page, book: Path) 
     (root,) = (
         x for x in pages["book/02_scoring_functions"]["sections"] if "√d" in x["title"]
     )
-    assert r"\(\sqrt d\)" in root["prose"]
+    assert r"\(\sqrt{d_k}\)" in root["prose"]
 
 
 def test_words_of_which_one_is_nowhere_find_the_others(find: Find) -> None:
