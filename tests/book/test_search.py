@@ -31,7 +31,7 @@ def find(page: Page) -> Find:
 ASKED = {
     "flash attention": "10_fast", "rope": "06_pos", "gqa": "10_fast", "kv cache": "10_fast", "pad token": "03_masked",
     "nan after softmax": "03_masked", "loss is nan": "failure", "inverted mask": "03_masked",
-    "causal mask": "03_masked", "d_k": "04_self", "sqrt": "failure", "why divide by sqrt d": "02_scoring",
+    "causal mask": "03_masked", "d_k": "02_scoring", "sqrt": "failure", "why divide by sqrt d": "02_scoring",
     "attention sink": "03_masked", "teacher forcing": "08_", "alibi": "06_pos", "sliding window": "10_fast",
     "cross attention": "04_self",
     "einsum": "05_multi", "beam search": "08_", "is_causal": "failure", "key_padding_mask": "failure",
@@ -45,7 +45,6 @@ ASKED = {
 }  # fmt: skip  # what people type, and the start of the page that answers it
 OUT_OF_REACH = {
     "attention sink",  # chapters 13 and 11 have sections on it, chapter 3, which comes fourth, a sentence
-    "batch of different lengths",  # the chapter says "short sentences", which only a search by meaning knows
     "what are q k v",  # letters that stand in every formula
 }
 
