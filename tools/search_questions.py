@@ -59,7 +59,10 @@ QUESTIONS: dict[str, list[str]] = {
     "why are embeddings multiplied by the square root of the model width": [
         "06_positional_encoding/sinusoids: The factor √d"
     ],
-    "kernel regression": ["01_queries_keys_values/statistics: Then, a kernel", "01_queries_keys_values: A lookup that forgives"],
+    "kernel regression": [
+        "01_queries_keys_values/statistics: Then, a kernel",
+        "01_queries_keys_values: A lookup that forgives",
+    ],
     "curse of dimensionality": ["01_queries_keys_values/statistics: More features, worse answers"],
     "compare with linear regression": ["01_queries_keys_values/statistics: The rival: a straight line"],
     "no neighbour within the bandwidth": ["01_queries_keys_values/statistics: Nobody at home"],

@@ -71,10 +71,9 @@ def describe_by_the_question(
     if doctree is None or not app.env.doc2path(page).endswith(".ipynb"):
         return
     for section in [*doctree.findall(nodes.section)][:1]:
-        question = next(
-            x for x in section if isinstance(x, nodes.paragraph) and not x["classes"]
-        )
-        section.children = [section[0], question]
+        paragraphs = [x for x in section if isinstance(x, nodes.paragraph)]
+        question = [x for x in paragraphs if not x["classes"]][:1]
+        section.children = [section[0], *question]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
