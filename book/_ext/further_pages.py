@@ -118,7 +118,7 @@ def number(app: Sphinx, env: BuildEnvironment) -> list[str]:
             return (name, *old[2:])
 
         numbers = env.toc_secnumbers[doc]
-        env.toc_secnumbers[doc] = {key: own(old) for key, old in numbers.items()}  # type: ignore[misc]
+        env.toc_secnumbers[doc] = {key: own(old) for key, old in numbers.items()}  # type: ignore[misc]  # Sphinx types them as whole numbers
         env.titles[doc]["secnumber"] = own(env.titles[doc]["secnumber"])
         for link in env.tocs[doc].findall(nodes.reference):
             if "secnumber" in link:
@@ -168,7 +168,7 @@ def stay_on_the_main_line(
         ("next", line[at + 1 : at + 2]),
     ):
         for other in others:
-            title = app.builder.render_partial(app.env.titles[other])["title"]  # type: ignore[attr-defined]
+            title = app.builder.render_partial(app.env.titles[other])["title"]  # type: ignore[attr-defined]  # only the HTML builder has it, and only it gets here
             context[way] = {
                 "link": app.builder.get_relative_uri(page, other),
                 "title": title,
