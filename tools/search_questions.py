@@ -32,9 +32,9 @@ QUESTIONS: dict[str, list[str]] = {
     ],
     "RNN versus attention": ["04_self_attention/two_sources: Beside a recurrent network"],
     "are some heads useless, can they be pruned": ["05_multi_head_attention: Remove a head and measure"],
-    "grouped-query attention": ["05_multi_head_attention: Fewer heads for keys and values"],
+    "grouped-query attention": ["05_multi_head_attention/engineers: Fewer heads for keys and values"],
     "convert weights from nn.MultiheadAttention": [
-        "05_multi_head_attention: To and from torch's own layer",
+        "05_multi_head_attention/engineers: To and from torch's own layer",
         "failure_gallery: Converted weights load, and the outputs are wrong",
     ],
     "how many heads should I use, and how wide": [

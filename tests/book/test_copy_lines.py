@@ -99,6 +99,8 @@ def test_their_parameters_are_the_packages_first_ones(page: str, half: str) -> N
 def test_they_give_what_the_package_gives(page: str, half: str) -> None:
     change = tensor if half == "torch" else np.asarray
     for name, function in made_by(page, half).items():
+        if isinstance(function, type):
+            continue  # a layer, below
         given = getattr(HALVES[half], name)
         takes = len(inspect.signature(function).parameters)
         tried = [x for x in examples(name) if len(x) <= takes]
@@ -109,3 +111,14 @@ def test_they_give_what_the_package_gives(page: str, half: str) -> None:
             near = 1e-10 if theirs.dtype == np.float64 else 1e-6
             found = np.asarray(function(*changed))
             np.testing.assert_allclose(found, theirs, rtol=near, atol=near)
+
+
+def test_the_layer_of_chapter_5_takes_the_packages_parameters() -> None:
+    layers = made_by("05_multi_head_attention", "torch")
+    theirs = attn_tutor.torch.MultiHeadAttention(6, 3).double()
+    ours = layers["MultiHeadAttention"](6, 3).double()
+    ours.load_state_dict(theirs.state_dict())
+    X = torch.randn(
+        2, 5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
+    torch.testing.assert_close(ours(X), theirs(X), rtol=1e-10, atol=1e-12)

@@ -317,11 +317,14 @@ def test_training_anew_tells_the_same(
 ) -> None:
     """What a chapter asserts of its models holds for new ones too. Of the printed lines only those may differ that show
     one model's own mistakes or weights, which are others on another processor."""
-    monkeypatch.setattr(tool, "BOOK", tmp_path)
-    copy = shutil.copy(path, tmp_path / path.name)
+    monkeypatch.setattr(tool, "BOOK", tmp_path / "book")
+    book = tmp_path / "book"
+    copy = book / path.relative_to(ROOT / "book")
+    copy.parent.mkdir(parents=True)
+    shutil.copy(path, copy)
     with tool.same_everywhere():
         tool.run(copy)
-    assert sorted(os.listdir(tmp_path / "trained")) == weights_of(path)
+    assert sorted(os.listdir(book / "trained")) == weights_of(path)
     both = zip(*(map(lines_of, code_cells(x)) for x in (path, copy)), strict=True)
     pairs = [pair for old, new in both for pair in zip_longest(old, new, fillvalue="")]
     apart = [pair for pair in pairs if not alike(*pair)]

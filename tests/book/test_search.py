@@ -65,7 +65,7 @@ def test_what_people_type_finds_its_page_among_the_first_three(find: Find) -> No
         ("Nadaraya", "01_queries_keys_values"),
         ("bilinear", "02_scoring_functions"),
         ("jacobian", "03_masked_softmax/softmax_up_close"),
-        ("grouped-query", "05_multi_head_attention"),
+        ("grouped-query", "05_multi_head_attention/engineers"),
         ("rotary", "06_positional_encoding"),
         ("backpropagation", "07_gradients"),
         ("alignment", "08_translator"),
