@@ -79,6 +79,11 @@ class HeadView:
     layer: int
     head: int
 
+    def __repr__(
+        self,
+    ) -> str:  # without an address, so that a notebook run twice is the same
+        return f"HeadView(layer={self.layer}, head={self.head})"
+
     def picture(self) -> Figure:
         """The chosen head, every query at once."""
         height = ROW * max(len(self.tokens), len(self.keys))
