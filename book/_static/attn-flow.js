@@ -1,9 +1,10 @@
 /* One drawing of the data flow of attention, for the figures that need it: matrices of numbers to touch. A number that is
-   touched lights up those that made it and says its arithmetic; + and − change an input.
+   touched lights up those that made it and says its arithmetic; + and − change an input. What is not shown yet has no formula.
    A subclass has parts, { name: a part }, in the order in which they are computed; see attn.flow below. */
 attn.Flow = class extends attn.Figure {
   static tokens = ["WEATHER", "IS", "LOVELY", "TODAY"];
   static X = [[2, 0, 0], [1, 1, 0], [0, 2, 0], [0, 0, 2]];
+  static largest = 9; // number that an input may hold
 
   /* Controls for the stages and the drawing, this high, with these arrows. */
   build_flow(height, arrows) {
@@ -12,7 +13,7 @@ attn.Flow = class extends attn.Figure {
     this.slider("stage", "Shown", [0, last, 1], (stage) => (stage < last ? "up to " : "all, with ") + stages[stage]);
     this.button("Next step", ({ stage }) => {
       const next = stage < last ? stage + 1 : 0, part = Object.keys(parts).find((name) => parts[name].stage === next && parts[name].at);
-      return { stage: next, at: part + "20" };
+      return { stage: next, at: `${part}${Math.min(2, parts[part].size[0] - 1)}0` };
     });
     this.button("Undo changes", () => Object.fromEntries(this.inputs.map((name) => [name, start[name]])));
     const tip = this.localName + "-tip";
@@ -20,9 +21,10 @@ attn.Flow = class extends attn.Figure {
       svg("marker", { id: tip, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8Z" })),
       ...arrows.map((d) => svg("path", { class: "attn-axis", d, "marker-end": `url(#${tip})` })));
     this.cells = new Map();
+    this.headings = new Map();
     for (const [name, part] of Object.entries(parts)) if (part.at) this.build_part(name, part);
     this.inputs = Object.keys(parts).filter((name) => name in start && parts[name].at);
-    for (const name of this.inputs) this.fits[name] = (M) => M.flat().every((x) => Number.isInteger(x) && Math.abs(x) <= 9);
+    for (const name of this.inputs) this.fits[name] = (M) => M.flat().every((x) => Number.isInteger(x) && Math.abs(x) <= this.constructor.largest);
     this.drawing.addEventListener("keydown", (event) => this.key(event));
 
     this.formula = html("p", { class: "attn-answer" });
@@ -35,7 +37,8 @@ attn.Flow = class extends attn.Figure {
 
   build_part(name, { at: [x, y], wide, size: [n, m], named, heading }) {
     const { svg, range, flow } = attn, { tokens } = this.constructor, tall = flow.tall;
-    this.drawing.append(svg("text", { x: x + m * wide / 2, y: y - 6, "text-anchor": "middle", class: "attn-heading" }, ...flow.typeset(heading ?? name, "tspan")));
+    this.headings.set(name, svg("text", { x: x + m * wide / 2, y: y - 6, "text-anchor": "middle", class: "attn-heading" }, ...flow.typeset(heading ?? name, "tspan")));
+    this.drawing.append(this.headings.get(name));
     if (named) this.drawing.append(...range(n).map((i) => svg("text", { x: x - 5, y: y + tall * (i + 0.5), "text-anchor": "end", class: "attn-row-name" }, tokens[i])));
     for (const i of range(n)) for (const j of range(m)) {
       const cell = svg("g", { class: "attn-number", role: "button", transform: `translate(${x + j * wide} ${y + i * tall})` });
@@ -73,9 +76,9 @@ attn.Flow = class extends attn.Figure {
   }
 
   nudge(step) {
-    const { name, i, j } = this.chosen, M = this.state[name];
+    const { name, i, j } = this.chosen, M = this.state[name], { largest } = this.constructor;
     if (!this.inputs.includes(name)) return;
-    const x = Math.max(-9, Math.min(9, M[i][j] + step));
+    const x = Math.max(-largest, Math.min(largest, M[i][j] + step));
     this.set({ [name]: M.with(i, M[i].with(j, x)) });
   }
 
@@ -106,6 +109,7 @@ attn.Flow = class extends attn.Figure {
     const values = this.values = this.compute(state);
     const before = this.compute({ ...state, ...Object.fromEntries(this.inputs.map((input) => [input, start[input]])) });
     this.changed = Object.fromEntries(Object.keys(parts).map((part) => [part, values[part].map((row, k) => row.map((x, l) => !same(x, before[part][k][l])))]));
+    for (const [of, heading] of this.headings) heading.classList.toggle("attn-empty", !this.shown({ name: of }));
     const part = parts[name], made = new Set(part.lit?.(i, j, values).map(([from, k, l]) => parts[from].drawn?.(k, l) ?? from + k + l));
     for (const [key, at] of this.cells) {
       const x = values[at.name][at.i][at.j], { pairs, kind, weight } = parts[at.name], chosen = at.name === name && at.i === i && at.j === j;
@@ -173,7 +177,7 @@ attn.flow = (() => {
   const weights = (S, mask) => ({
     pairs: true, kind: "weights",
     value: (v, state) => attn.masked_softmax(v[S], mask(state)),
-    lit: (i) => range(4).map((j) => [S, i, j]),
+    lit: (i, j, v) => range(v[S][i].length).map((k) => [S, i, k]),
     formula: (i, j) => `exp ${entry(S, i, j)} / sum of exp over row ${i} of ${S}`,
     says: (v, i, j, state) => (mask(state)[i].includes(true)
       ? `exp ${factor(v[S][i][j])} / (${v[S][i].map((s) => "exp " + factor(s)).join(" + ")})` : "a row with nothing permitted"),

@@ -194,6 +194,18 @@ def torch_self_attention_vjp(X, W_q, W_k, W_v, g):
     return pulled_back(at.self_attention, (X, W_q, W_k, W_v), g)
 
 
+def torch_grouped_attention_vjp(Q, K, V, g):
+    def grouped(Q, K, V):
+        repeated = (x.repeat_interleave(len(Q) // len(K), 0) for x in (K, V))
+        return at.attention(Q, *repeated)
+
+    return pulled_back(grouped, (Q, K, V), g)
+
+
+def torch_masked_attention_vjp(Q, K, V, mask, g):
+    return pulled_back(lambda *x: at.attention(*x, mask), (Q, K, V), g)
+
+
 def torch_layer_norm(X, gain, shift):
     return torch.nn.functional.layer_norm(X, gain.shape, gain, shift)
 

@@ -387,3 +387,184 @@ def _(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array) -> Gradients:
     """What you return for W_q belongs to W_k, and the other way round: dQ = s dS K, dK = s dSᵀ Q."""
     dX, dW_q, dW_k, dW_v = layer(X, W_q, W_k, W_v, g)
     return dX, dW_k, dW_q, dW_v
+
+
+def shared(
+    Q: Array,
+    K: Array,
+    V: Array,
+    g: Array,
+    *,
+    spread: Callable[[Array, int], Array] = lambda x, size: x.repeat(size, 0),
+    gather: Callable[[Array, int], Array] = lambda x, size: x.reshape(
+        -1, size, *x.shape[1:]
+    ).sum(1),
+    back: bool = True,
+) -> Gradients:
+    """Backwards through heads that share keys, with what people get wrong in it as options."""
+    size = len(Q) // len(K)
+    K, V = spread(K, size), spread(V, size)
+    A = weights_of(Q @ K.mT / Q.shape[-1] ** 0.5)
+    dS = through_softmax(A, g @ V.mT) / (Q.shape[-1] ** 0.5 if back else 1)
+    return dS @ K, gather(dS.mT @ Q, size), gather(A.mT @ g, size)
+
+
+grouped_attention_vjp = Exercise(
+    7,
+    "grouped_attention_vjp(Q, K, V, g): dQ, dK, dV where query head i reads key head ⌊i h_kv / h⌋, no mask; "
+    "(h, n, d), (h_kv, m, d), (h_kv, m, d_v), (h, n, d_v) → the shapes of the first three",
+    shared,
+    [
+        (draw(2, 1, 1), draw(1, 2, 1), draw(1, 2, 1), np.ones((2, 1, 1))),
+        (draw(6, 5, 3), draw(2, 7, 3), draw(2, 7, 2), draw(6, 5, 2)),
+        (draw(4, 3, 2), draw(2, 5, 2), draw(2, 5, 3), draw(4, 3, 3)),
+        (draw(3, 5, 2), draw(3, 7, 2), draw(3, 7, 2), draw(3, 5, 2)),
+    ],
+)
+
+
+def one_of_the_group(k: int) -> Callable[[Array, int], Array]:
+    return lambda x, size: x.reshape(-1, size, *x.shape[1:])[:, k]
+
+
+def turn_about(x: Array, size: int) -> Array:
+    return x.reshape(size, -1, *x.shape[1:]).sum(0)
+
+
+ADD_HEADS = "A key that several heads read gets the sum of what comes back from each."
+for name, words, changes in (
+    (
+        "the mean of the group",
+        f"Your dK and dV are too small by the number of heads that share a key. {ADD_HEADS}",
+        dict(gather=lambda x, size: x.reshape(-1, size, *x.shape[1:]).mean(1)),
+    ),
+    (
+        "the first head of the group alone",
+        f"Your dK and dV are those of the first head of each group. {ADD_HEADS}",
+        dict(gather=one_of_the_group(0)),
+    ),
+    (
+        "the last head of the group alone",
+        "Your dK and dV are those of the last head of each group, as if each head wrote over the one before. "
+        f"{ADD_HEADS}",
+        dict(gather=one_of_the_group(-1)),
+    ),
+    (
+        "heads take turns",
+        "You give query head i the key head i mod h_kv. Neighbours share: heads 0, 1, … of the first group read key "
+        "head 0. Repeat each head (repeat, repeat_interleave), not the whole row of them (tile).",
+        dict(
+            spread=lambda x, size: np.tile(x, (size, *[1] * (x.ndim - 1))),
+            gather=turn_about,
+        ),
+    ),
+    (
+        "added up over the wrong heads",
+        "On the way forth neighbours share a key head, on the way back you add up every h_kv-th head. Reshape to "
+        "(h_kv, size, …) and sum over the second axis.",
+        dict(gather=turn_about),
+    ),
+    (
+        "√d not in the backward pass",
+        "Your weights are right, but dQ and dK lack the factor 1/√d: the scores are divided by √d, and so is what "
+        "comes back through them.",
+        dict(back=False),
+    ),
+):
+    grouped_attention_vjp.variant(shared, name, words, **changes)
+
+
+def masked(
+    Q: Array,
+    K: Array,
+    V: Array,
+    mask: Array,
+    g: Array,
+    *,
+    forth: Callable[[Array, Array], Array] = lambda S, mask: np.where(mask, S, -np.inf),
+    clear: bool = True,
+    empty: Callable[[Array, Array], Array] = lambda A, mask: np.where(mask, A, 0),
+    back: Callable[[Array, Array], Array] = lambda dA, mask: dA,
+) -> Gradients:
+    """Backwards through masked attention, with what people get wrong in it as options."""
+    unread = ~mask.any(0)[:, None]  # keys that no query may read
+    K, V = (np.where(unread, 0, x) if clear else x for x in (K, V))
+    scale = Q.shape[-1] ** -0.5
+    S = forth(scale * Q @ K.T, mask)
+    top = S.max(-1, keepdims=True)
+    e = np.exp(S - np.where(np.isfinite(top), top, 0))
+    with np.errstate(invalid="ignore"):
+        A = empty(e / e.sum(-1, keepdims=True), mask)
+    dA = back(g @ V.T, mask)
+    dS = through_softmax(A, dA)
+    return scale * dS @ K, scale * dS.T @ Q, A.T @ g
+
+
+padded = np.array([[True, True, False, True, False]] * 3)
+some = np.array([[True, False, True], [False, False, False], [True, True, True]])
+pads = np.where(padded[0][:, None], draw(5, 2), np.nan)
+masked_attention_vjp = Exercise(
+    7,
+    "masked_attention_vjp(Q, K, V, mask, g): dQ, dK, dV; True may be read, what no query reads may be NaN, a query "
+    "with nothing to read passes nothing on; (n, d), (m, d), (m, d_v), (n, m), (n, d_v) → shapes of the first three",
+    masked,
+    [
+        (draw(3, 2), draw(5, 2), draw(5, 7), np.ones((3, 5), bool), draw(3, 7)),
+        (draw(3, 2), draw(5, 2), draw(5, 7), padded, draw(3, 7)),
+        (draw(3, 2), draw(3, 2), draw(3, 5), np.tri(3, dtype=bool), draw(3, 5)),
+        (draw(3, 2), draw(3, 2), draw(3, 5), some, draw(3, 5)),
+        (draw(3, 7), draw(5, 7), pads, padded, draw(3, 2)),
+    ],
+)
+
+
+for name, words, changes in (
+    (
+        "the mask not used",
+        "You go back through attention without the mask. A weight that is 0 on the way forth lets nothing back.",
+        dict(forth=lambda S, mask: S, empty=lambda A, mask: A),
+    ),
+    (
+        "masked after softmax",
+        "You clear the weights after softmax: the others no longer sum to 1, and the gradient of softmax does not "
+        "hold. Clear the scores.",
+        dict(forth=lambda S, mask: S),
+    ),
+    (
+        "the mask on the way back alone",
+        "Your weights know nothing of the mask; you only clear dA. The mask belongs into the scores, and the way back "
+        "then needs none: where a weight is 0, so is its gradient.",
+        dict(
+            forth=lambda S, mask: S,
+            empty=lambda A, mask: A,
+            back=lambda dA, mask: np.where(mask, dA, 0),
+        ),
+    ),
+    (
+        "NaN not cleared",
+        "A hidden value is NaN, and 0 · NaN is NaN: it enters the mean r of every row, and so every query and key. Put "
+        "0 in the place of what nobody may read before the product.",
+        dict(clear=False),
+    ),
+    (
+        "a query with nothing to read",
+        "A row of scores that are all −∞ has no softmax: 0/0 is NaN. Put 0 in its place, so that the query passes "
+        "nothing on.",
+        dict(empty=lambda A, mask: A),
+    ),
+    (
+        "an even share for a query with nothing to read",
+        "With a large negative number in place of −∞ a query with nothing to read spreads its weight over all keys, "
+        "and hands its gradient to values that it may not read.",
+        dict(forth=lambda S, mask: np.where(mask, S, -1e9), empty=lambda A, mask: A),
+    ),
+    (
+        "True hides",
+        "You read the mask the other way round. True may be read.",
+        dict(
+            forth=lambda S, mask: np.where(mask, -np.inf, S),
+            empty=lambda A, mask: np.where(mask, 0, A),
+        ),
+    ),
+):
+    masked_attention_vjp.variant(masked, name, words, **changes)
