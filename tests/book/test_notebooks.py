@@ -382,7 +382,7 @@ def test_boxes_are_readable_in_jupyter(path: Path) -> None:
     assert set(boxes) <= {"source", "figure", "include"}  # all have a link beside them
 
 
-PUBLISHED = {"MiniLM", "RXNMapper", "SmolLM2"}  # of attn_tutor.models
+PUBLISHED = {"RXNMapper", "SmolLM2"}  # of attn_tutor.models
 
 
 @each

@@ -51,7 +51,6 @@ def test_wheel_holds_the_package_and_nothing_else(dist: Path) -> None:
         "attn_tutor/data/book.txt",
         "attn_tutor/data/cars.csv",
         "attn_tutor/figures/head_view.js",
-        "attn_tutor/search/sections.npz",
         "attn_tutor/torch/attention.py",
     } <= set(names)
     assert {name.partition("/")[0] for name in names} == {"attn_tutor"}
@@ -59,7 +58,6 @@ def test_wheel_holds_the_package_and_nothing_else(dist: Path) -> None:
         ".py",
         ".csv",
         ".js",
-        ".npz",
         ".txt",
         ".typed",
     }

@@ -11,8 +11,7 @@ import regex
 import torch
 
 from attn_tutor import check
-from attn_tutor.models import minilm, rxnmapper
-from attn_tutor.models.minilm import MiniLM
+from attn_tutor.models import rxnmapper
 from attn_tutor.models.rxnmapper import RXNMapper
 from attn_tutor.models.smollm2 import SmolLM2
 
@@ -125,44 +124,6 @@ def test_byte_pairs_are_merged_as_the_algorithm_says(smol):
             ids += [model["vocab"][part] for part in word]
         assert smol.encode(prompt).tolist() == ids
         assert smol.decode(smol.encode(prompt)) == prompt
-
-
-# MiniLM
-
-SENTENCES = [
-    "Why are the scores divided by the root of the width?",
-    "naïve Café — ÀÉÎ, 水 and 😀",
-    "word " * 300,
-]
-
-
-@pytest.fixture(scope="module")
-def mini(loaded):
-    return loaded(MiniLM)
-
-
-def test_minilm_has_the_vectors_of_transformers(mini):
-    from transformers import AutoTokenizer, BertModel
-
-    folder = minilm.WEIGHTS.find().parent
-    bert = BertModel.from_pretrained(folder, attn_implementation="eager").eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    batch = tokenizer(
-        SENTENCES, padding=True, truncation=True, max_length=256, return_tensors="pt"
-    )
-    real = batch["attention_mask"].bool()
-    for text, ids, mask in zip(SENTENCES, batch["input_ids"], real, strict=True):
-        assert mini.encode(text).tolist() == ids[mask].tolist()
-    with torch.no_grad():
-        out = bert(**batch, output_attentions=True)
-    X = out.last_hidden_state * real[..., None]
-    theirs = torch.nn.functional.normalize(X.sum(1) / real.sum(1, keepdim=True))
-    ours = mini.embed(SENTENCES)
-    np.testing.assert_allclose(ours, theirs.numpy(), rtol=0, atol=1e-5)
-    n = int(real[0].sum())
-    attentions = torch.stack(out.attentions)[:, 0, :, :n, :n]
-    weights = mini.weights(mini.encode(SENTENCES[0]))
-    np.testing.assert_allclose(weights, attentions.numpy(), rtol=0, atol=1e-5)
 
 
 # RXNMapper

@@ -2,13 +2,10 @@
 
 import hashlib
 
-import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from attn_tutor.models import smollm2, smollm2_layer
-from attn_tutor.models.minilm import gelu
 from attn_tutor.models.rxnmapper import RXNMapper
 from attn_tutor.models.weights import WeightsFile
 
@@ -114,12 +111,6 @@ def test_smollm2_refuses_what_it_cannot_read(model, ids):
         model(ids + 14)
     with pytest.raises(IndexError):
         smollm2.heads_off([(30, 0)])
-
-
-def test_gelu_is_torchs():
-    x = np.linspace(-9, 9, 4001)
-    exact = nn.functional.gelu(torch.from_numpy(x)).numpy()
-    np.testing.assert_allclose(gelu(x), exact, rtol=0, atol=3e-7)
 
 
 def test_a_reaction_has_one_arrow():
