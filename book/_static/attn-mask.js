@@ -1,7 +1,7 @@
 /* Chapter 3: forbid keys by hand, and see what three conventions make of a row with none left. */
 customElements.define("attn-mask", class extends attn.Figure {
   static title = "Mask editor";
-  static tokens = ["Learn", "to", "code", "blank"];
+  static tokens = ["Learn", "to", "code", "pad"];
   static scores = [[0.7, -0.4, 1.1, 0.2], [-0.3, 0.9, 0.4, -1.2], [1.3, 0.1, -0.6, 0.8], [0.5, -0.9, 0.6, 1.4]];
   static conventions = {
     zero: "weights 0 (masked_softmax)", uniform: "fill with −1e9, then softmax", nan: "fill with −∞, then softmax",
