@@ -380,7 +380,7 @@ def torch_keep_guess(p, q, guess, coin, draw):
 
 
 PUZZLES = "successor first_token letter_shares previous_token reverse same_letter "
-PUZZLES += "largest_so_far latest_a argsort induction"
+PUZZLES += "largest_so_far latest_a argsort after_a induction"
 
 
 def right_in_torch(name):

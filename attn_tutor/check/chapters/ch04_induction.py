@@ -1,4 +1,4 @@
-"""The last puzzle: two layers, set by hand, that continue a text as it went on before."""
+"""The puzzles of two layers, set by hand: what followed the newest a, and a text continued as it went on before."""
 
 import numpy as np
 
@@ -30,25 +30,93 @@ def two_layers(
 SEEN = {2 * a + n + 1: (a, n) for a, n in ((2, 5), (3, 7), (5, 11))}
 
 
-def after_copies(matrices: Matrices) -> Array:
-    """What the two layers write at tokens whose letter has stood before."""
+def seen(matrices: Matrices) -> tuple[Array, Array]:
+    """The letters of many texts, and what the two layers write."""
     W_q, W_k, W_v, *second = matrices
     a, n = SEEN.get(len(W_q), (1, 1))
     letters = texts(a, n)
     X = tokens(letters, a)
     X = np.concatenate([X[..., :a], 0 * X[..., :a], X[..., a:]], -1)
     X = X + an.self_attention(X, W_q, W_k, W_v, causal=True)
-    same = (letters[:, :, None] == letters[:, None]) & np.tri(n, k=-1, dtype=bool)
-    return an.self_attention(X, *second, causal=True)[same.any(-1)]
+    return letters, an.self_attention(X, *second, causal=True)
 
+
+def after_copies(matrices: Matrices) -> Array:
+    """What is written at tokens whose letter has stood before."""
+    letters, written = seen(matrices)
+    same = letters[:, :, None] == letters[:, None]
+    return written[(same & np.tri(len(same[0]), k=-1, dtype=bool)).any(-1)]
+
+
+def after_the_first_a(matrices: Matrices) -> Array:
+    """What is written at tokens before which an a has stood."""
+    letters, written = seen(matrices)
+    return written[np.cumsum(letters == 0, axis=-1) - (letters == 0) > 0]
+
+
+def newest_a(
+    a: int,
+    n: int,
+    *,
+    back: int = 1,
+    copies: bool = False,
+    slope: float = 1,
+    strength: float = STRONG,
+    places: bool = False,
+) -> Matrices:
+    I = np.eye(2 * a + n + 1)
+    T, F, P, one = np.split(I, [a, 2 * a, 2 * a + n], axis=1)
+    first = strength * n**0.5 * P @ np.eye(n, k=-back), P, T @ F.T
+    key = n * (T if copies else F)[:, :1] + slope * P @ np.arange(n)[:, None]
+    return *first, strength * one, key, P if places else T
+
+
+SHAPES = (
+    "X is (letter, one-hot | a zeros | place, one-hot | 1); → W_q, W_k, W_v of the first (W_v is (d, d)), "
+    "then of the second layer"
+)
+
+after_a = Exercise(
+    4,
+    f"after_a(a, n): two causal layers, the first added to X. Each token that has an a before it writes the letter "
+    f"after the newest of them. {SHAPES}",
+    newest_a,
+    list(SEEN.values()),
+    reads=after_the_first_a,
+    tolerance=2e-3,
+)
+soft(after_a)
+after_a.variant(
+    newest_a,
+    "the a itself",
+    "You write the newest a itself, or a later letter. The second layer must look for tokens that have an a *before* "
+    "them: its key is the free part, which the first layer has filled.",
+    copies=True,
+)
+after_a.variant(
+    newest_a,
+    "all of them alike",
+    "You write the mean of what came after each a. Of equal keys the newer shall win: add the place to the key, too "
+    "small to outbid the letter.",
+    slope=0,
+)
+after_a.variant(
+    newest_a,
+    "the first layer reads two back",
+    "Your first layer looks two back. One back: np.eye(n, k=-1).",
+    back=2,
+)
+after_a.variant(
+    newest_a,
+    "the place written",
+    "You find the right token, and write its place. Its letter was asked for.",
+    places=True,
+)
 
 induction = Exercise(
     4,
     "induction(a, n): two causal layers, the first added to X. Each token whose letter has stood before "
-    "writes the letter "
-    "that came after it then (of several, the mean). X is (letter, one-hot | a zeros | place, one-hot | "
-    "1); → W_q, W_k, "
-    "W_v of the first (W_v is (d, d)), then of the second layer",
+    f"writes the letter that came after it then (of several, the mean). {SHAPES}",
     two_layers,
     list(SEEN.values()),
     reads=after_copies,
