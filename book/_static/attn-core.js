@@ -37,10 +37,14 @@ const attn = (() => {
 
   const sinusoidal_encoding = (n, d, base = 10000) => range(n).map((p) => range(d).map((c) =>
     Math[c % 2 ? "cos" : "sin"](p * base ** (-(c - c % 2) / d))));
+  const rotary = (X, positions, base = 10000) => X.map((row, p) => row.map((x, c) => {
+    const angle = positions[p] * base ** (-(c - c % 2) / row.length), [cos, sin] = [Math.cos(angle), Math.sin(angle)];
+    return c % 2 ? row[c - 1] * sin + x * cos : x * cos - row[c + 1] * sin;
+  }));
 
   return {
     sum, range, transpose, matmul, add, dot_score, scaled_dot_score, gaussian_kernel, boxcar_kernel, triangular_kernel,
     epanechnikov_kernel, normalize, softmax, fill, masked_softmax, causal_mask, entropy, random,
-    sinusoidal_encoding,
+    sinusoidal_encoding, rotary,
   };
 })();

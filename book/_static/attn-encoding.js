@@ -1,96 +1,134 @@
-/* Chapter 6: turn the hands of the encoding, and compare one position with another. */
+/* Chapter 6: turn a query and a key by their positions, or the marks that are added to tokens, and compare them. */
 customElements.define("attn-encoding", class extends attn.Figure {
   static title = "Encoding explorer";
-  static start = { position: 3, step: 5, width: "16", base: "10000" };
+  static start = { show: "turned", position: 3, step: 5, width: "8", base: "10000", words: "alike", seen: 15 };
   static farthest = 64;
+  static words = { // the pairs of a query and of a key before they turn, cut to the width
+    alike: Array(2).fill([1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0]),
+    other: [[0.6, 0.8, 0, 1, 1, 0, -0.8, 0.6, 1, 0, 0.6, -0.8, 0, 1, 0.8, 0.6], [1, 0, 0.8, 0.6, 0.3, 0.4, 0.6, 0.8, 0, 0.5, 1, 0, 0.6, 0.8, 1, 0]],
+  };
   static tasks = [{
-    ask: "Leave the step as it is and move the position p. What becomes of the product of the two rows?",
+    ask: "Leave the step as it is and move the position p, and with it p + k. What becomes of the product?",
     guesses: { grows: "it grows", falls: "it falls", stays: "it stays" },
     right: (figure, met) => {
       const products = [...met].sort(([p], [r]) => p - r).map(([, product]) => product), change = products.at(-1) - products[0];
       return change > 1e-9 ? "grows" : change < -1e-9 ? "falls" : "stays";
     },
-    done: ({ state: { position, step, width, base }, product }, met) => {
-      const set = [step, width, base].join();
+    done: ({ state: { show, position, step, width, base, words }, product }, met) => {
+      const set = [show, step, width, base, words].join();
       if (met.set_of !== set) met.clear();
       met.set_of = set;
       return met.set(position, product).size === 5;
     },
-    seen: ({ state: { step } }, met) => `At the positions ${[...met.keys()].join(", ")}, the rows ${step} steps apart had the product ${[...met.values()].map((x) => attn.number(x)).join(", ")}.`,
+    seen: ({ state: { step } }, met) => `At the positions ${[...met.keys()].join(", ")}, with ${step} steps between, the product was ${[...met.values()].map((x) => attn.number(x)).join(", ")}.`,
   }, {
-    ask: "Take base 10 and width 4. Find a step from 10 on at which a far position looks almost like the same one: a product of at least 1.9 of 2.",
-    done: ({ state: { step, width, base }, product }) => width === "4" && base === "10" && step >= 10 && product >= 1.9,
-    seen: ({ state: { step }, product }) => `At step ${step} both hands have come round together: ${attn.number(product)} of 2. With more hands that never happens here.`,
+    ask: "Grey is what texts of 16 tokens show: steps up to 15. Four pairs, base 10,000: at step 32, how many pairs stand as they never stood in grey?",
+    guesses: { 1: "1", 2: "2", 3: "3", 4: "4" },
+    right: ({ fresh }) => String(fresh.length),
+    done: ({ state: { show, step, width, base, seen } }) => show === "turned" && step === 32 && width === "8" && base === "10000" && seen === 15,
+    seen: () => "Pair 0 came round twice within 15 steps, so no angle is new to it. Pairs 1, 2 and 3 have turned by 3.2, 0.32 and 0.032 radians, where grey ends at 1.5, 0.15 and 0.015.",
+  }, {
+    ask: "Take base 10 and width 4, query and key alike. Find a step from 10 on at which a far position looks almost like the same one: a product of at least 1.9 of 2.",
+    done: ({ state: { step, width, base, words }, product }) => width === "4" && base === "10" && words === "alike" && step >= 10 && product >= 1.9,
+    seen: ({ state: { step }, product }) => `At step ${step} both pairs have come round together: ${attn.number(product)} of 2. With eight pairs that never happens here.`,
   }];
 
   build() {
     const { html, svg, range } = attn, { farthest } = this.constructor;
+    this.choice("show", "Show", { turned: "a query and a key, turned", marks: "the marks of two positions" });
     this.slider("position", "Position p", [0, 63, 1]);
     this.slider("step", "Step k", [0, farthest, 1]);
+    this.slider("seen", "Steps seen in training", [1, farthest, 1]);
     this.choice("width", "Width d", { 4: "4", 8: "8", 16: "16" });
     this.choice("base", "Base", { 10: "10", 100: "100", 10000: "10000" });
+    this.choice("words", "Query and key", { alike: "alike", other: "of two words" });
     this.presets("Encoding", {
-      "2 hands, base 10": { width: "4", base: "10" }, "8 hands, base 10": { width: "16", base: "10" },
-      "8 hands, base 10,000": { width: "16", base: "10000" },
+      "2 pairs, base 10": { width: "4", base: "10", show: "turned" }, "4 pairs, base 10,000": { width: "8", base: "10000", show: "turned" },
+      "8 pairs, base 10": { width: "16", base: "10", show: "turned" }, "marks, 8 hands": { width: "16", base: "10000", show: "marks" },
     });
 
+    this.heading = html("p");
     this.clocks = svg("svg", { viewBox: "0 0 400 208", role: "img" });
     this.hands = range(8).map((i) => {
       const [x, y] = [50 + 100 * (i % 4), 46 + 106 * Math.floor(i / 4)];
       const hands = ["attn-hand-k", "attn-hand-p"].map((kind) => svg("line", { class: kind, x1: x, y1: y }));
-      const clock = svg("g", {}, svg("circle", { class: "attn-axis", cx: x, cy: y, r: 36 }), ...hands,
-        svg("text", { x, y: y + 52, "text-anchor": "middle" }, `hand ${i}`));
+      const face = svg("circle", { class: "attn-axis", cx: x, cy: y, r: 36 }), sector = svg("path", { class: "attn-seen" });
+      const name = svg("text", { x, y: y + 52, "text-anchor": "middle" }), clock = svg("g", {}, sector, face, ...hands, name);
       this.clocks.append(clock);
-      return { clock, hands, x, y };
+      return { clock, face, sector, hands, name, x, y };
     });
 
     this.chart = svg("svg", { viewBox: "0 0 400 190" });
+    this.band = svg("rect", { class: "attn-seen", x: 40, y: 8, height: 146 });
+    this.parts = range(8).map(() => svg("polyline", { class: "attn-part" }));
     this.curve = svg("polyline", { class: "attn-curve" });
     this.ticks = range(3).map((i) => svg("text", { x: 34, y: 20 + 65 * i, "text-anchor": "end" }));
     this.handle = svg("g", { class: "attn-handle", tabindex: 0, role: "slider", "aria-label": "Step k",
       "aria-valuemin": 0, "aria-valuemax": farthest }, svg("circle", { r: 22, class: "attn-grip" }), svg("circle", { r: 6, class: "attn-mark" }));
-    this.chart.append(svg("path", { class: "attn-axis", d: "M40 8V154M40 81H392" }), ...this.ticks, this.curve, this.handle,
+    this.chart.append(this.band, svg("path", { class: "attn-axis", d: "M40 8V154M40 81H392" }), ...this.ticks, ...this.parts, this.curve, this.handle,
       ...range(5).map((i) => svg("text", { x: 40 + 5.5 * 16 * i, y: 168, "text-anchor": "middle" }, String(16 * i))),
       svg("text", { x: 216, y: 185, "text-anchor": "middle" }, "step k"));
     attn.drag(this, this.chart, this.handle, (x) => this.walk(Math.round((x - 40) / 5.5)), (dx, dy) => this.walk(this.state.step + dx + dy));
 
-    this.values = attn.heat("Row p: two columns for each hand", 8, ["sine", "cosine"]);
+    this.values = { marks: attn.heat("Row p: two columns for each hand", 8, ["sine", "cosine"]),
+      turned: attn.heat("Each pair's share of the product", 8, ["adds", "turned (radians)"], 1) };
     this.answer = html("p", { class: "attn-answer" });
-    this.picture.append(html("div", {}, html("p", {}, "Hands at p, in red, and at p + k, dashed"), this.clocks, html("p", {}, "Product of the rows p and p + k"), this.chart, this.answer), this.values.map);
+    this.picture.append(html("div", {}, this.heading, this.clocks, html("p", {}, "The product at each step; thin: what each pair adds"), this.chart, this.answer),
+      html("div", {}, this.values.marks.map, this.values.turned.map));
   }
 
   walk(step) { this.set({ step: Math.max(0, Math.min(this.constructor.farthest, step)) }); }
 
   draw() {
-    const { position: p, step: k } = this.state, { farthest } = this.constructor, { number } = attn;
-    const d = +this.state.width, hands = d / 2;
-    const P = attn.sinusoidal_encoding(p + farthest + 1, d, +this.state.base);
-    const [products] = attn.dot_score([P[p]], P.slice(p)); // with all later positions
+    const { show, position: p, step: k, seen } = this.state, { farthest, words } = this.constructor, { number, range } = attn;
+    const turned = show === "turned", d = +this.state.width, n = d / 2, base = +this.state.base, pairs = range(n);
+    const [query, key] = words[this.state.words].map((row) => row.slice(0, d)), later = range(farthest + 1).map((step) => p + step);
+    const rows = turned ? attn.rotary(later.map(() => query), later, base) : attn.sinusoidal_encoding(p + farthest + 1, d, base).slice(p);
+    const here = turned ? attn.rotary([key], [p], base)[0] : rows[0], rates = pairs.map((i) => base ** (-2 * i / d)), full = 2 * Math.PI;
+    const shares = pairs.map((i) => rows.map((row) => row[2 * i] * here[2 * i] + row[2 * i + 1] * here[2 * i + 1]));
+    const products = rows.map((_, step) => attn.sum(shares.map((share) => share[step])));
     this.product = products[k];
-    const X = (step) => 40 + 5.5 * step, Y = (product) => 81 - 65 * product / hands;
+    // An angle is new if it is more than those seen, and they are not the whole round.
+    this.fresh = pairs.filter((i) => rates[i] * seen < full && (rates[i] * k) % full > rates[i] * seen + 1e-9);
+    const X = (step) => 40 + 5.5 * step, Y = (product) => 81 - 65 * product / n;
+    const line = (ys) => ys.map((y, step) => `${X(step)},${Y(y).toFixed(2)}`).join(" ");
 
-    this.hands.forEach(({ clock, hands: [later, now], x, y }, i) => {
-      clock.style.display = i < hands ? "" : "none";
-      if (i < hands) [[later, p + k], [now, p]].forEach(([hand, row]) => {
-        hand.setAttribute("x2", x + 34 * P[row][2 * i]);
-        hand.setAttribute("y2", y - 34 * P[row][2 * i + 1]);
+    this.heading.textContent = turned ? "Key at p, in red, and query at p + k, dashed; grey: where the steps seen put the query" : "Hands at p, in red, and at p + k, dashed";
+    this.hands.forEach(({ clock, face, sector, hands: [then, now], name, x, y }, i) => {
+      clock.style.display = i < n ? "" : "none";
+      face.classList.toggle("attn-new", turned && this.fresh.includes(i));
+      if (i >= n) return;
+      [[then, rows[k]], [now, here]].forEach(([hand, row]) => {
+        hand.setAttribute("x2", x + 34 * row[2 * i]);
+        hand.setAttribute("y2", y - 34 * row[2 * i + 1]);
       });
+      const first = Math.atan2(rows[0][2 * i + 1], rows[0][2 * i]), round = Math.min(rates[i] * seen, full - 0.02);
+      const rim = (angle) => `${(x + 36 * Math.cos(angle)).toFixed(2)} ${(y - 36 * Math.sin(angle)).toFixed(2)}`;
+      sector.setAttribute("d", turned ? `M${x} ${y}L${rim(first)}A36 36 0 ${+(round > Math.PI)} 0 ${rim(first + round)}Z` : "");
+      name.textContent = `${turned ? "pair" : "hand"} ${i}`;
     });
-    this.clocks.setAttribute("viewBox", `0 0 400 ${hands > 4 ? 208 : 102}`);
-    this.ticks.forEach((tick, i) => { tick.textContent = number(hands * (1 - i), 0); });
-    this.curve.setAttribute("points", products.map((product, step) => `${X(step)},${Y(product).toFixed(2)}`).join(" "));
+    this.clocks.setAttribute("viewBox", `0 0 400 ${n > 4 ? 208 : 102}`);
+    this.band.setAttribute("width", turned ? 5.5 * seen : 0);
+    this.ticks.forEach((tick, i) => { tick.textContent = number(n * (1 - i), 0); });
+    this.parts.forEach((part, i) => part.setAttribute("points", i < n ? line(shares[i]) : ""));
+    this.curve.setAttribute("points", line(products));
     this.handle.setAttribute("transform", `translate(${X(k)} ${Y(products[k])})`);
     this.handle.setAttribute("aria-valuenow", k);
     this.handle.setAttribute("aria-valuetext", `step ${k}, product ${number(products[k])}`);
-    const values = attn.range(hands).map((i) => P[p].slice(2 * i, 2 * i + 2));
-    this.values.show(values, values.map((_, i) => `hand ${i}`), "PuOr", (x) => (x + 1) / 2);
-    [...this.values.map.tBodies[0].rows].forEach((row, i) => { row.hidden = i >= hands; });
-    this.answer.textContent = `P${sub(p)} · P${sub(p + k)} = ${number(products[k])}`;
-    const sentence = `Position ${p} and position ${p + k}: the product of their rows is ${number(products[k])}, of at most ${hands}. `
-      + `The fastest hand has turned ${number(p / (2 * Math.PI), 2)} times, the slowest ${number(p * (+this.state.base) ** ((2 - d) / d) / (2 * Math.PI), 2)} times.`;
+    const shown = pairs.map((i) => (turned ? [shares[i][k], rates[i] * k] : here.slice(2 * i, 2 * i + 2)));
+    for (const [kind, { map }] of Object.entries(this.values)) map.hidden = kind !== show;
+    this.values[show].show(shown, pairs.map((i) => `${turned ? "pair" : "hand"} ${i}`), "PuOr", (x) => (x + 1) / 2);
+    [...this.values[show].map.tBodies[0].rows].forEach((row, i) => { row.hidden = i >= n; });
+    const [now, then] = turned ? ["key", "query"] : ["P", "P"];
+    this.answer.textContent = `${now}${sub(p)} · ${then}${sub(p + k)} = ${number(products[k])}`;
+    const turns = (i) => number(p * rates[i] / full, 2);
+    const sentence = turned
+      ? `Key at position ${p}, query at position ${p + k}: their product is ${number(products[k])}. Over ${k} steps pair 0 turns by ${number(rates[0] * k, 2)} radians, the last by ${number(rates[n - 1] * k, 2)}. `
+        + (this.fresh.length ? `Angles beyond those of ${seen} steps: pair ${this.fresh.join(", ")}.` : `No pair stands at an angle that ${seen} steps do not show.`)
+      : `Position ${p} and position ${p + k}: the product of their rows is ${number(products[k])}, of at most ${n}. The fastest hand has turned ${turns(0)} times, the slowest ${turns(n - 1)} times.`;
     this.clocks.setAttribute("aria-label", sentence);
     return sentence;
 
-    function sub(n) { return [...String(n)].map((digit) => "₀₁₂₃₄₅₆₇₈₉"[digit]).join(""); }
+    function sub(number) { return [...String(number)].map((digit) => "₀₁₂₃₄₅₆₇₈₉"[digit]).join(""); }
   }
 });

@@ -91,7 +91,11 @@ def test_pooling_plane(page: Page, rng: np.random.Generator) -> None:
 
         q = (np.array([[now["weight"], now["power"]]]) - mean) / deviation
         w = getattr(an, f"{kernel}_kernel")(q, K, now["bandwidth"])
-        A, answer = an.normalize(w)[0], (an.normalize(w) @ V)[0, 0]
+        if kernel == "gaussian":
+            A = an.softmax(an.gaussian_score(q, K, now["bandwidth"]))[0]
+        else:
+            A = an.normalize(w)[0]
+        answer = (A @ V)[0]
         expected = [
             [cars["name"][j], number(A[j]), f"{V[j, 0]:.1f}"]
             if A[j]
@@ -389,10 +393,16 @@ def test_head_viewer_has_what_the_chapter_trains() -> None:
 
 def test_encoding_explorer(page: Page, rng: np.random.Generator) -> None:
     figure = page.locator("attn-encoding")
-    for trial in range(STATES):
+    vectors = figure.evaluate("figure => figure.constructor.words")
+    met = set()
+    for trial in range(2 * STATES):
+        show, words = ("turned", "marks")[trial % 2], ("alike", "other")[trial // 2 % 2]
+        choose(figure, "Show", show)
+        choose(figure, "Query and key", words)
         choose(figure, "Width d", ("4", "8", "16")[trial % 3])
         choose(figure, "Base", ("10", "100", "10000")[trial // 3 % 3])
         slide(figure, "Position p", rng.uniform())
+        slide(figure, "Steps seen in training", rng.uniform(0, 0.4))
         arrows(
             figure.get_by_label("Position p"), rng, "ArrowRight", "ArrowLeft", "Home"
         )
@@ -404,16 +414,27 @@ def test_encoding_explorer(page: Page, rng: np.random.Generator) -> None:
         arrows(marker, rng, "ArrowLeft", "ArrowUp")
         now = state(figure)
         p, k, d = now["position"], now["step"], int(now["width"])
-        P = an.sinusoidal_encoding(p + 65, d, float(now["base"]))
-        product = an.dot_score(P[p : p + 1], P[p + k : p + k + 1])[0, 0]
+        base, seen = float(now["base"]), now["seen"]
+        here, there = an.sinusoidal_encoding(p + 65, d, base)[[p, p + k]]
+        if show == "turned":
+            query, key = np.array(vectors[words])[:, None, :d]
+            here, there = (
+                an.rotary(row, np.array([place]), base)[0]
+                for row, place in ((key, p), (query, p + k))
+            )
+        product = here @ there
+        rates = base ** (-np.arange(0, d, 2) / d)
+        shares = (here * there).reshape(-1, 2).sum(-1)
+        numbers = {
+            "turned": np.stack([shares, rates * k], -1),
+            "marks": here.reshape(-1, 2),
+        }[show]
+        kind = {"turned": "pair", "marks": "hand"}[show]
         expected = [
-            [
-                f"hand {i}",
-                *("0" if x == 0 else number(x) for x in P[p, 2 * i : 2 * i + 2]),
-            ]
-            for i in range(d // 2)
+            [f"{kind} {i}", *("0" if x == 0 else number(x) for x in row)]
+            for i, row in enumerate(numbers)
         ]
-        assert cells(figure, 0) == expected
+        assert cells(figure, ("marks", "turned").index(show)) == expected
         assert (
             figure.locator(".attn-answer").inner_text().endswith(f"= {number(product)}")
         )
@@ -422,13 +443,44 @@ def test_encoding_explorer(page: Page, rng: np.random.Generator) -> None:
             == f"step {k}, product {number(product)}"
         )
         sentence = said(figure)
-        assert f"Position {p} and position {p + k}: " in sentence
-        assert f"is {number(product)}, of at most {d // 2}" in sentence
+        assert f"osition {p}" in sentence and f"position {p + k}: " in sentence
+        assert f"is {number(product)}" in sentence
+        reached, turned = rates * seen, rates * k % (2 * np.pi)
+        new = np.flatnonzero((reached < 2 * np.pi) & (turned > reached + 1e-9))
+        shown = figure.locator(".attn-new").count()
+        assert shown == (len(new) if show == "turned" else 0)
+        if show == "turned":
+            beyond = re.search(r"Angles beyond .*: pair (.*)\.", sentence)
+            listed = beyond[1].split(", ") if beyond else []
+            assert listed == [str(i) for i in new]
+            met.add(bool(new))
         hand = figure.locator(".attn-hand-k").first  # at the position p + k
         tip = [float(str(hand.get_attribute(name))) for name in ("x2", "y2")]
         np.testing.assert_allclose(
-            tip, [50 + 34 * P[p + k, 0], 46 - 34 * P[p + k, 1]], atol=1e-9
+            tip, [50 + 34 * there[0], 46 - 34 * there[1]], atol=1e-9
         )
+    assert met == {True, False}
+
+
+def test_moving_both_keeps_the_turned_product(page: Page) -> None:
+    """As the theorem says, for any words; and query and key alike give the product of two marks."""
+    figure = page.locator("attn-encoding")
+    products = {}
+    for words, show in (("other", "turned"), ("alike", "turned"), ("alike", "marks")):
+        press(figure, "Again")
+        choose(figure, "Show", show)
+        choose(figure, "Query and key", words)
+        for share in (0.0, 0.3, 1.0):
+            slide(figure, "Position p", share)
+            settle(page)
+            products[words, show, share] = figure.evaluate("figure => figure.product")
+    for words, show, _ in products:
+        kept = [products[words, show, share] for share in (0.0, 0.3, 1.0)]
+        np.testing.assert_allclose(kept, kept[0], atol=1e-12)
+    assert products["other", "turned", 0.0] != products["alike", "turned", 0.0]
+    np.testing.assert_allclose(
+        products["alike", "turned", 0.0], products["alike", "marks", 0.0], atol=1e-12
+    )
 
 
 def test_mesh(page: Page, rng: np.random.Generator) -> None:
@@ -852,9 +904,8 @@ def test_tasks_of_pooling(page: Page) -> None:
     assert "The epanechnikov kernel ends, here at bandwidth 0.3" in verdict(figure)
     keys(figure.get_by_label("Kernel"), *["ArrowUp"] * 3)
     hit(figure.get_by_label("Bandwidth"), "Home")
-    assert "all weights are 0" in figure.inner_text()
-    elsewhere = figure.evaluate("figure => figure.constructor.tasks[1].seen(figure)")
-    assert elsewhere.startswith("The Gaussian does not end, but at bandwidth 0.05")
+    answer = figure.locator(".attn-answer").inner_text()
+    assert answer.startswith("Answer: ")  # the Gaussian has one at every bandwidth
 
 
 def test_task_of_the_mask(page: Page) -> None:
@@ -918,16 +969,39 @@ def test_tasks_of_the_encoding(page: Page) -> None:
     press(figure, "Again", "it stays")
     keys(figure.get_by_label("Position p"), *["ArrowRight"] * 4)
     assert verdict(figure) == (
-        "As you guessed. At the positions 3, 4, 5, 6, 7, the rows 5 steps apart had the product "
-        "6.137, 6.137, 6.137, 6.137, 6.137."
+        "As you guessed. At the positions 3, 4, 5, 6, 7, with 5 steps between, the product was "
+        "3.160, 3.160, 3.160, 3.160, 3.160."
     )
+    press(figure, "Next task", "4")
+    step = figure.get_by_label("Step k").first
+    keys(step, *["ArrowRight"] * 26)
+    assert verdict(figure).startswith("Your guess")
+    keys(step, "ArrowRight")
+    assert verdict(figure).startswith("You guessed “4”; it is “3”. Pair 0 came round")
+    assert figure.locator(".attn-new").count() == 3
+    rates = 10000.0 ** (-np.arange(0, 8, 2) / 8)
+    np.testing.assert_allclose(rates[1:] * 32, [3.2, 0.32, 0.032], rtol=1e-9)
+    assert rates[0] * 15 > 4 * np.pi and (rates[1:] * 15 < 2 * np.pi).all()
     press(figure, "Next task")
     keys(figure.get_by_label("Width d"), "Home")
     keys(figure.get_by_label("Base"), "Home")
-    keys(figure.locator(".attn-handle"), *["ArrowRight"] * 13)
+    keys(figure.locator(".attn-handle"), *["ArrowLeft"] * 12)
     assert verdict(figure) == ""
-    keys(figure.locator(".attn-handle"), "ArrowRight")
-    assert verdict(figure).startswith("Done. At step 19 both hands have come round together: 1.95")  # fmt: skip
+    keys(figure.locator(".attn-handle"), "ArrowLeft")
+    assert verdict(figure).startswith("Done. At step 19 both pairs have come round together: 1.95")  # fmt: skip
+    press(figure, "8 pairs, base 10")
+    products = figure.evaluate(
+        """async figure => {
+            const found = [];
+            for (let step = 5; step <= 64; step++) {
+                figure.set({ step });
+                figure.redraw();
+                found.push(figure.product);
+            }
+            return found;
+        }"""
+    )
+    assert max(products) < 3.7  # of 8: with more pairs they do not come round together
 
 
 # In the book
