@@ -47,7 +47,7 @@ def short(x: float) -> str:
 def change(figure: Locator, rng: np.random.Generator, *inputs: str) -> None:
     """Walk to a number of an input, and press + and − there."""
     places = figure.locator(f'.attn-number[aria-label^="{rng.choice(inputs)}, "]')
-    places.nth(rng.integers(9)).focus()
+    places.nth(rng.integers(min(9, places.count()))).focus()
     press_key = figure.page.keyboard.press
     press_key(rng.choice(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"]))
     for key in rng.choice(["+", "-"], size=rng.integers(1, 4)):
