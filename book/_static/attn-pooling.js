@@ -15,9 +15,8 @@ customElements.define("attn-pooling", class extends attn.Figure {
   }, {
     ask: "Yet there are places without any answer. Find one.",
     done: ({ empty }) => empty,
-    seen: ({ state: { kernel, bandwidth } }) => `${kernel === "gaussian"
-      ? `The Gaussian does not end, but at bandwidth ${bandwidth} every car is so far away that its weight rounds to 0`
-      : `The ${kernel} kernel ends, here at bandwidth ${bandwidth}, and no car stands within it: all weights are 0`}, and 0/0 is no mean.`,
+    seen: ({ state: { kernel, bandwidth } }) =>
+      `The ${kernel} kernel ends, here at bandwidth ${bandwidth}, and no car stands within it: all weights are 0, and 0/0 is no mean.`,
   }];
   // Weight in thousand lb, horsepower, miles per gallon: attn_tutor.data.load_cars().
   static cars = `Mazda RX4,2.62,110,21
@@ -116,7 +115,10 @@ Volvo 142E,2.78,109,21.4
   draw() {
     const { weight, power, kernel, bandwidth } = this.state, { number } = attn;
     const query = [this.standardise([weight, power])];
-    const A = attn.normalize(attn[kernel + "_kernel"](query, this.keys, bandwidth)), shares = A[0];
+    // The Gaussian is softmax of the scores, as on the page: it has an answer even where its kernel rounds to 0.
+    const scores = this.keys.map((key) => -attn.sum(key.map((x, l) => (x - query[0][l]) ** 2)) / (2 * bandwidth ** 2));
+    const A = kernel === "gaussian" ? attn.softmax([scores])
+      : attn.normalize(attn[kernel + "_kernel"](query, this.keys, bandwidth)), shares = A[0];
     const empty = this.empty = attn.sum(shares) === 0, output = attn.matmul(A, this.values)[0][0];
     this.output = output;
 
