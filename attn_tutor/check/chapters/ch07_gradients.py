@@ -1,6 +1,7 @@
 """Chapter 7: gradients by differences, and by hand."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from attn_tutor.check.exercise import Exercise
 
 draw = numbers(7)
 Gradients = tuple[Array, ...]
+Wrong = tuple[tuple[str, str, dict[str, Any]], ...]  # name, words, options
 Scalar = Callable[[Array], float]
 
 
@@ -432,7 +434,7 @@ def turn_about(x: Array, size: int) -> Array:
 
 
 ADD_HEADS = "A key that several heads read gets the sum of what comes back from each."
-for name, words, changes in (
+SHARED: Wrong = (
     (
         "the mean of the group",
         f"Your dK and dV are too small by the number of heads that share a key. {ADD_HEADS}",
@@ -470,8 +472,9 @@ for name, words, changes in (
         "comes back through them.",
         dict(back=False),
     ),
-):
-    grouped_attention_vjp.variant(shared, name, words, **changes)
+)
+for name, words, options in SHARED:
+    grouped_attention_vjp.variant(shared, name, words, **options)
 
 
 def masked(
@@ -487,7 +490,7 @@ def masked(
     back: Callable[[Array, Array], Array] = lambda dA, mask: dA,
 ) -> Gradients:
     """Backwards through masked attention, with what people get wrong in it as options."""
-    unread = ~mask.any(0)[:, None]  # keys that no query may read
+    unread = ~mask.any(0, keepdims=True).T  # keys that no query may read
     K, V = (np.where(unread, 0, x) if clear else x for x in (K, V))
     scale = Q.shape[-1] ** -0.5
     S = forth(scale * Q @ K.T, mask)
@@ -518,7 +521,7 @@ masked_attention_vjp = Exercise(
 )
 
 
-for name, words, changes in (
+MASKED: Wrong = (
     (
         "the mask not used",
         "You go back through attention without the mask. A weight that is 0 on the way forth lets nothing back.",
@@ -566,5 +569,6 @@ for name, words, changes in (
             empty=lambda A, mask: np.where(mask, 0, A),
         ),
     ),
-):
-    masked_attention_vjp.variant(masked, name, words, **changes)
+)
+for name, words, options in MASKED:
+    masked_attention_vjp.variant(masked, name, words, **options)
