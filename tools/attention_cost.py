@@ -4,16 +4,20 @@ python tools/attention_cost.py            measure, write book/_tables/attention_
 python tools/attention_cost.py --draw     measure nothing; draw the picture again from the table
 
 Time is the median of repeats that take turns, so that a busy moment of the machine hits all layers alike. Memory
-is counted, not sampled: every array that NumPy or torch takes or gives back during one call.
+is counted, not sampled: every array that NumPy or torch takes or gives back during one call. The recurrent layer is
+measured twice, as torch has it and as a loop in C (the command ``cc`` compiles it), in which a step is no call.
 """
 
+import ctypes
 import itertools
 import json
 import platform
+import subprocess
 import sys
 import tempfile
 import tracemalloc
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +42,27 @@ COMMAND = "python tools/attention_cost.py"
 WIDTH = 64
 LENGTHS = [256, 512, 1024, 2048, 4096, 8192]
 REPEATS = 9
-LAYERS = {  # and how each is drawn
+LAYERS: dict[str, dict[str, Any]] = {  # and how each is drawn
     "textbook NumPy": {"color": "#1f5f8f", "marker": "o", "linestyle": "-"},
     "textbook torch": {"color": "#3d9be0", "marker": "s", "linestyle": "--"},
     "fast torch": {"color": "#b3400a", "marker": "^", "linestyle": "-."},
     "RNN torch": {"color": "#444444", "marker": "D", "linestyle": ":"},
+    "RNN in C": {"color": "#8a4fbf", "marker": "v", "linestyle": (0, (1, 2))},
 }
+RECURRENCE = """
+#include <math.h>
+void run(const float *x, const float *W, const float *U, float *h, int n) {
+    float last[D] = {0};
+    for (int t = 0; t < n; t++) {
+        float sum[D] = {0};
+        for (int i = 0; i < D; i++)
+            for (int j = 0; j < D; j++)
+                sum[j] += x[t * D + i] * W[i * D + j] + last[i] * U[i * D + j];
+        for (int j = 0; j < D; j++) h[t * D + j] = last[j] = tanhf(sum[j]);
+    }
+}
+"""
+FLAGS = ["-O3", "-march=native", "-ffast-math", "-shared", "-fPIC", f"-DD={WIDTH}"]
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "attn_tutor",
     "font.size": 10,
@@ -51,6 +70,26 @@ STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
 }
+
+
+@cache
+def compiled() -> Callable[..., None]:
+    """The recurrence in C: ``run(x, W, U, h, n)`` writes h."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = f"{folder}/recurrence.so"
+        command = ["cc", *FLAGS, "-xc", "-", "-o", library, "-lm"]
+        subprocess.run(command, input=RECURRENCE.encode(), check=True)
+        run = ctypes.CDLL(library).run
+    matrix = np.ctypeslib.ndpointer(np.float32, flags="C")
+    run.argtypes, run.restype = [matrix] * 4 + [ctypes.c_int], None
+    return run
+
+
+def recurrence(x: np.ndarray, W: np.ndarray, U: np.ndarray) -> np.ndarray:
+    """h_t = tanh(x_t W + h_{t-1} U), row by row."""
+    h = np.empty_like(x)
+    compiled()(x, W, U, h, len(x))
+    return h
 
 
 def layer(name: str, n: int) -> Callable[[], object]:
@@ -61,6 +100,8 @@ def layer(name: str, n: int) -> Callable[[], object]:
         for size in ((n, WIDTH), *[(WIDTH, WIDTH)] * 3)
     )
     W_q, W_k, W_v = (W / np.float32(WIDTH**0.5) for W in matrices)
+    if name == "RNN in C":
+        return lambda: recurrence(X, W_q, W_k)
     if name == "textbook NumPy":
         return lambda: an.attend(an.scaled_dot_score(X @ W_q, X @ W_k), X @ W_v)
     tokens, w_q, w_k, w_v = (torch.from_numpy(x) for x in (X, W_q, W_k, W_v))
@@ -87,7 +128,7 @@ def times(n: int) -> list[float]:
 def peak_memory(name: str, n: int) -> float:
     """MiB of all arrays that one call holds at the same time, besides its inputs."""
     call = layer(name, n)
-    if name.endswith("NumPy"):
+    if name.endswith(("NumPy", "C")):
         tracemalloc.start()
         call()
         peak = tracemalloc.get_traced_memory()[1]

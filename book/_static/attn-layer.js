@@ -3,7 +3,7 @@ customElements.define("attn-layer", class extends attn.Flow {
   static title = "A layer of self-attention, number by number";
   static start = {
     stage: 4, at: "S20", causal: false, X: this.X,
-    W_q: [[0, 1, 0], [1, 0, -1], [0, 1, 1]], W_k: [[1, 0, 0], [0, 1, 0], [1, 0, 1]], W_v: [[1, 0, 2], [0, 3, -1], [1, -1, 0]],
+    W_q: [[0, 0, 1], [1, 0, -1], [0, 1, 1]], W_k: [[1, 0, 0], [0, 1, 0], [1, 0, 1]], W_v: [[1, 0, 2], [0, 3, -1], [1, -1, 0]],
   };
   static stages = ["X and its matrices", "Q, K, V", "S", "A", "O"];
   static parts = (() => {

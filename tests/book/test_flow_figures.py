@@ -210,7 +210,7 @@ def test_a_touched_number_shows_what_made_it(page: Page) -> None:
         "S₃₂ = (0 · 0 + 2 · 2 + 2 · 0) / √3 = 2.31."
     )
     assert touch(figure, "A", 1, 3).startswith(
-        "A₁₃ = exp 0 / (exp 1.15 + exp 1.15 + exp 1.15 + exp 0) = 0.10."
+        "A₁₃ = exp 1.15 / (exp 1.15 + exp 0.58 + exp 0 + exp 1.15) = 0.35."
     )
     assert lit(figure) == [f"S, IS, {word}" for word in WORDS]
     assert touch(figure, "O", 2, 1).startswith(

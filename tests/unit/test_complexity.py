@@ -4,6 +4,7 @@ Both are counted, never timed: bytes that NumPy and torch take and give back, an
 """
 
 import itertools
+import shutil
 import tracemalloc
 from functools import partial
 
@@ -146,3 +147,15 @@ def test_one_exponential_a_query_and_one_a_key_in_numpy(exponentials):
     assert n * n <= taken <= 1.1 * n * n + 2 * n * WIDTH
     taken = exponentials(lambda: an.additive_attention(Q, K, V, *W, causal=True))
     assert taken < 0.6 * n * n + 2 * n * WIDTH
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="chapter 4's cost needs cc")
+def test_the_recurrence_in_c_is_torchs() -> None:
+    x, W, U = draw(an, 20, 64), draw(an, 64, 64) / 8, draw(an, 64, 64) / 9
+    rnn = torch.nn.RNN(64, 64, bias=False)
+    rnn.weight_ih_l0.data = torch.from_numpy(W.T)
+    rnn.weight_hh_l0.data = torch.from_numpy(U.T)
+    by_torch = rnn(torch.from_numpy(x))[0].detach()
+    np.testing.assert_allclose(
+        attention_cost.recurrence(x, W, U), by_torch, rtol=1e-5, atol=1e-6
+    )
