@@ -453,7 +453,7 @@ def test_encoding_explorer(page: Page, rng: np.random.Generator) -> None:
             beyond = re.search(r"Angles beyond .*: pair (.*)\.", sentence)
             listed = beyond[1].split(", ") if beyond else []
             assert listed == [str(i) for i in new]
-            met.add(bool(new))
+            met.add(new.size > 0)
         hand = figure.locator(".attn-hand-k").first  # at the position p + k
         tip = [float(str(hand.get_attribute(name))) for name in ("x2", "y2")]
         np.testing.assert_allclose(
