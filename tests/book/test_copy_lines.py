@@ -126,10 +126,12 @@ def test_they_give_what_the_package_gives(page: str, half: str) -> None:
 
 def test_the_layer_of_chapter_5_takes_the_packages_parameters() -> None:
     layers = made_by("05_multi_head_attention", "torch")
-    theirs = attn_tutor.torch.MultiHeadAttention(6, 3).double()
-    ours = layers["MultiHeadAttention"](6, 3).double()
+    theirs = attn_tutor.torch.MultiHeadAttention(6, 3, kdim=4, vdim=2).double()
+    ours = layers["MultiHeadAttention"](6, 3, kdim=4, vdim=2).double()
     ours.load_state_dict(theirs.state_dict())
-    X = torch.randn(
-        2, 5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    generator = torch.Generator().manual_seed(1)
+    X, Y, Z = (
+        torch.randn(2, *s, dtype=torch.float64, generator=generator)
+        for s in ((5, 6), (7, 4), (7, 2))
     )
-    torch.testing.assert_close(ours(X), theirs(X), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(ours(X, Y, Z), theirs(X, Y, Z), rtol=1e-10, atol=1e-12)
