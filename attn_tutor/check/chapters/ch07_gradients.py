@@ -486,12 +486,17 @@ def masked(
     *,
     forth: Callable[[Array, Array], Array] = lambda S, mask: np.where(mask, S, -np.inf),
     clear: bool = True,
+    clear_q: bool = True,
+    clear_g: bool = True,
     empty: Callable[[Array, Array], Array] = lambda A, mask: np.where(mask, A, 0),
     back: Callable[[Array, Array], Array] = lambda dA, mask: dA,
 ) -> Gradients:
     """Backwards through masked attention, with what people get wrong in it as options."""
     unread = ~mask.any(0, keepdims=True).T  # keys that no query may read
+    idle = ~mask.any(1, keepdims=True)  # queries that may read no key
     K, V = (np.where(unread, 0, x) if clear else x for x in (K, V))
+    Q = np.where(idle, 0, Q) if clear_q else Q
+    g = np.where(idle, 0, g) if clear_g else g
     scale = Q.shape[-1] ** -0.5
     S = forth(scale * Q @ K.T, mask)
     top = S.max(-1, keepdims=True)
@@ -506,10 +511,12 @@ def masked(
 padded = np.array([[True, True, False, True, False]] * 3)
 some = np.array([[True, False, True], [False, False, False], [True, True, True]])
 pads = np.where(padded[0][:, None], draw(5, 2), np.nan)
+reads = some.any(1, keepdims=True)
 masked_attention_vjp = Exercise(
     7,
     "masked_attention_vjp(Q, K, V, mask, g): dQ, dK, dV; True may be read, what no query reads may be NaN, a query "
-    "with nothing to read passes nothing on; (n, d), (m, d), (m, d_v), (n, m), (n, d_v) → shapes of the first three",
+    "with nothing to read may be NaN, as may its g, and sends nothing back; "
+    "(n, d), (m, d), (m, d_v), (n, m), (n, d_v) → shapes of the first three",
     masked,
     [
         (draw(3, 2), draw(5, 2), draw(5, 7), np.ones((3, 5), bool), draw(3, 7)),
@@ -517,6 +524,12 @@ masked_attention_vjp = Exercise(
         (draw(3, 2), draw(3, 2), draw(3, 5), np.tri(3, dtype=bool), draw(3, 5)),
         (draw(3, 2), draw(3, 2), draw(3, 5), some, draw(3, 5)),
         (draw(3, 7), draw(5, 7), pads, padded, draw(3, 2)),
+        (
+            np.where(reads, draw(3, 2), np.nan),
+            *draw(2, 3, 2),
+            some,
+            np.where(reads, draw(3, 2), np.nan),
+        ),
     ],
 )
 
@@ -551,15 +564,31 @@ MASKED: Wrong = (
     ),
     (
         "a query with nothing to read",
-        "A row of scores that are all −∞ has no softmax: 0/0 is NaN. Put 0 in its place, so that the query passes "
-        "nothing on.",
+        "A row of scores that are all −∞ has no softmax: 0/0 is NaN. Put 0 in its place, so that the query sends "
+        "nothing back.",
         dict(empty=lambda A, mask: A),
+    ),
+    (
+        "NaN of an idle query not cleared",
+        "A query with nothing to read is NaN, and 0 · NaN is NaN: through dSᵀ Q it enters every key. Put 0 in its "
+        "place before the product.",
+        dict(clear_q=False),
+    ),
+    (
+        "NaN of an idle query's g not cleared",
+        "The g of a query with nothing to read is NaN, and 0 · NaN is NaN: through Aᵀ g it enters every value. Put 0 "
+        "in its place before the product.",
+        dict(clear_g=False),
     ),
     (
         "an even share for a query with nothing to read",
         "With a large negative number in place of −∞ a query with nothing to read spreads its weight over all keys, "
         "and hands its gradient to values that it may not read.",
-        dict(forth=lambda S, mask: np.where(mask, S, -1e9), empty=lambda A, mask: A),
+        dict(
+            forth=lambda S, mask: np.where(mask, S, -1e9),
+            empty=lambda A, mask: A,
+            clear_g=False,
+        ),
     ),
     (
         "True hides",
