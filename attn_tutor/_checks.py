@@ -197,7 +197,7 @@ def lacks_heads(where: str, mask: Shape, batch: Shape, n_heads: int) -> bool:
     """
     lead = tuple(mask[:-2])
     if len(lead) < 2:
-        either = not batch and lead == (n_heads,) != (1,)
+        either = len(batch) == 0 and lead == (n_heads,) != (1,)
     else:
         readings = batch, (*batch, n_heads)
         either = len(lead) == len(batch) and set(lead) != {1}
@@ -246,6 +246,14 @@ def require_size(where: str, name: str, value: Any, least: int = 0) -> None:
         )
     if value < least:
         raise ValueError(f"{where}: {name} must be {least} or more, got {value}")
+
+
+def require_below(where: str, name: str, tokens: Any, n_tokens: int) -> None:
+    """Raise a ``ValueError`` unless all of an array's whole numbers are tokens, 0 … n_tokens − 1."""
+    if not ((tokens >= 0) & (tokens < n_tokens)).all():
+        raise ValueError(
+            f"{where}: {name} must lie in 0 … {n_tokens - 1}, got {tokens.min()} … {tokens.max()}"
+        )
 
 
 def require_positive(where: str, name: str, value: float) -> None:

@@ -1,5 +1,6 @@
 """What this half accepts as an array, and what it looks at before it computes."""
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -96,6 +97,13 @@ def look(
         return number(X).item()
     except RuntimeError:  # torch.vmap and the meta device have no number to show
         return None
+
+
+def in_full(X: torch.Tensor) -> Any:
+    """A context in which autocast lowers no precision; where it does not exist, as for the meta device, nothing."""
+    if not torch.amp.is_autocast_available(X.device.type):
+        return contextlib.nullcontext()
+    return torch.autocast(X.device.type, enabled=False)
 
 
 def any_along(mask: torch.Tensor, axis: int) -> torch.Tensor:

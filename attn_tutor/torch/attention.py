@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import pad
 
 from attn_tutor._checks import require_chance, require_positive
-from attn_tutor.torch._arrays import look, require_scale, shapes
+from attn_tutor.torch._arrays import in_full, look, require_scale, shapes
 from attn_tutor.torch.fast.additive import additive_pool
 from attn_tutor.torch.fast.attention import fused_attention
 from attn_tutor.torch.kernels import gaussian_kernel
@@ -284,7 +284,7 @@ def gaussian_attention(
     see, K, V = see.trim(K, V)
     Q, K, V, spoiled = hide(see, Q, K, V)
     wide_Q, wide_K, wide_bias = as_dot_product(Q, K, bandwidth, see, bias)
-    with torch.autocast(Q.device.type, enabled=False):
+    with in_full(Q):
         output = fused_attention(
             wide_Q, wide_K, V.to(wide_K.dtype), see, 1.0, wide_bias, dropout_p
         )
@@ -367,7 +367,7 @@ def additive_attention(
     dtype = V.dtype
     wide = torch.promote_types(dtype, torch.float32)
     Q, K, V, W_q, W_k, w_v = (X.to(wide) for X in (Q, K, V, W_q, W_k, w_v))
-    with torch.autocast(V.device.type, enabled=False):
+    with in_full(V):
         output = additive_pool(Q @ W_q, K @ W_k, w_v, V, see, bias, dropout_p)
     return finish(output.to(dtype), see, spoiled)
 

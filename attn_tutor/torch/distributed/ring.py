@@ -81,7 +81,8 @@ def ring_attention(
     """
     require_chance(HERE, "dropout_p", dropout_p)
     require_size(HERE, "seed", seed)
-    P = parts(HERE, Q, K, mask, causal, window, layout, group)
+    same: Any = {"scale": scale, "dropout_p": dropout_p, "seed": seed}
+    P = parts(HERE, Q, K, mask, causal, window, layout, group, **same)
     Q, K, V, mask = grouped(HERE, Q, K, V, mask)
     if mask is not None:
         mask = mask.expand(*mask.shape[:-2], Q.shape[-2], P.see.m)

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from attn_tutor.torch._arrays import in_full
 from attn_tutor.torch.attention import bilinear_attention, pool, weigh
 from attn_tutor.torch.fast.additive import additive_pool
 from attn_tutor.torch.layers.checks import require_sizes, require_tokens
@@ -108,7 +109,8 @@ class AdditiveAttention(nn.Module):
         """(…, n, d_q), (…, m, d_k), (…, m, d_v) -> (…, n, d_v), and with ``need_weights`` the weights, (…, n, m)."""
         where = "AdditiveAttention"
         widths = self.q_proj.in_features, self.k_proj.in_features, V.shape[-1]
-        Q, K, V = require_tokens(where, dict(zip("QKV", widths, strict=True)), Q, K, V)
+        named, like = dict(zip("QKV", widths, strict=True)), self.w_v
+        Q, K, V = require_tokens(where, named, Q, K, V, like=like)
         see = Visibility.of(where, Q, K, V, mask=mask)
         Q, K, V, spoiled = hide(see, Q, K, V)
         queries, keys = self.q_proj(Q), self.k_proj(K)
@@ -128,7 +130,7 @@ class AdditiveAttention(nn.Module):
         """In float32 at least, which the exponentials of the core need."""
         wide = torch.promote_types(V.dtype, torch.float32)
         a, b, w, values = (X.to(wide) for X in (queries, keys, self.w_v, V))
-        with torch.autocast(V.device.type, enabled=False):
+        with in_full(V):
             return additive_pool(a, b, w, values, see).to(V.dtype)
 
 
@@ -181,7 +183,8 @@ class SelfAttention(nn.Module):
         need_weights: bool = False,
     ) -> Any:
         """(…, n, d_in) -> (…, n, d_v), and with ``need_weights`` the weights, (…, n, n)."""
-        (X,) = require_tokens("SelfAttention", {"X": self.q_proj.in_features}, X)
+        width, like = {"X": self.q_proj.in_features}, self.q_proj.weight
+        (X,) = require_tokens("SelfAttention", width, X, like=like)
         see = Visibility.of("SelfAttention", X, X, mask=mask, causal=self.causal)
         X, Y, spoiled = hide(see, X, X)
         Q, K, V = self.q_proj(X), self.k_proj(Y), self.v_proj(Y)

@@ -10,6 +10,7 @@ from torch.nn.functional import gelu
 
 from attn_tutor._checks import require_divisible, require_size
 from attn_tutor.torch.cache import KVCache
+from attn_tutor.torch.layers.checks import require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype
 from attn_tutor.torch.layers.multi_head import MultiHeadAttention
 from attn_tutor.torch.positional import alibi_bias, rotary
@@ -107,6 +108,7 @@ class Block(nn.Module):
 
         ``mask`` is that of :func:`multi_head_attention`.
         """
+        (X,) = self._checked(X)
         Y = X + self.drop(self.attend(self.norm_1(X), mask, cache))
         return Y + self.drop(self.feed_forward(self.norm_2(Y)))
 
@@ -143,7 +145,15 @@ class Block(nn.Module):
         self, X: torch.Tensor, mask: torch.Tensor | None = None
     ) -> torch.Tensor:
         """The attention weights of each head, (…, n, d_model) -> (…, h, n, n)."""
+        (X,) = self._checked(X)
         return self.attend(self.norm_1(X), mask, need_weights=True)[1]
+
+    def _checked(self, X: torch.Tensor) -> list[torch.Tensor]:
+        width, like = {"X": self.attention.d_model}, self.narrow.weight
+        return require_tokens("Block", width, X, like=like)
+
+    def extra_repr(self) -> str:
+        return f"positions={self.positions}"
 
     def _turned(self, X: torch.Tensor, start: int) -> torch.Tensor:
         """Queries or keys, (…, n, width), each head turned by the position of its token; the first is at ``start``."""

@@ -1,6 +1,6 @@
 """Multi-head attention as a ``torch.nn`` module, to and from torch's own."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import torch
@@ -75,6 +75,7 @@ class MultiHeadAttention(nn.Module):
         self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
         self.dropout, self.causal, self.window = dropout, causal, window
         self.heads: slice | None = None  # those whose projections are here; None is all
+        self.gather: Callable[[torch.Tensor], torch.Tensor] | None = None  # of others
         made: Any = {"bias": bias, "device": device, "dtype": dtype}
         self.q_proj = linear(d_model, d_model, **made)
         self.k_proj = linear(kdim, n_kv_heads * self.d_h, **made)
@@ -104,7 +105,7 @@ class MultiHeadAttention(nn.Module):
         V = K if V is None else V
         where, h = "MultiHeadAttention", self.n_heads
         widths = {"Q": self.d_model, "K": self.kdim, "V": self.vdim}
-        Q, K, V = require_tokens(where, widths, Q, K, V)
+        Q, K, V = require_tokens(where, widths, Q, K, V, like=self.out_proj.weight)
         options: Any = {"causal": self.causal, "window": self.window, "n_heads": h}
         see = Visibility.of(where, Q, K, V, mask=mask, **options)
         if not need_weights:
@@ -143,7 +144,8 @@ class MultiHeadAttention(nn.Module):
         weights = weigh(queries, keys, see, None, bias)  # (…, h, n, m)
         if spoiled is not None:
             spoiled = spoiled[..., None, :, :]
-        return output, finish(weights, see, spoiled)
+        weights = finish(weights, see, spoiled)
+        return output, weights if self.gather is None else self.gather(weights)
 
     def extra_repr(self) -> str:
         return (

@@ -118,6 +118,7 @@ class LanguageModel(nn.Module):
         temperature: float = 0.0,
         generator: torch.Generator | None = None,
         cached: bool = True,
+        end: int | None = None,
     ) -> torch.Tensor:
         r"""Write on: the likeliest token each time, or one drawn from softmax(logits / temperature).
 
@@ -127,9 +128,12 @@ class LanguageModel(nn.Module):
             temperature: 0 takes the likeliest; 1 draws by the model's own probabilities.
             generator: the source of chance, on the device of the model; None is torch's own.
             cached: keep keys and values, so that each step computes one token; False computes all of them anew.
+            end: the token that ends a sentence; after it comes only itself, and when all have ended, no more. None
+                ends none.
 
         Returns:
-            Beginning and new tokens, (…, n + n_new); the same with and without the cache, but for rounding.
+            Beginning and new tokens, (…, n + n_new), or fewer where all have ended; the same with and without the
+            cache, but for rounding.
 
         Raises:
             TypeError: ``n_new`` or the tokens are not whole numbers.
@@ -144,12 +148,19 @@ class LanguageModel(nn.Module):
                 f"generate: temperature must be 0 or more, got {temperature}"
             )
         caches = [KVCache() for _ in self.blocks] if cached else None
-        new = ids
+        if end is not None:
+            require_size("generate", "end", end)
+        new, over = ids, torch.zeros_like(ids[..., :1], dtype=torch.bool)
         for _ in range(n_new):
             logits = self(new, caches)[..., -1, :]
             token = _pick(logits, temperature, generator)
+            if end is not None:
+                token = token.masked_fill(over, end)
+                over = token == end
             ids = torch.cat([ids, token], -1)
             new = token if cached else ids
+            if over.all():
+                break
         return ids
 
     def _embed(self, ids: torch.Tensor, start: int) -> torch.Tensor:
