@@ -166,8 +166,8 @@ def require_boolean(array_type: type, where: str, mask: Any) -> None:
         raise TypeError(f"{where}: masks are boolean, True = may attend; got {dtype}")
 
 
-def require_bias(array_type: type, where: str, bias: Any, scores: Shape) -> None:
-    """Raise unless ``bias`` holds real numbers and broadcasts to the ``scores`` shape, ``(…, n, m)``."""
+def require_bias(array_type: type, where: str, bias: Any) -> None:
+    """Raise unless ``bias`` holds real numbers."""
     require_array(array_type, where, "bias", bias)
     dtype = str(bias.dtype).removeprefix("torch.")
     if dtype == "bool":
@@ -176,7 +176,6 @@ def require_bias(array_type: type, where: str, bias: Any, scores: Shape) -> None
         )
     if not dtype.startswith(("float", "bfloat", "int", "uint")):
         raise TypeError(f"{where}: bias has dtype {bias.dtype}; it needs real numbers")
-    require_fit(where, "bias", bias.shape, scores)
 
 
 def require_fit(where: str, name: str, shape: Shape, scores: Shape) -> None:
@@ -214,6 +213,7 @@ def require_window(where: str, window: Any, causal: bool) -> None:
     """Raise unless ``window`` is None, or a whole number of keys before each query, which needs ``causal``."""
     if window is None:
         return
+    window = getattr(window, "width", window)  # of one with sinks
     require_size(where, "window", window, least=1)
     if not causal:
         raise ValueError(

@@ -24,6 +24,7 @@ from attn_tutor.torch.models.weights import *
 from attn_tutor.torch.multi_head import *
 from attn_tutor.torch.positional import *
 from attn_tutor.torch.quantized import *
+from attn_tutor.torch.rules import *
 from attn_tutor.torch.scoring import *
 from attn_tutor.torch.self_attention import *
 from attn_tutor.torch.softmax import *

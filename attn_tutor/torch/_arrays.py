@@ -50,10 +50,8 @@ def require_boolean(where: str, mask: Any, device: torch.device) -> None:
     _require_device(where, "mask", mask, device)
 
 
-def require_bias(
-    where: str, bias: Any, scores: _checks.Shape, device: torch.device
-) -> None:
-    _checks.require_bias(torch.Tensor, where, bias, scores)
+def require_bias(where: str, bias: Any, device: torch.device) -> None:
+    _checks.require_bias(torch.Tensor, where, bias)
     _require_device(where, "bias", bias, device)
 
 

@@ -146,7 +146,8 @@ class Ring(NamedTuple):
                 first = torch.arange(math.prod(batch)).view(*batch, 1, 1) * see.n
                 place = (first + i[:, None]) * see.m + j
                 grown = growth(place.to(see.device), self.dropout_p, self.seed)
-            yield at, to, Visibility(len(i), len(j), see.device, seen), grown
+            some = None if isinstance(seen, bool) else seen
+            yield at, to, Visibility(len(i), len(j), see.device, some), grown
 
 
 class _Ring(torch.autograd.Function):

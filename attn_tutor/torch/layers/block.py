@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, Self
 
 import torch
@@ -9,12 +10,14 @@ from torch import nn
 from torch.nn.functional import gelu
 
 from attn_tutor._checks import require_divisible, require_size
+from attn_tutor.geometry import Rule, Window
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.checks import require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype
 from attn_tutor.torch.layers.multi_head import MultiHeadAttention
-from attn_tutor.torch.positional import alibi_bias, rotary
-from attn_tutor.torch.visibility import Visibility, hide
+from attn_tutor.torch.positional import rotary
+from attn_tutor.torch.rules import alibi
+from attn_tutor.torch.visibility import Visibility, around
 
 __all__ = ["Block"]
 
@@ -60,7 +63,7 @@ class Block(nn.Module):
         *,
         d_hidden: int | None = None,
         causal: bool = False,
-        window: int | None = None,
+        window: int | Window | None = None,
         positions: Literal["rotary", "alibi"] | None = None,
         dropout: float = 0.0,
         activation: Activation = gelu,
@@ -101,7 +104,7 @@ class Block(nn.Module):
     def forward(
         self,
         X: torch.Tensor,
-        mask: torch.Tensor | None = None,
+        mask: torch.Tensor | Rule | None = None,
         cache: KVCache | None = None,
     ) -> torch.Tensor:
         """(…, n, d_model) -> (…, n, d_model); with a cache, X holds the tokens that come after those in it.
@@ -115,7 +118,7 @@ class Block(nn.Module):
     def attend(
         self,
         X: torch.Tensor,
-        mask: torch.Tensor | None = None,
+        mask: torch.Tensor | Rule | None = None,
         cache: KVCache | None = None,
         *,
         need_weights: bool = False,
@@ -128,21 +131,18 @@ class Block(nn.Module):
             Q, K = self._turned(Q, start), self._turned(K, start)
         if cache is not None:
             K, V = cache.append(K, V)
-        bias = None
-        if self.positions == "alibi":
-            n, m = Q.shape[-2], K.shape[-2]
-            bias = alibi_bias(h, n, m, device=Q.device, dtype=Q.dtype)
-        options: Any = {"causal": layer.causal, "window": layer.window, "n_heads": h}
-        see = Visibility.of("Block", Q, K, V, mask=mask, **options)
-        Q, K, V, spoiled = hide(see.over_heads(), Q, K, V)
-        return layer.pool(Q, K, V, see, spoiled, bias=bias, need_weights=need_weights)
+        bias = alibi(h) if self.positions == "alibi" else None
+        said: Any = {"causal": layer.causal, "window": layer.window, "n_heads": h}
+        see = Visibility.of("Block", Q, K, V, mask=mask, bias=bias, **said)
+        core = partial(layer.pool, need_weights=need_weights)
+        return around(core, see, Q, K, V, heads="all")
 
     def feed_forward(self, X: torch.Tensor) -> torch.Tensor:
         """A small network with one hidden layer, in each token by itself."""
         return self.narrow(self.drop(self.activation(self.widen(X))))
 
     def weights(
-        self, X: torch.Tensor, mask: torch.Tensor | None = None
+        self, X: torch.Tensor, mask: torch.Tensor | Rule | None = None
     ) -> torch.Tensor:
         """The attention weights of each head, (…, n, d_model) -> (…, h, n, n)."""
         (X,) = self._checked(X)

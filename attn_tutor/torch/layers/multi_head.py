@@ -7,11 +7,12 @@ import torch
 from torch import nn
 
 from attn_tutor._checks import require_chance, require_divisible, require_window
+from attn_tutor.geometry import Rule, Window
 from attn_tutor.torch.attention import weigh
 from attn_tutor.torch.layers.checks import require_sizes, require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype, draw, linear
 from attn_tutor.torch.multi_head import merge_heads, pool_heads
-from attn_tutor.torch.visibility import Visibility, finish, hide, of_heads
+from attn_tutor.torch.visibility import Visibility, around
 
 __all__ = ["MultiHeadAttention"]
 
@@ -54,7 +55,7 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         dropout: float = 0.0,
         causal: bool = False,
-        window: int | None = None,
+        window: int | Window | None = None,
         n_kv_heads: int | None = None,
         device: Device = None,
         dtype: Dtype = None,
@@ -92,7 +93,7 @@ class MultiHeadAttention(nn.Module):
         Q: torch.Tensor,
         K: torch.Tensor | None = None,
         V: torch.Tensor | None = None,
-        mask: torch.Tensor | None = None,
+        mask: torch.Tensor | Rule | None = None,
         *,
         need_weights: bool = False,
     ) -> Any:
@@ -110,9 +111,12 @@ class MultiHeadAttention(nn.Module):
         see = Visibility.of(where, Q, K, V, mask=mask, **options)
         if not need_weights:
             see, K, V = see.trim(K, V)
-        Q, K, V, spoiled = hide(see.over_heads(), Q, K, V)
-        projected = self.q_proj(Q), self.k_proj(K), self.v_proj(V)
-        return self.pool(*projected, see, spoiled, need_weights=need_weights)
+
+        def core(Q: Any, K: Any, V: Any, see: Visibility) -> Any:
+            projected = self.q_proj(Q), self.k_proj(K), self.v_proj(V)
+            return self.pool(*projected, see, need_weights=need_weights)
+
+        return around(core, see, Q, K, V, heads="all")
 
     def pool(
         self,
@@ -120,9 +124,7 @@ class MultiHeadAttention(nn.Module):
         keys: torch.Tensor,
         values: torch.Tensor,
         see: Visibility,
-        spoiled: torch.Tensor | None = None,
         *,
-        bias: torch.Tensor | None = None,
         need_weights: bool = False,
     ) -> Any:
         """What comes after the projections: split into heads, attend in each, put them side by side, project back.
@@ -130,21 +132,18 @@ class MultiHeadAttention(nn.Module):
         :class:`Block` enters here, with queries and keys that know their positions.
         """
         if self.heads is not None:
-            see, bias = see.of_heads(self.heads), of_heads(bias, self.heads)
+            see = see.of_heads(self.heads)
         queries, keys, values = (
             X.unflatten(-1, (-1, self.d_h)).swapaxes(-3, -2)  # (…, heads, rows, d_h)
             for X in (queries, keys, values)
         )
         dropout_p = self.dropout if self.training else 0.0
-        heads = pool_heads(queries, keys, values, see, bias=bias, dropout_p=dropout_p)
-        output = self.out_proj(finish(merge_heads(heads), None, spoiled))
+        heads = pool_heads(queries, keys, values, see, dropout_p=dropout_p)
+        output = self.out_proj(merge_heads(heads))
         if not need_weights:
             return output
         keys = keys.repeat_interleave(self.n_heads // self.n_kv_heads, -3)
-        weights = weigh(queries, keys, see, None, bias)  # (…, h, n, m)
-        if spoiled is not None:
-            spoiled = spoiled[..., None, :, :]
-        weights = finish(weights, see, spoiled)
+        weights = weigh(queries, keys, see)  # (…, h, n, m)
         return output, weights if self.gather is None else self.gather(weights)
 
     def extra_repr(self) -> str:
