@@ -5,6 +5,7 @@ lengths and documents leave, the early one are sinks and a prefix. So rules are 
 A new rule is a line of :meth:`Runs.of`.
 """
 
+import itertools
 from typing import Any, Generic, Self, TypeVar
 
 from attn_tutor._checks import (
@@ -147,6 +148,13 @@ class Runs(Generic[A]):
         if all(keys.stop <= a or b <= keys.start for a, _, _, b in ends):
             return False
         return None
+
+    def cuts(self, rows: slice, keys: slice) -> list[slice]:
+        """Keys cut so that one has to look at as few of them as possible."""
+        inner = {x for _, a, b, _ in self.ends(rows) if a < b for x in (a, b)}
+        inside = {x for x in inner if keys.start < x < keys.stop}
+        edges = sorted({keys.start, keys.stop} | inside)
+        return [slice(*pair) for pair in itertools.pairwise(edges)]
 
     def pairs(self, rows: Any, j: Any) -> Any:
         """Which of these queries see which of keys j, (…, rows, keys)."""

@@ -142,4 +142,5 @@ def finish(output: np.ndarray, spoiled: np.ndarray | None) -> np.ndarray:
 
 def _is_small(X: np.ndarray) -> bool:
     """Whether nothing hidden can do harm: what is finite gets a weight of exactly 0 unless a product overflows."""
-    return bool(X.min(initial=0) > -LARGEST and X.max(initial=0) < LARGEST)
+    least, greatest = float(X.min(initial=0)), float(X.max(initial=0))
+    return least > -LARGEST and greatest < LARGEST

@@ -125,7 +125,7 @@ class Visibility(Seen[torch.Tensor]):
     def who(self, marked: torch.Tensor) -> torch.Tensor:
         """Which queries see a marked key, (…, m) -> (…, n, 1)."""
         mask = self.arrays.get("mask")
-        if self.runs is None or (mask is not None and mask.shape[-2] > 1):
+        if self.runs is None or (mask is not None and mask.shape[-2] != 1):
             return self._search(marked)
         if mask is not None:
             marked = marked & mask[..., 0, :]

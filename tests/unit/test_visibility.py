@@ -12,7 +12,9 @@ import attn_tutor.numpy as an
 import attn_tutor.torch as at
 from attn_tutor.geometry import Rule, Seen
 from attn_tutor.numpy import visibility as numpy_side
+from attn_tutor.numpy.fast import tiles as numpy_tiles
 from attn_tutor.torch import visibility as torch_side
+from attn_tutor.torch.fast import attention as torch_side_engine
 
 
 def dense(n, m, causal, window, sinks, said, mask):
@@ -144,3 +146,77 @@ def test_a_hidden_key_changes_no_bit(n, size, dtype):
     mask[: n // 2, -1] = False
     before, after = (an.attention(Q, *KV, mask) for KV in ((K, V), (far_K, far_V)))
     np.testing.assert_array_equal(after[:, : n // 2], before[:, : n // 2])
+
+
+# In blocks
+
+
+RULES = {
+    "window": lambda half, n: {"causal": True, "window": 5},
+    "sinks": lambda half, n: {"causal": True, "window": half.Window(5, sinks=3)},
+    "documents": lambda half, n: {"mask": half.documents(np.arange(n) // 17)},
+    "valid": lambda half, n: {"mask": half.valid(np.array([n - 9, n // 2])[:, None])},
+    "prefix": lambda half, n: {"mask": half.prefix(np.array(11)), "causal": True},
+    "alibi": lambda half, n: {"bias": half.alibi(3), "causal": True},
+    "both sides": lambda half, n: {"bias": half.alibi(3)},
+    "row": lambda half, n: {"mask": np.arange(n) % 7 > 0, "causal": True},
+    "bias": lambda half, n: {"bias": np.sin(np.arange(n))[None]},
+    "softcap": lambda half, n: {"softcap": 0.7},
+}
+
+
+def said(half, names, n):
+    """Rules together; None if two of them are the same argument and cannot be."""
+    told = {}
+    for name in names:
+        for key, value in RULES[name](half, n).items():
+            if key == "mask" and "mask" in told:
+                told["mask"] = half.give(told["mask"]) & half.give(value)
+            elif key != "causal" and key in told:
+                return None
+            else:
+                told[key] = value
+    return told
+
+
+@pytest.mark.parametrize(
+    "pair", [*itertools.combinations_with_replacement(RULES, 2)], ids="+".join
+)
+def test_rules_in_pairs(half, close, draw, monkeypatch, pair):
+    """The number and the gradients are those of the dense mask and bias, in blocks as in one piece."""
+    n = 90
+    told = said(half, dict.fromkeys(pair), n)
+    if told is None:
+        return
+    Q, K, V = draw(2, 3, n, 4), draw(2, 1, n, 4), draw(2, 3, n, 5)
+    g = torch.from_numpy(draw(2, 3, n, 5))
+
+    def attend(small):
+        monkeypatch.setattr(torch_side_engine, "PAIRS", 300 if small else 2**21)
+        monkeypatch.setattr(torch_side_engine, "ROWS", 16 if small else 128)
+        monkeypatch.setattr(numpy_tiles, "KEYS", 16 if small else 256)
+        if half.device is None:
+            return half.attention(Q, K, V, **told), []
+        leaves = [half.give(X).requires_grad_() for X in (Q, K, V)]
+        given = {k: half.give(x) for k, x in told.items()}
+        output = at.attention(*leaves, **given)
+        gradients = torch.autograd.grad(output, leaves, g.to(half.device))
+        return half.back(output), [half.back(X) for X in gradients]
+
+    whole, gradients = attend(small=False)
+    blocks, others = attend(small=True)
+    close(blocks, whole)
+    for one, other in zip(others, gradients, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+    words = {k: told[k] for k in ("mask", "causal", "window") if k in told}
+    native = [half.give(X) for X in (Q, K, V)]
+    side = numpy_side if half.device is None else torch_side
+    given = {k: half.give(x) for k, x in words.items()}
+    seen = side.Visibility.of("here", *native, **given).dense()
+    rest = {k: told[k] for k in ("bias", "softcap") if k in told}
+    if "alibi" in pair or "both sides" in pair:
+        rest["bias"] = np.asarray(half.alibi_bias(3, n), float)
+    plain = half.attention_weights(
+        Q, K, None if seen is None else half.back(seen), **rest
+    )
+    np.testing.assert_allclose(whole, plain @ V, rtol=1e-5, atol=1e-6)

@@ -67,7 +67,8 @@ def additive_pool(
     given: Any = [X.expand(*outer, *X.shape[-2:]).reshape(B, *X.shape[-2:]) for X in arrays]  # fmt: skip
     bias, mask, slopes = map(flat, rules)
     if mapped:
-        output = formula(*given, bias, flat(see.dense()), grown)
+        args = [*given, bias, flat(see.dense()), grown]
+        output = formula(*args)
     else:
         if bias is not None and bias.requires_grad:
             bias = bias.expand(B, -1, -1)

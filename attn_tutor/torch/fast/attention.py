@@ -15,7 +15,7 @@ from attn_tutor.torch.scoring import default_scale
 from attn_tutor.torch.visibility import Visibility, masked, sees_nothing, slices
 
 ROWS = 128  # of a block at least: with fewer, the calls would be most of the work
-PAIRS = 2**22  # of queries and keys for which a block may store what is seen or added
+PAIRS = 2**21  # of queries and keys for which a block may store what is seen or added
 
 
 def fused_attention(
@@ -55,6 +55,7 @@ class Core(NamedTuple):
     softcap: float | None
     dropout_p: float
     plain: bool  # as the textbook has it
+    leans: bool = False  # ALiBi stands in the keys
 
     def over_blocks(
         self, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor
@@ -63,33 +64,49 @@ class Core(NamedTuple):
         blocks = slices(self.see.n, self.height(Q, K))
         if len(blocks) == 1:
             return self.block(Q, K, V, blocks[0])
-        learnt = [X for X in self.see.arrays.values() if X.requires_grad]
+        learnt = any(X.requires_grad for X in self.see.arrays.values())
         if torch.is_autocast_enabled(Q.device.type):
             dtype = torch.get_autocast_dtype(Q.device.type)
             Q, K, V = (X.to(dtype) for X in (Q, K, V))
-        only_textbook = not torch.backends.cuda.flash_sdp_enabled()
-        if learnt or self.dropout_p or only_textbook:
-            return torch.cat([self.block(Q, K, V, rows) for rows in blocks], -2)
-        output: torch.Tensor = _Blocks.apply(Q, K, V, self, blocks)
+        core = self._replace(leans=self.may_lean)
+        if learnt or self.dropout_p or not torch.backends.cuda.flash_sdp_enabled():
+            return torch.cat([core.block(Q, K, V, rows) for rows in blocks], -2)
+        output: torch.Tensor = _Blocks.apply(Q, K, V, core, blocks)
         return output
 
     def height(self, Q: torch.Tensor, K: torch.Tensor) -> int:
         """How many queries to take at once."""
-        see, n, m = self.see, self.see.n, self.see.m
+        see, n = self.see, self.see.n
         runs = [] if see.runs is None else [X for run in see.runs.runs for X in run]
-        given = [*see.arrays.values(), *runs]
-        tall = any(X.shape[-2] > 1 for X in given) or "slopes" in see.arrays
-        if not see.by_blocks or (not (tall or self.plain)) or self.is_causal():
+        told = [X for name, X in see.arrays.items() if name != "slopes"] + runs
+        tall = any(X.shape[-2] > 1 for X in told) or "slopes" in see.arrays
+        if not see.by_blocks or not (tall or self.plain) or self.is_causal():
             return n
-        batch = [X.shape[:-2] for X in given] + [Q.shape[:-2], K.shape[:-2]] * self.plain  # fmt: skip
-        together = math.prod(broadcast(*batch, ()) or ())
+        shapes = [X.shape[:-2] for X in told]
+        if "slopes" in see.arrays:
+            shapes += [see.arrays["slopes"].shape[:-2]]
+        if self.plain:
+            shapes += [Q.shape[:-2], K.shape[:-2]]
+        copies, reach = math.prod(broadcast((), *shapes) or ()), see.m
+        wide = max(see.window or 0, ROWS)
+        if see.window is not None:
+            reach = min(reach, 2 * wide + see.sinks)
+        most = max(32, PAIRS // max(1, copies * reach))
         few = see.window is not None or "begin" in see.arrays
-        width = m if see.window is None else min(m, 2 * max(see.window, ROWS) + see.sinks)  # fmt: skip
-        most = max(32, PAIRS // max(1, together * width))
-        least = max(see.window or 0, ROWS) if few else n
-        if n <= 2 * least or not few:
-            return n if most >= n else most
-        return min(least, most)
+        if few and n > 2 * wide:
+            return min(wide, max(most, ROWS) if self.may_lean else most)
+        if n <= most:
+            return n
+        return ROWS if self.may_lean else most
+
+    @property
+    def may_lean(self) -> bool:
+        """Whether ALiBi may stand in the keys: causally, and for so few queries that no digit is lost."""
+        see = self.see
+        slopes = see.arrays.get("slopes")
+        if slopes is None or see.last is None or see.gap or self.plain:
+            return False
+        return "prefix" not in see.arrays and not slopes.requires_grad
 
     def is_causal(self) -> bool:
         """Whether it is what torch's own flag says, which is aligned upper left and rules out all else."""
@@ -104,6 +121,16 @@ class Core(NamedTuple):
         """Some queries, with the keys that they may see."""
         keys = self.keys(rows)
         return self.pool(Q[..., rows, :], taken(K, keys), taken(V, keys), rows, keys)
+
+    def lean(self, q: Any, k: Any, rows: slice, keys: list[slice]) -> tuple[Any, Any]:
+        """−λ(i − j) is λj up to a term a query, which softmax drops: one entry more, counted from the last query."""
+        top = rows.stop - 1 + self.see.offset
+        j = torch.cat([self.see.count(run.start - top, run.stop - top) for run in keys])
+        lambdas = self.see.arrays["slopes"] / self.scale
+        column = (lambdas * j[:, None].to(lambdas.dtype)).to(k.dtype)  # (…, h, keys, 1)
+        batch = torch.broadcast_shapes(column.shape[:-2], k.shape[:-2])
+        k = torch.cat([X.expand(*batch, -1, -1) for X in (k, column)], -1)
+        return pad(q, (0, 1), value=1.0), k
 
     def keys(self, rows: slice) -> list[slice]:
         if self.see.by_blocks:
@@ -121,26 +148,44 @@ class Core(NamedTuple):
         """(…, rows, d), (…, keys, d), (…, keys, d_v) -> (…, rows, d_v)."""
         if self.is_causal():
             return kernel(q, k, v, None, self.scale, self.dropout_p, causal=True)
-        see = self.see
-        tiles = [k.shape[-2] and see.tile(rows, run) for run in keys]
-        seen = beside(tiles, keys, q)
-        added = beside([see.added(rows, run) for run in keys], keys, q)
+        see, cuts = self.see, self.cuts(rows, keys)
+        if self.leans:
+            q, k = self.lean(q, k, rows, keys)
+        seen = [bool(k.shape[-2]) and see.tile(rows, cut) for cut in cuts]
+        added = [None if self.leans else see.added(rows, cut) for cut in cuts]
         if self.plain:
-            A = weights(scores(q, k, added, self.scale, self.softcap), seen)
+            S = scores(q, k, beside(added, cuts, q), self.scale, self.softcap)
+            A = weights(S, beside(seen, cuts, q))
             return torch.dropout(A, self.dropout_p, self.dropout_p > 0).to(v.dtype) @ v
-        if added is not None and "bias" in see.arrays:
-            bad = ~(added < torch.inf) if seen is None else ~(added < torch.inf) & seen
-            lost = None if look(torch.any, bad) is False else bad.any(-1, keepdim=True)
-        else:
-            lost = None
-        empty = None
-        if seen is not None:  # as numbers: faster than what the kernel makes of a mask
-            empty = sees_nothing(seen)
-            zero = q.new_zeros(1, 1)
-            added = masked(zero if added is None else added, seen, empty)
-        output = kernel(q, k, v, added, self.scale, self.dropout_p)
+        numbers, empty, lost = together(seen, added, cuts, q)
+        output = kernel(q, k, v, numbers, self.scale, self.dropout_p)
         output = output if empty is None else output.masked_fill(empty, 0)
         return output if lost is None else output.masked_fill(lost, torch.nan)
+
+    def cuts(self, rows: slice, keys: list[slice]) -> list[slice]:
+        """The keys cut so that what has to be looked at is small."""
+        if self.see.runs is None or not self.see.by_blocks or keys == [slice(0, 0)]:
+            return keys
+        return [cut for run in keys for cut in self.see.runs.cuts(rows, run)]
+
+
+def together(
+    seen: list[Any], added: list[Any], cuts: list[slice], q: torch.Tensor
+) -> tuple[torch.Tensor | None, ...]:
+    """What to add to scores, −∞ where a key is hidden; the queries that see nothing; and those that see a NaN there.
+
+    A kernel makes more of numbers than of a mask. An empty row gets 0, so that its softmax is finite.
+    """
+    bias, mask = beside(added, cuts, q), beside(seen, cuts, q)
+    lost = None
+    if bias is not None and look(lambda x: (x < torch.inf).all(), bias) is False:
+        bad = ~(bias < torch.inf)
+        lost = (bad if mask is None else bad & mask).any(-1, keepdim=True)
+    if mask is None:
+        return bias, None, lost
+    empty = sees_nothing(mask)
+    zeros = q.new_zeros(1, 1) if bias is None else bias.to(q.dtype)
+    return masked(zeros, mask, empty), empty, lost
 
 
 class _Blocks(torch.autograd.Function):
