@@ -64,6 +64,20 @@ class Window:
         return f"Window({self.width}, sinks={self.sinks})"
 
 
+def window_of(where: str, window: Any, cache: Any) -> Any:
+    """What a query sees if a cache keeps no more than its own window and sinks."""
+    if cache is None or cache.window is None:
+        return window
+    width = getattr(window, "width", window) or cache.window
+    sinks = getattr(window, "sinks", 0)
+    if width > cache.window or sinks > cache.sinks:
+        raise ValueError(
+            f"{where}: a query sees {width} tokens and {sinks} sinks, but the cache keeps {cache.window} and "
+            f"{cache.sinks}; make it with KVCache(window={width}, sinks={sinks})"
+        )
+    return Window(width, cache.sinks)
+
+
 class Slopes:
     """For ``bias=``: for each key between a query and a key the score falls by so much, in each head."""
 

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal, Self
 
 import torch
@@ -17,7 +16,6 @@ from attn_tutor.torch.layers.linear import Device, Dtype
 from attn_tutor.torch.layers.multi_head import MultiHeadAttention
 from attn_tutor.torch.positional import rotary
 from attn_tutor.torch.rules import alibi
-from attn_tutor.torch.visibility import Visibility, around
 
 __all__ = ["Block"]
 
@@ -38,7 +36,8 @@ class Block(nn.Module):
         n_heads: number of heads; divides ``d_model``.
         d_hidden: width of the hidden layer; None is 4·d_model.
         causal: forbid each token the tokens after it.
-        window: most tokens that each one sees, itself and those just before it; needs ``causal``. None sets no limit.
+        window: most tokens that each one sees, itself and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
         positions: "rotary" turns queries and keys; "alibi" penalises distance, with ``causal`` only; None tells
             attention no positions.
         dropout: chance to drop each weight, each hidden unit and each entry of what is added, while training.
@@ -107,9 +106,9 @@ class Block(nn.Module):
         mask: torch.Tensor | Rule | None = None,
         cache: KVCache | None = None,
     ) -> torch.Tensor:
-        """(…, n, d_model) -> (…, n, d_model); with a cache, X holds the tokens that come after those in it.
+        """(…, n, d_model) -> (…, n, d_model); with a cache, X holds the tokens that come after those that it has seen.
 
-        ``mask`` is that of :func:`multi_head_attention`.
+        ``mask`` is that of :func:`multi_head_attention`. A cache with a window lends it to the block.
         """
         (X,) = self._checked(X)
         Y = X + self.drop(self.attend(self.norm_1(X), mask, cache))
@@ -124,18 +123,14 @@ class Block(nn.Module):
         need_weights: bool = False,
     ) -> Any:
         """What the tokens draw from one another, (…, n, d_model), and with ``need_weights`` the weights too."""
-        layer, h = self.attention, self.attention.n_heads
+        layer = self.attention
         Q, K, V = layer.q_proj(X), layer.k_proj(X), layer.v_proj(X)
         if self.positions == "rotary":
-            start = 0 if cache is None else len(cache)
+            start = 0 if cache is None else cache.seen
             Q, K = self._turned(Q, start), self._turned(K, start)
-        if cache is not None:
-            K, V = cache.append(K, V)
-        bias = alibi(h) if self.positions == "alibi" else None
-        said: Any = {"causal": layer.causal, "window": layer.window, "n_heads": h}
-        see = Visibility.of("Block", Q, K, V, mask=mask, bias=bias, **said)
-        core = partial(layer.pool, need_weights=need_weights)
-        return around(core, see, Q, K, V, heads="all")
+        bias = alibi(layer.n_heads) if self.positions == "alibi" else None
+        told: Any = {"bias": bias, "cache": cache, "need_weights": need_weights}
+        return layer.attend("Block", Q, K, V, mask, **told)
 
     def feed_forward(self, X: torch.Tensor) -> torch.Tensor:
         """A small network with one hidden layer, in each token by itself."""

@@ -1,14 +1,16 @@
 """Multi-head attention as a ``torch.nn`` module, to and from torch's own."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Self
 
 import torch
 from torch import nn
 
 from attn_tutor._checks import require_chance, require_divisible, require_window
-from attn_tutor.geometry import Rule, Window
+from attn_tutor.geometry import Rule, Slopes, Window, window_of
 from attn_tutor.torch.attention import weigh
+from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.checks import require_sizes, require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype, draw, linear
 from attn_tutor.torch.multi_head import merge_heads, pool_heads
@@ -31,7 +33,8 @@ class MultiHeadAttention(nn.Module):
         bias: learn biases too.
         dropout: chance to drop each weight while training.
         causal: forbid each query the keys after it.
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
         n_kv_heads: number of heads of keys and values; None is ``n_heads``.
         device: of the parameters; None is torch's default.
         dtype: of the parameters; None is torch's default.
@@ -95,12 +98,15 @@ class MultiHeadAttention(nn.Module):
         V: torch.Tensor | None = None,
         mask: torch.Tensor | Rule | None = None,
         *,
+        bias: torch.Tensor | Slopes | None = None,
+        cache: KVCache | None = None,
         need_weights: bool = False,
     ) -> Any:
         """(…, n, d_model), (…, m, kdim), (…, m, vdim) -> (…, n, d_model); K is Q where None, and V is K.
 
-        ``mask`` is that of :func:`multi_head_attention`. With ``need_weights`` the weights come too, (…, h, n, m),
-        as they are before dropout.
+        ``mask`` and ``bias`` are those of :func:`multi_head_attention`. With a cache, K and V hold the tokens that come
+        after those that it has seen. With ``need_weights`` the weights come too, (…, h, n, m), as they are before
+        dropout.
         """
         K = Q if K is None else K
         V = K if V is None else V
@@ -108,7 +114,11 @@ class MultiHeadAttention(nn.Module):
         widths = {"Q": self.d_model, "K": self.kdim, "V": self.vdim}
         Q, K, V = require_tokens(where, widths, Q, K, V, like=self.out_proj.weight)
         options: Any = {"causal": self.causal, "window": self.window, "n_heads": h}
-        see = Visibility.of(where, Q, K, V, mask=mask, **options)
+        if cache is not None:
+            told: Any = {"bias": bias, "cache": cache, "need_weights": need_weights}
+            projected = self.q_proj(Q), self.k_proj(K), self.v_proj(V)
+            return self.attend(where, *projected, mask, **told)
+        see = Visibility.of(where, Q, K, V, mask=mask, bias=bias, **options)
         if not need_weights:
             see, K, V = see.trim(K, V)
 
@@ -116,6 +126,32 @@ class MultiHeadAttention(nn.Module):
             projected = self.q_proj(Q), self.k_proj(K), self.v_proj(V)
             return self.pool(*projected, see, need_weights=need_weights)
 
+        return around(core, see, Q, K, V, heads="all")
+
+    def attend(
+        self,
+        where: str,
+        Q: torch.Tensor,
+        K: torch.Tensor,
+        V: torch.Tensor,
+        mask: torch.Tensor | Rule | None,
+        *,
+        bias: torch.Tensor | Slopes | None,
+        cache: KVCache | None,
+        need_weights: bool,
+    ) -> Any:
+        """What comes after the projections, with a cache or without.
+
+        :class:`Block` enters here, with queries and keys that know their positions.
+        """
+        gap = 0
+        if cache is not None:
+            K, V = cache.append(K, V)
+            gap = cache.seen - K.shape[-2]
+        window = window_of(where, self.window, cache) if self.causal else None
+        said: Any = {"causal": self.causal, "window": window, "n_heads": self.n_heads}
+        see = Visibility.of(where, Q, K, V, mask=mask, bias=bias, gap=gap, **said)
+        core = partial(self.pool, need_weights=need_weights)
         return around(core, see, Q, K, V, heads="all")
 
     def pool(
@@ -127,10 +163,7 @@ class MultiHeadAttention(nn.Module):
         *,
         need_weights: bool = False,
     ) -> Any:
-        """What comes after the projections: split into heads, attend in each, put them side by side, project back.
-
-        :class:`Block` enters here, with queries and keys that know their positions.
-        """
+        """Split what is projected into heads, attend in each, put them side by side, project back."""
         if self.heads is not None:
             see = see.of_heads(self.heads)
         queries, keys, values = (
