@@ -195,3 +195,157 @@ def test_heads_that_do_not_split():
         ulysses_attention(Q, K, K)
 
     meets(RuntimeError, "heads of Q=8 does not split into heads of K=6", run, attend, 2)
+
+
+# NaN is lost nowhere, and infinity behind a mask spoils nothing
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "attention",
+        "bilinear_attention",
+        "attention_weights",
+        "gaussian_attention",
+        "self_attention",
+        "multi_head_attention",
+    ],
+)
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_nan_that_all_see(half, inputs, name, which):
+    """Nothing is hidden: a query full of NaN, and a NaN in a key or value."""
+    args = inputs(name)
+    own = [x for x in args if x in "QKVX"]
+    args[own[which]][2] = nan
+    found = getattr(half, name)(**args)
+    lost = np.isnan(found)
+    assert (
+        lost[..., 2, :].all()
+        if which == 0
+        else lost.all() or name == "attention_weights"
+    )
+
+
+@pytest.mark.parametrize("scale", [nan, inf])
+def test_scales_that_are_not_finite(half, draw, scale):
+    Q, K = draw(3, 4), draw(5, 4)
+    with np.errstate(all="ignore"):
+        assert np.isnan(half.attention(Q, K, K, scale=scale)).all()
+
+
+def test_an_infinite_key_in_half_precision():
+    Q, K = torch.ones(3, 8), torch.ones(20, 8)
+    K[4] = inf
+    given = (X.bfloat16() for X in (Q, K, K[:, :3]))
+    assert at.attention(*given).isnan().all()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["attention", "gaussian_attention", "additive_attention", "multi_head_attention"],
+)
+@pytest.mark.parametrize("hidden", [nan, inf])
+def test_a_bias_behind_a_mask_is_silent(half, inputs, name, hidden):
+    args = inputs(name, n=7, m=7)
+    above = np.triu(np.ones((7, 7)), 1) > 0
+    bias = np.where(above, 0.0, np.sin(np.arange(7.0)))
+    fn = getattr(half, name)
+    expected = fn(**args, bias=bias, causal=True)
+    with np.errstate(all="ignore"):
+        found = fn(**args, bias=np.where(above, hidden, bias), causal=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    bias[4, 2] = nan
+    spoilt = fn(**args, bias=bias, causal=True)
+    assert np.isnan(spoilt[4]).all() and np.isfinite(np.delete(spoilt, 4, 0)).all()
+
+
+def test_weights_in_half_precision_do_not_overflow(half):
+    rng = np.random.default_rng(3)
+    Q = (200 * rng.normal(size=(6, 16))).astype(np.float16)
+    found = half.attention_weights(Q, Q)
+    assert found.dtype == np.float16 and np.isfinite(found).all()
+    wide = half.attention_weights(Q.astype(np.float32), Q.astype(np.float32))
+    np.testing.assert_allclose(found, wide, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("far", [1e6, 1e7, 1e8])
+def test_a_first_key_far_away(half, dtype, far):
+    """Keys far, 0, 1, query 0: the weights of the last two are 1 and e^−½ in their sum."""
+    K = np.array([[far], [0], [1]], dtype)
+    found = half.gaussian_attention(
+        np.zeros((1, 1), dtype), K, np.array([[0], [0], [1]], dtype)
+    )
+    np.testing.assert_allclose(found, 1 / (1 + np.exp(0.5)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("axes", [(), (1,), (5,)])
+def test_a_bias_of_few_axes(half, draw, close, axes):
+    Q, K, bias = draw(3, 4), draw(5, 4), draw(*axes) if axes else np.array(0.3)
+    whole = np.broadcast_to(bias, (3, 5)).copy()
+    close(
+        half.attention_weights(Q, K, bias=bias),
+        half.attention_weights(Q, K, bias=whole),
+    )
+    close(half.attention(Q, K, K, bias=bias), half.attention(Q, K, K, bias=whole))
+
+
+def test_a_ring_with_an_infinite_key():
+    """Whoever sees it gets NaN, among however many processes."""
+
+    def attend(rank, size):
+        from attn_tutor.torch.distributed import blocks
+
+        mine = blocks(8, size)[rank]
+        K = torch.ones(8, 4)
+        K[5] = inf
+        return (
+            ring_attention(
+                torch.ones(8, 4)[mine], K[mine], torch.ones(8, 4)[mine], layout="blocks"
+            )
+            .isnan()
+            .all(-1)
+        )
+
+    assert all(torch.cat(run(attend, size)).all() for size in (1, 2, 3))
+
+
+# The compiler
+
+
+@pytest.mark.slow
+def test_a_second_batch_size_is_no_new_error():
+    layer, block = at.MultiHeadAttention(8, 2), at.Block(8, 2)
+    for made, axes in ((layer, 2), (layer, 3), (block, 2), (block, 3)):
+        torch.compiler.reset()
+        whole = torch.compile(
+            made,
+            backend="eager",
+            fullgraph=True,
+            dynamic=True if made is block else None,
+        )
+        for b in (3, 5, 4):
+            X, mask = (
+                torch.randn(b, 7, 8),
+                torch.ones((b, 7, 7)[-axes:], dtype=torch.bool).tril(),
+            )
+            options = {"mask": mask}
+            torch.testing.assert_close(whole(X, **options), made(X, **options))
+
+
+@pytest.mark.slow
+def test_an_export_with_two_lengths():
+    class Causal(torch.nn.Module):
+        def forward(self, Q, K, V):
+            return at.attention(Q, K, V, causal=True)
+
+    n, m = torch.export.Dim("n", min=2), torch.export.Dim("m", min=2)
+    given = tuple(torch.randn(2, k, 4) for k in (5, 9, 9))
+    exported = torch.export.export(
+        Causal(), given, dynamic_shapes=({1: n}, {1: m}, {1: m})
+    ).module()
+    for n, m in ((5, 9), (6, 6), (9, 5)):
+        Q, K, V = (torch.randn(2, k, 4) for k in (n, m, m))
+        torch.testing.assert_close(
+            exported(Q, K, V), at.attention(Q, K, V, causal=True)
+        )
