@@ -17,6 +17,12 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 Shape = tuple[int, ...]
+WORDS = {  # what others call it
+    "is_causal": "causal here, aligned lower right",
+    "attn_mask": "mask here if it is boolean, True = may attend, and bias if it is added to the scores",
+    "key_padding_mask": "mask=~key_padding_mask[:, None, :] here: True = may attend",
+    "enable_gqa": "n_kv_heads of multi_head_attention here",
+}
 
 
 def checker(
@@ -46,8 +52,11 @@ def checker(
             @functools.wraps(fn)
             def checked(*args: P.args, **kwargs: P.kwargs) -> R:
                 first: Any = args[: len(names)]
-                if len(first) == len(names) and as_is(first) and fit(first):
+                known = not kwargs or not WORDS.keys() & kwargs.keys()
+                if known and len(first) == len(names) and as_is(first) and fit(first):
                     return fn(*args, **kwargs)  # the usual case, and quick
+                for name in WORDS.keys() & kwargs.keys():
+                    raise TypeError(f"{fn.__name__}: {name} is {WORDS[name]}")
                 # Python itself reports what is missing or given twice, when fn is called.
                 positional = dict(zip(names, args, strict=False))
                 keyword = {name: kwargs[name] for name in names if name in kwargs}
@@ -163,7 +172,10 @@ def require_boolean(array_type: type, where: str, mask: Any) -> None:
     require_array(array_type, where, "mask", mask)
     dtype = str(mask.dtype).removeprefix("torch.")
     if dtype != "bool":
-        raise TypeError(f"{where}: masks are boolean, True = may attend; got {dtype}")
+        added = "; what is added to the scores is a bias=" if "float" in dtype else ""
+        raise TypeError(
+            f"{where}: masks are boolean, True = may attend; got {dtype}{added}"
+        )
 
 
 def require_bias(array_type: type, where: str, bias: Any) -> None:
@@ -182,9 +194,15 @@ def require_fit(where: str, name: str, shape: Shape, scores: Shape) -> None:
     """Raise a ``ValueError`` unless a shape broadcasts to the ``scores`` shape, ``(…, n, m)``."""
     # Its last axes may be missing or 1, but must not make queries or keys out of nothing.
     core_fits = broadcast(shape[-2:], scores[-2:]) == scores[-2:]
-    if not core_fits or broadcast(shape, scores) is None:
+    hint = ""
+    if len(scores) > 2 and shape[:-3] == scores[:-2] and shape[-3] == 1 < scores[-3]:
+        hint = f" The axis for heads is too many: {name}[..., 0, :, :]."
+    elif name == "mask" and shape == (*scores[:1], *scores[-1:]) and len(scores) > 2:
+        hint = " One row for each sequence is mask[:, None, :]."
+        hint *= scores[0] != scores[-2]
+    if not core_fits or broadcast(shape, scores) is None or "heads" in hint:
         raise ValueError(
-            f"{where}: {name} has shape {_text(shape)} but must broadcast to the scores, {_text(scores)}."
+            f"{where}: {name} has shape {_text(shape)} but must broadcast to the scores, {_text(scores)}.{hint}"
         )
 
 

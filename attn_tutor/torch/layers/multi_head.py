@@ -23,7 +23,7 @@ class MultiHeadAttention(nn.Module):
     """:func:`multi_head_attention` with learnt projections ``q_proj``, ``k_proj``, ``v_proj`` and ``out_proj``.
 
     Two differences from ``torch.nn.MultiheadAttention`` bite: masks are True where a query **may** attend, and the
-    batch axis always comes first.
+    batch axis always comes first. :meth:`from_torch` takes over the weights of such a layer, :meth:`to_torch` back.
 
     Args:
         d_model: width of queries and output, and of all heads together.
