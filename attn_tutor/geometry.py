@@ -193,17 +193,6 @@ def _most(X: Any, Y: Any, m: int) -> Any:
     return X + (Y - X).clip(0, m)
 
 
-def _over_heads(where: str, kind: str, X: Any, scores: Shape, n_heads: int) -> Any:
-    """With an axis for the heads, if it has none."""
-    *batch, _, _ = scores
-    if kind != "mask":
-        return X[..., None, :, :] if X.ndim > 2 else X
-    if lacks_heads(where, X.shape, tuple(batch), n_heads):
-        require_fit(where, kind, X.shape, scores)
-        return X[..., None, :, :]
-    return X
-
-
 class Seen(Generic[A]):
     """What n queries see of m keys, and what is added to their scores. Each half says in a subclass how it does things.
 
@@ -282,7 +271,12 @@ class Seen(Generic[A]):
             found: dict[str, Any] = cls.read(where, name, given, Q, m)
             for kind, X in found.items():
                 if n_heads and name != "bias":
-                    X = _over_heads(where, kind, X, (*batch, n, m), n_heads)
+                    lacks = kind != "mask" or lacks_heads(
+                        where, X.shape, batch, n_heads
+                    )
+                    if lacks and X.ndim > 2:
+                        cls.require_fit(where, name, X.shape, (*batch, n, m))
+                        X = X[..., None, :, :]
                 cls.require_fit(where, name, X.shape, scores)
                 while X.ndim < 2:
                     X = X[None]

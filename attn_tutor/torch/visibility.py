@@ -143,9 +143,11 @@ class Visibility(Seen[torch.Tensor]):
 
     def _search(self, marked: torch.Tensor) -> torch.Tensor:
         """The same, key by key."""
-        step = max(1, PAIRS // max(1, self.m)) if self.by_blocks else self.n
+        blocks = [slice(0, self.n)]
+        if self.by_blocks:
+            blocks = slices(self.n, max(1, PAIRS // max(1, self.m)))
         found = []
-        for rows in slices(self.n, step):
+        for rows in blocks:
             seen = self.tile(rows, slice(0, self.m)) & marked[..., None, :]
             seen = seen.any(-1, keepdim=True)
             found.append(seen.expand(*seen.shape[:-2], rows.stop - rows.start, 1))
@@ -186,10 +188,9 @@ def documents(where: str, ids: torch.Tensor, n: int, m: int) -> dict[str, torch.
 
 
 def slices(n: int, step: int) -> list[slice]:
-    """0 … n − 1 in so many at a time; with a compiler, which knows no n, all of them."""
-    if step is n or not n:
-        return [slice(0, n)]
-    return [slice(i, min(i + step, n)) for i in range(0, n, step)]
+    """0 … n − 1 in so many at a time."""
+    starts = range(0, n, step) if n else [0]
+    return [slice(i, min(i + step, n)) for i in starts]
 
 
 def attend_by(

@@ -61,7 +61,9 @@ class Core(NamedTuple):
         self, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor
     ) -> torch.Tensor:
         """All queries, in blocks for which what is seen is small, or that see few keys."""
-        blocks = slices(self.see.n, self.height(Q, K))
+        blocks = [slice(0, self.see.n)]
+        if self.see.by_blocks and not self.is_causal():
+            blocks = slices(self.see.n, self.height(Q, K))
         if len(blocks) == 1:
             return self.block(Q, K, V, blocks[0])
         learnt = any(X.requires_grad for X in self.see.arrays.values())
@@ -80,7 +82,7 @@ class Core(NamedTuple):
         runs = [] if see.runs is None else [X for run in see.runs.runs for X in run]
         told = [X for name, X in see.arrays.items() if name != "slopes"] + runs
         tall = any(X.shape[-2] > 1 for X in told) or "slopes" in see.arrays
-        if not see.by_blocks or not (tall or self.plain) or self.is_causal():
+        if not (tall or self.plain):
             return n
         shapes = [X.shape[:-2] for X in told]
         if "slopes" in see.arrays:
@@ -151,8 +153,11 @@ class Core(NamedTuple):
         see, cuts = self.see, self.cuts(rows, keys)
         if self.leans:
             q, k = self.lean(q, k, rows, keys)
-        seen = [bool(k.shape[-2]) and see.tile(rows, cut) for cut in cuts]
-        added = [None if self.leans else see.added(rows, cut) for cut in cuts]
+        seen: list[Any] = []
+        added: list[Any] = []
+        for cut in cuts:  # in a comprehension the compiler would make constants of lengths
+            seen += [bool(k.shape[-2]) and see.tile(rows, cut)]
+            added += [None if self.leans else see.added(rows, cut)]
         if self.plain:
             S = scores(q, k, beside(added, cuts, q), self.scale, self.softcap)
             A = weights(S, beside(seen, cuts, q))
