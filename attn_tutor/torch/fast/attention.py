@@ -155,7 +155,9 @@ class Core(NamedTuple):
             q, k = self.lean(q, k, rows, keys)
         seen: list[Any] = []
         added: list[Any] = []
-        for cut in cuts:  # in a comprehension the compiler would make constants of lengths
+        for (
+            cut
+        ) in cuts:  # in a comprehension the compiler would make constants of lengths
             seen += [bool(k.shape[-2]) and see.tile(rows, cut)]
             added += [None if self.leans else see.added(rows, cut)]
         if self.plain:
