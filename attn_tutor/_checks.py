@@ -17,6 +17,12 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 Shape = tuple[int, ...]
+WORDS = {  # what others call it
+    "is_causal": "causal here, aligned lower right",
+    "attn_mask": "mask here if it is boolean, True = may attend, and bias if it is added to the scores",
+    "key_padding_mask": "mask=~key_padding_mask[:, None, :] here: True = may attend",
+    "enable_gqa": "n_kv_heads of multi_head_attention here",
+}
 
 
 def checker(
@@ -46,8 +52,11 @@ def checker(
             @functools.wraps(fn)
             def checked(*args: P.args, **kwargs: P.kwargs) -> R:
                 first: Any = args[: len(names)]
-                if len(first) == len(names) and as_is(first) and fit(first):
+                known = not kwargs or not WORDS.keys() & kwargs.keys()
+                if known and len(first) == len(names) and as_is(first) and fit(first):
                     return fn(*args, **kwargs)  # the usual case, and quick
+                for name in WORDS.keys() & kwargs.keys():
+                    raise TypeError(f"{fn.__name__}: {name} is {WORDS[name]}")
                 # Python itself reports what is missing or given twice, when fn is called.
                 positional = dict(zip(names, args, strict=False))
                 keyword = {name: kwargs[name] for name in names if name in kwargs}
@@ -163,11 +172,14 @@ def require_boolean(array_type: type, where: str, mask: Any) -> None:
     require_array(array_type, where, "mask", mask)
     dtype = str(mask.dtype).removeprefix("torch.")
     if dtype != "bool":
-        raise TypeError(f"{where}: masks are boolean, True = may attend; got {dtype}")
+        added = "; what is added to the scores is a bias=" if "float" in dtype else ""
+        raise TypeError(
+            f"{where}: masks are boolean, True = may attend; got {dtype}{added}"
+        )
 
 
-def require_bias(array_type: type, where: str, bias: Any, scores: Shape) -> None:
-    """Raise unless ``bias`` holds real numbers and broadcasts to the ``scores`` shape, ``(…, n, m)``."""
+def require_bias(array_type: type, where: str, bias: Any) -> None:
+    """Raise unless ``bias`` holds real numbers."""
     require_array(array_type, where, "bias", bias)
     dtype = str(bias.dtype).removeprefix("torch.")
     if dtype == "bool":
@@ -176,16 +188,21 @@ def require_bias(array_type: type, where: str, bias: Any, scores: Shape) -> None
         )
     if not dtype.startswith(("float", "bfloat", "int", "uint")):
         raise TypeError(f"{where}: bias has dtype {bias.dtype}; it needs real numbers")
-    require_fit(where, "bias", bias.shape, scores)
 
 
 def require_fit(where: str, name: str, shape: Shape, scores: Shape) -> None:
     """Raise a ``ValueError`` unless a shape broadcasts to the ``scores`` shape, ``(…, n, m)``."""
     # Its last axes may be missing or 1, but must not make queries or keys out of nothing.
     core_fits = broadcast(shape[-2:], scores[-2:]) == scores[-2:]
-    if not core_fits or broadcast(shape, scores) is None:
+    hint = ""
+    if len(scores) > 2 and shape[:-3] == scores[:-2] and shape[-3] == 1 < scores[-3]:
+        hint = f" The axis for heads is too many: {name}[..., 0, :, :]."
+    elif name == "mask" and shape == (*scores[:1], *scores[-1:]) and len(scores) > 2:
+        hint = " One row for each sequence is mask[:, None, :]."
+        hint *= scores[0] != scores[-2]
+    if not core_fits or broadcast(shape, scores) is None or "heads" in hint:
         raise ValueError(
-            f"{where}: {name} has shape {_text(shape)} but must broadcast to the scores, {_text(scores)}."
+            f"{where}: {name} has shape {_text(shape)} but must broadcast to the scores, {_text(scores)}.{hint}"
         )
 
 
@@ -197,7 +214,7 @@ def lacks_heads(where: str, mask: Shape, batch: Shape, n_heads: int) -> bool:
     """
     lead = tuple(mask[:-2])
     if len(lead) < 2:
-        either = not batch and lead == (n_heads,) != (1,)
+        either = len(batch) == 0 and lead == (n_heads,) != (1,)
     else:
         readings = batch, (*batch, n_heads)
         either = len(lead) == len(batch) and set(lead) != {1}
@@ -214,6 +231,7 @@ def require_window(where: str, window: Any, causal: bool) -> None:
     """Raise unless ``window`` is None, or a whole number of keys before each query, which needs ``causal``."""
     if window is None:
         return
+    window = getattr(window, "width", window)  # of one with sinks
     require_size(where, "window", window, least=1)
     if not causal:
         raise ValueError(
@@ -246,6 +264,14 @@ def require_size(where: str, name: str, value: Any, least: int = 0) -> None:
         )
     if value < least:
         raise ValueError(f"{where}: {name} must be {least} or more, got {value}")
+
+
+def require_below(where: str, name: str, tokens: Any, n_tokens: int) -> None:
+    """Raise a ``ValueError`` unless all of an array's whole numbers are tokens, 0 … n_tokens − 1."""
+    if not ((tokens >= 0) & (tokens < n_tokens)).all():
+        raise ValueError(
+            f"{where}: {name} must lie in 0 … {n_tokens - 1}, got {tokens.min()} … {tokens.max()}"
+        )
 
 
 def require_positive(where: str, name: str, value: float) -> None:

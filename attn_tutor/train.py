@@ -15,7 +15,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import torch
+try:
+    import torch
+except ImportError:
+    raise ImportError(
+        "attn_tutor.train needs torch: pip install 'attn_tutor[torch]'"
+    ) from None
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver

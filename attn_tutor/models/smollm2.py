@@ -10,6 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from attn_tutor._checks import require_size
 from attn_tutor.models.gguf_file import read_gguf
 from attn_tutor.models.smollm2_layer import N_HEADS, Cache, Layer, Mask, rms_norm
 from attn_tutor.models.weights import WeightsFile
@@ -95,6 +96,9 @@ class SmolLM2:
 
     def generate(self, ids: Tensor, n_new: int, *, cached: bool = True) -> Tensor:
         """Write on, the likeliest token each time: (…, n) -> (…, n + n_new), the same with and without the cache."""
+        require_size("generate", "n_new", n_new)
+        if ids.ndim == 0 or not ids.shape[-1]:
+            raise ValueError("generate: ids holds no token; begin with at least one")
         caches = [KVCache() for _ in self.layers] if cached else None
         new = ids
         for _ in range(n_new):
@@ -106,6 +110,10 @@ class SmolLM2:
     def _run(self, ids: Tensor, mask: Mask, caches: Any = None) -> Iterator[Tensor]:
         X = self.embedding[require_ids("SmolLM2", "ids", ids, len(self.embedding))]
         yield X
+        if caches is not None and len(caches) != N_LAYERS:
+            raise ValueError(
+                f"SmolLM2: {N_LAYERS} layers need as many caches, got {len(caches)}"
+            )
         each = zip(self.layers, _each(mask), caches or _each(None), strict=True)
         for layer, seen, cache in each:
             X = X + layer.attend(X, seen, cache)

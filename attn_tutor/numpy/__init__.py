@@ -14,6 +14,7 @@ from attn_tutor.numpy.merge import *
 from attn_tutor.numpy.multi_head import *
 from attn_tutor.numpy.positional import *
 from attn_tutor.numpy.quantized import *
+from attn_tutor.numpy.rules import *
 from attn_tutor.numpy.scoring import *
 from attn_tutor.numpy.self_attention import *
 from attn_tutor.numpy.softmax import *

@@ -1,17 +1,23 @@
 """Attention = score → masked softmax → weighted sum, as the formula says it and without storing the weights."""
 
+import warnings
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from attn_tutor._checks import require_positive, require_scale
+from attn_tutor.geometry import Rule, Slopes, Window
 from attn_tutor.numpy._arrays import shapes
 from attn_tutor.numpy.fast.additive import tiled_additive
-from attn_tutor.numpy.fast.attention import tiled_attention
+from attn_tutor.numpy.fast.attention import capped, tiled_attention
 from attn_tutor.numpy.kernels import gaussian_kernel
 from attn_tutor.numpy.scoring import OTHER_WIDTHS, scaled_dot_score
 from attn_tutor.numpy.softmax import masked_softmax, normalize
-from attn_tutor.numpy.visibility import Visibility, finish, hide
+from attn_tutor.numpy.visibility import Visibility, attend_by
+
+FAR = 1e4  # bandwidths; the square of so many is off by 10⁻⁸
 
 __all__ = [
     "additive_attention",
@@ -50,21 +56,24 @@ def attend(
         >>> attend(np.array([[7.0, 7.0]]), np.array([[1.0, 0.0], [0.0, 4.0]])).tolist()
         [[0.5, 2.0]]
     """
-    see = Visibility.of("attend", scores, V, mask=mask)
-    _, V, spoiled = hide(see, scores[..., :0], V)  # masked_softmax hides scores itself
-    return finish(masked_softmax(scores, see.mask) @ V, spoiled)
+
+    def pool(_: np.ndarray, V: np.ndarray, see: Visibility) -> np.ndarray:
+        return masked_softmax(scores, see.dense()) @ V  # which hides scores itself
+
+    return attend_by("attend", pool, scores[..., :0], V, mask=mask)
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
 def attention_weights(
     Q: np.ndarray,
     K: np.ndarray,
-    mask: np.ndarray | None = None,
+    mask: np.ndarray | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
-    bias: np.ndarray | None = None,
+    window: int | Window | None = None,
+    bias: np.ndarray | Slopes | None = None,
     scale: float | None = None,
+    softcap: float | None = None,
 ) -> np.ndarray:
     r"""The weights of scaled dot-product attention: how much of each value each query draws.
 
@@ -75,11 +84,14 @@ def attention_weights(
     Args:
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
+            None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
         scale: factor on the dot product; None is 1/√d.
+        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
 
     Returns:
         Weights, (…, n, m); each row sums to 1, or to 0 if nothing is permitted.
@@ -93,11 +105,9 @@ def attention_weights(
         [[0.5, 0.5]]
     """
     require_scale("attention_weights", scale)
-    see = Visibility.of(
-        "attention_weights", Q, K, mask=mask, causal=causal, window=window, bias=bias
-    )
-    Q, K, spoiled = hide(see, Q, K)
-    return finish(weights_of(Q, K, see, scale, bias), spoiled)
+    core = partial(weights_of, scale=scale, softcap=softcap)
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    return attend_by("attention_weights", core, Q, K, **said)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
@@ -105,12 +115,13 @@ def attention(
     Q: np.ndarray,
     K: np.ndarray,
     V: np.ndarray,
-    mask: np.ndarray | None = None,
+    mask: np.ndarray | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
-    bias: np.ndarray | None = None,
+    window: int | Window | None = None,
+    bias: np.ndarray | Slopes | None = None,
     scale: float | None = None,
+    softcap: float | None = None,
 ) -> np.ndarray:
     r"""Scaled dot-product attention, without storing the weights.
 
@@ -125,11 +136,14 @@ def attention(
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
         V: values, (…, m, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
+            None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
         scale: factor on the dot product; None is 1/√d.
+        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
 
     Returns:
         Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
@@ -145,11 +159,9 @@ def attention(
         [[6.0]]
     """
     require_scale("attention", scale)
-    see = Visibility.of(
-        "attention", Q, K, V, mask=mask, causal=causal, window=window, bias=bias
-    )
-    Q, K, V, spoiled = hide(see, Q, K, V)
-    return finish(tiled_attention(Q, K, V, see, scale, bias), spoiled)
+    core = partial(tiled_attention, scale=scale, softcap=softcap)
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    return attend_by("attention", core, Q, K, V, **said)
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,k)->(n,d_v)")
@@ -158,11 +170,11 @@ def bilinear_attention(
     K: np.ndarray,
     V: np.ndarray,
     M: np.ndarray,
-    mask: np.ndarray | None = None,
+    mask: np.ndarray | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
-    bias: np.ndarray | None = None,
+    window: int | Window | None = None,
+    bias: np.ndarray | Slopes | None = None,
 ) -> np.ndarray:
     r"""Attention with the bilinear score: a dot product in disguise.
 
@@ -176,10 +188,12 @@ def bilinear_attention(
         K: keys, (…, m, k).
         V: values, (…, m, d_v).
         M: learnt matrix, (q, k).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
+            None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
 
     Returns:
         Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
@@ -193,18 +207,14 @@ def bilinear_attention(
         >>> bilinear_attention(Q, K, np.array([[4.0], [8.0]]), M).tolist()
         [[6.0]]
     """
-    see = Visibility.of(
-        "bilinear_attention",
-        Q,
-        K,
-        V,
-        mask=mask,
-        causal=causal,
-        window=window,
-        bias=bias,
-    )
-    Q, K, V, spoiled = hide(see, Q, K, V)
-    return finish(tiled_attention(Q @ M, K, V, see, 1.0, bias), spoiled)
+
+    def pool(
+        Q: np.ndarray, K: np.ndarray, V: np.ndarray, see: Visibility
+    ) -> np.ndarray:
+        return tiled_attention(Q @ M, K, V, see, 1.0)
+
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    return attend_by("bilinear_attention", pool, Q, K, V, **said)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
@@ -212,11 +222,11 @@ def gaussian_attention(
     Q: np.ndarray,
     K: np.ndarray,
     V: np.ndarray,
-    mask: np.ndarray | None = None,
+    mask: np.ndarray | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
-    bias: np.ndarray | None = None,
+    window: int | Window | None = None,
+    bias: np.ndarray | Slopes | None = None,
     bandwidth: float = 1.0,
 ) -> np.ndarray:
     r"""Attention with the Gaussian score: another dot product in disguise.
@@ -237,10 +247,12 @@ def gaussian_attention(
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
         V: values, (…, m, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
+            None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
         bandwidth: σ, in the units of Q and K; above 0.
 
     Returns:
@@ -256,20 +268,16 @@ def gaussian_attention(
         [[6.0]]
     """
     require_positive("gaussian_attention", "bandwidth", bandwidth)
-    see = Visibility.of(
-        "gaussian_attention",
-        Q,
-        K,
-        V,
-        mask=mask,
-        causal=causal,
-        window=window,
-        bias=bias,
-    )
-    Q, K, V, spoiled = hide(see, Q, K, V)
-    wide_Q, wide_K = as_dot_product(Q, K, bandwidth, see)
-    output = tiled_attention(wide_Q, wide_K, V, see, 1.0, bias)
-    return finish(output.astype(np.result_type(Q, K, V), copy=False), spoiled)
+
+    def pool(
+        Q: np.ndarray, K: np.ndarray, V: np.ndarray, see: Visibility
+    ) -> np.ndarray:
+        wide_Q, wide_K = as_dot_product(Q, K, bandwidth, see)
+        output = tiled_attention(wide_Q, wide_K, V, see, 1.0)
+        return output.astype(np.result_type(Q, K, V), copy=False)
+
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    return attend_by("gaussian_attention", pool, Q, K, V, **said)
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,h),(k,h),(h)->(n,d_v)")
@@ -280,11 +288,11 @@ def additive_attention(
     W_q: np.ndarray,
     W_k: np.ndarray,
     w_v: np.ndarray,
-    mask: np.ndarray | None = None,
+    mask: np.ndarray | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
-    bias: np.ndarray | None = None,
+    window: int | Window | None = None,
+    bias: np.ndarray | Slopes | None = None,
 ) -> np.ndarray:
     r"""Attention with the additive score, for queries and keys of any two widths.
 
@@ -312,10 +320,12 @@ def additive_attention(
         W_q: learnt projection of queries, (q, h).
         W_k: learnt projection of keys, (k, h).
         w_v: learnt output weights, (h,).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
+            None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
 
     Returns:
         Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
@@ -330,24 +340,18 @@ def additive_attention(
         >>> additive_attention(Q, K, V, W, W, w_v).tolist()
         [[6.0]]
     """
-    see = Visibility.of(
-        "additive_attention",
-        Q,
-        K,
-        V,
-        mask=mask,
-        causal=causal,
-        window=window,
-        bias=bias,
-    )
-    Q, K, V, spoiled = hide(see, Q, K, V)
     dtype = np.result_type(Q, K, V, W_q, W_k, w_v)
     wide = np.result_type(dtype, np.float32)
-    Q, K, V, W_q, W_k, w_v = (
-        X.astype(wide, copy=False) for X in (Q, K, V, W_q, W_k, w_v)
-    )
-    output = tiled_additive(Q @ W_q, K @ W_k, w_v, V, see, bias)
-    return finish(output.astype(dtype, copy=False), spoiled)
+
+    def pool(
+        Q: np.ndarray, K: np.ndarray, V: np.ndarray, see: Visibility
+    ) -> np.ndarray:
+        given = (X.astype(wide, copy=False) for X in (Q, K, V, W_q, W_k, w_v))
+        Q, K, V, a, b, w = given
+        return tiled_additive(Q @ a, K @ b, w, V, see).astype(dtype, copy=False)
+
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    return attend_by("additive_attention", pool, Q, K, V, **said)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
@@ -392,13 +396,16 @@ def weights_of(
     Q: np.ndarray,
     K: np.ndarray,
     see: Visibility,
-    scale: float | None,
-    bias: np.ndarray | None,
+    scale: float | None = None,
+    softcap: float | None = None,
 ) -> np.ndarray:
     """The core of :func:`attention_weights`: what is hidden must be finite."""
-    scores = scaled_dot_score(Q, K, scale)
-    scores = scores if bias is None else scores + bias.astype(scores.dtype, copy=False)
-    return masked_softmax(scores, see.dense())
+    dtype = np.result_type(Q, K)
+    Q, K = (X.astype(np.result_type(dtype, np.float32), copy=False) for X in (Q, K))
+    scores = capped(scaled_dot_score(Q, K, scale), softcap)
+    if (added := see.added(slice(0, see.n), slice(0, see.m))) is not None:
+        scores = scores + added.astype(scores.dtype, copy=False)
+    return masked_softmax(scores, see.dense()).astype(dtype, copy=False)
 
 
 def as_dot_product(
@@ -413,6 +420,11 @@ def as_dot_product(
     first = seen & (seen.cumsum(-2) == 1)
     K = np.where(seen, K, 0).astype(wide, copy=False)
     centre = np.where(first, K, 0).sum(-2, keepdims=True)
+    if np.abs(K - centre).max(initial=0, where=seen) > FAR * bandwidth:
+        # Unless it is far from the others: then the one in the middle.
+        away = np.where(seen, K, np.nan)
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+            centre = np.nan_to_num(np.nanmedian(away, -2, keepdims=True))
     Q, K = (Q - centre) / float(bandwidth), (K - centre) * seen / float(bandwidth)
     norms = (K**2).sum(-1, keepdims=True)
     wide_Q = np.concatenate([Q, np.ones((*Q.shape[:-1], 1), wide)], -1)

@@ -7,6 +7,7 @@ inputs, each in the shape of its input.
 import numpy as np
 
 from attn_tutor._checks import Shape, require_scale
+from attn_tutor.geometry import Rule, Window
 from attn_tutor.numpy._arrays import shapes
 from attn_tutor.numpy.attention import weights_of
 from attn_tutor.numpy.scoring import OTHER_WIDTHS, default_scale
@@ -48,10 +49,10 @@ def attention_vjp(
     K: np.ndarray,
     V: np.ndarray,
     g: np.ndarray,
-    mask: np.ndarray | None = None,
+    mask: np.ndarray | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
+    window: int | Window | None = None,
     scale: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     r"""Gradient through scaled dot-product attention.
@@ -68,9 +69,11 @@ def attention_vjp(
         K: keys, (…, m, d).
         V: values, (…, m, d_v).
         g: gradient with respect to the output of :func:`attention`, (…, n, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
+            None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
         scale: factor on the dot product; None is 1/√d.
 
     Returns:
@@ -96,7 +99,7 @@ def attention_vjp(
     if spoiled is not None:
         # Their output is NaN whatever the inputs are: no gradient.
         g = np.where(spoiled, 0, g)
-    A = weights_of(Q, K, see, scale, None)  # (…, n, m)
+    A = weights_of(Q, K, see, scale)  # (…, n, m)
     # Nothing attended to, nothing passed on.
     g = np.where(A.any(-1, keepdims=True), g, 0)
     dV = A.mT @ g

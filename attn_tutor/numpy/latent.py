@@ -1,14 +1,18 @@
 """Multi-head attention with one short row a token in the cache: latent attention."""
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from attn_tutor._checks import require_divisible, require_size
+from attn_tutor.geometry import Rule
 from attn_tutor.numpy._arrays import shapes
 from attn_tutor.numpy.fast.attention import tiled_attention
 from attn_tutor.numpy.multi_head import merge_heads, split_heads
 from attn_tutor.numpy.positional import rotary
 from attn_tutor.numpy.self_attention import project
-from attn_tutor.numpy.visibility import Visibility, finish, hide
+from attn_tutor.numpy.visibility import attend_by
 
 __all__ = ["latent_attention"]
 
@@ -24,7 +28,7 @@ def latent_attention(
     W_v: np.ndarray,
     W_o: np.ndarray,
     n_heads: int,
-    mask: np.ndarray | None = None,
+    mask: np.ndarray | Rule | None = None,
     *,
     causal: bool = False,
 ) -> np.ndarray:
@@ -50,7 +54,7 @@ def latent_attention(
         W_o: learnt projection of the heads, (b, d_o).
         n_heads: number of heads h.
         mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
-            attend. None permits every key. Axes of length 1 broadcast.
+            attend. None permits every key. Axes of length 1 broadcast. Or rules, one for each sequence.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
 
     Returns:
@@ -75,18 +79,24 @@ def latent_attention(
         raise ValueError(
             f"{where}: W_r has {W_r.shape[-1]} columns but {n_heads} heads as wide as R need {n_heads * R.shape[-1]}"
         )
-    see = Visibility.of(where, X, C, R, mask=mask, causal=causal, n_heads=n_heads)
-    queries = split_heads(project(X, W_q), n_heads)  # (…, h, n, d_h)
-    scale = (queries.shape[-1] + R.shape[-1]) ** -0.5
-    asked = project(queries, split_heads(W_k, n_heads).mT)  # (…, h, n, c)
-    positions = np.arange(see.m - see.n, see.m)
-    turned = rotary(split_heads(project(X, W_r), n_heads), positions)  # (…, h, n, r)
-    keys = _beside(C, R)[..., None, :, :]  # one for all heads
-    asked, latents = _beside(asked, turned), C[..., None, :, :]
-    asked, keys, latents, spoiled = hide(see, asked, keys, latents)
-    pooled = tiled_attention(asked, keys, latents, see, scale)  # (…, h, n, c)
-    heads = finish(pooled, spoiled) @ split_heads(W_v, n_heads)
-    return merge_heads(heads) @ W_o
+    n, m = X.shape[-2], C.shape[-2]
+
+    def projected(
+        X: np.ndarray, C: np.ndarray, R: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        queries = split_heads(project(X, W_q), n_heads)  # (…, h, n, d_h)
+        asked = project(queries, split_heads(W_k, n_heads).mT)  # (…, h, n, c)
+        turned = split_heads(project(X, W_r), n_heads)  # (…, h, n, r)
+        turned = rotary(turned, np.arange(m - n, m))
+        keys = _beside(C, R)[..., None, :, :]  # one for all heads
+        return _beside(asked, turned), keys, C[..., None, :, :]
+
+    core = partial(
+        tiled_attention, scale=(W_q.shape[-1] // n_heads + R.shape[-1]) ** -0.5
+    )
+    said: Any = {"mask": mask, "causal": causal, "n_heads": n_heads}
+    pooled = attend_by(where, core, X, C, R, project=projected, **said)
+    return merge_heads(pooled @ split_heads(W_v, n_heads)) @ W_o
 
 
 def _beside(A: np.ndarray, B: np.ndarray) -> np.ndarray:

@@ -85,12 +85,14 @@ def _of_the_past(q: np.ndarray, k: np.ndarray, V: np.ndarray) -> np.ndarray:
     before = max(0, k.shape[-2] - q.shape[-2])  # keys that every query sees
     blind = max(0, q.shape[-2] - k.shape[-2])  # queries that see none
     state = k[..., :before, :].mT @ V[..., :before, :]  # (…, f, d_v + 1)
-    pooled = [q[..., :blind, :] @ (0 * state)]
+    pooled = [np.nan_to_num(q[..., :blind, :]) @ (0 * state)]
     q, k, V = q[..., blind:, :], k[..., before:, :], V[..., before:, :]
     for i in range(0, q.shape[-2], CHUNK):
         q_c, k_c, V_c = (X[..., i : i + CHUNK, :] for X in (q, k, V))
-        pooled.append(np.tril(q_c @ k_c.mT) @ V_c + q_c @ state)
-        state = state + k_c.mT @ V_c
+        lost = ~np.isfinite(V_c)  # seen from its own query on; and 0 · NaN is NaN
+        part = np.tril(q_c @ k_c.mT) @ np.where(lost, 0, V_c) + q_c @ state
+        pooled.append(np.where(np.logical_or.accumulate(lost, -2), np.nan, part))
+        state = state + k_c.mT @ np.where(lost, np.nan, V_c)
     return np.concatenate(pooled, -2)
 
 

@@ -30,7 +30,8 @@ def partial_attention(
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
         V: values, (…, m, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
+            None permits every key.
         scale: factor on the dot product; None is 1/√d.
 
     Returns:

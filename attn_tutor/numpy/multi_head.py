@@ -1,13 +1,17 @@
 """Several small attentions side by side, each with projections of its own."""
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from attn_tutor._checks import require_divisible, require_size
+from attn_tutor.geometry import Rule, Slopes, Window
 from attn_tutor.numpy._arrays import prepare, require_array, shapes
 from attn_tutor.numpy.attention import weights_of
 from attn_tutor.numpy.fast.attention import tiled_attention
 from attn_tutor.numpy.self_attention import project
-from attn_tutor.numpy.visibility import Visibility, finish, hide
+from attn_tutor.numpy.visibility import attend_by
 
 __all__ = ["merge_heads", "multi_head_attention", "multi_head_weights", "split_heads"]
 
@@ -81,13 +85,14 @@ def multi_head_attention(
     W_v: np.ndarray,
     W_o: np.ndarray,
     n_heads: int,
-    mask: np.ndarray | None = None,
+    mask: np.ndarray | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
-    bias: np.ndarray | None = None,
+    window: int | Window | None = None,
+    bias: np.ndarray | Slopes | None = None,
     biases: Biases | None = None,
     n_kv_heads: int | None = None,
+    softcap: float | None = None,
 ) -> np.ndarray:
     r"""Project, split into heads, attend in each, put the heads side by side, project back.
 
@@ -107,12 +112,14 @@ def multi_head_attention(
         W_o: learnt projection of the heads, (e, d_o) with e = h·d_hv.
         n_heads: number of heads h.
         mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
-            attend. None permits every key. Axes of length 1 broadcast.
+            attend. None permits every key. Axes of length 1 broadcast. Or rules, one for each sequence.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
-        bias: added to the scores, broadcasts to (…, h, n, m), as that of :func:`alibi_bias` does; None adds nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, h, n, m); or ``alibi(slopes)``. None adds nothing.
         biases: (b_q, b_k, b_v, b_o), added after the four projections; None adds nothing.
         n_kv_heads: number of heads of keys and values, each shared by h / n_kv_heads heads; None is ``n_heads``.
+        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
 
     Returns:
         Output, (…, n, d_o). A head with nothing to attend to gives 0, so that a query that may attend to nothing
@@ -139,22 +146,18 @@ def multi_head_attention(
             f"{where}: W_o has {W_o.shape[-2]} rows but {n_heads} heads of width {d_hv} need {n_heads * d_hv}"
         )
     b_q, b_k, b_v, b_o = _biases(where, biases, W_q, W_k, W_v, W_o)
-    see = Visibility.of(
-        where,
-        Q,
-        K,
-        V,
-        mask=mask,
-        causal=causal,
-        window=window,
-        bias=bias,
-        n_heads=n_heads,
-    )
-    queries = split_heads(project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
-    keys = share_heads(split_heads(project(K, W_k, b_k), n_kv_heads), n_heads)
-    values = share_heads(split_heads(project(V, W_v, b_v), n_kv_heads), n_heads)
-    queries, keys, values, spoiled = hide(see, queries, keys, values)
-    heads = finish(tiled_attention(queries, keys, values, see, bias=bias), spoiled)
+
+    def projected(
+        Q: np.ndarray, K: np.ndarray, V: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        queries = split_heads(project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
+        keys = share_heads(split_heads(project(K, W_k, b_k), n_kv_heads), n_heads)
+        values = share_heads(split_heads(project(V, W_v, b_v), n_kv_heads), n_heads)
+        return queries, keys, values
+
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    core = partial(tiled_attention, softcap=softcap)
+    heads = attend_by(where, core, Q, K, V, project=projected, n_heads=n_heads, **said)
     output = merge_heads(heads) @ W_o
     return output if b_o is None else output + b_o
 
@@ -166,13 +169,14 @@ def multi_head_weights(
     W_q: np.ndarray,
     W_k: np.ndarray,
     n_heads: int,
-    mask: np.ndarray | None = None,
+    mask: np.ndarray | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
-    bias: np.ndarray | None = None,
+    window: int | Window | None = None,
+    bias: np.ndarray | Slopes | None = None,
     biases: Biases | None = None,
     n_kv_heads: int | None = None,
+    softcap: float | None = None,
 ) -> np.ndarray:
     r"""The weights of each head of :func:`multi_head_attention`.
 
@@ -188,12 +192,14 @@ def multi_head_weights(
         W_k: learnt projection to keys, (d_k, b) with b = n_kv_heads·d_h.
         n_heads: number of heads h.
         mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
-            attend. None permits every key. Axes of length 1 broadcast.
+            attend. None permits every key. Axes of length 1 broadcast. Or rules, one for each sequence.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
-        bias: added to the scores, broadcasts to (…, h, n, m), as that of :func:`alibi_bias` does; None adds nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, h, n, m); or ``alibi(slopes)``. None adds nothing.
         biases: (b_q, b_k), added after the two projections; None adds nothing.
         n_kv_heads: number of heads of keys, each shared by h / n_kv_heads heads; None is ``n_heads``.
+        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
 
     Returns:
         Weights, (…, h, n, m); each row sums to 1, or to 0 if nothing is permitted.
@@ -210,13 +216,15 @@ def multi_head_weights(
     where = "multi_head_weights"
     n_kv_heads = _kv_heads(where, W_q, W_k, n_heads, n_kv_heads)
     b_q, b_k = _biases(where, biases, W_q, W_k)
-    see = Visibility.of(
-        where, Q, K, mask=mask, causal=causal, window=window, bias=bias, n_heads=n_heads
-    )
-    queries = split_heads(project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
-    keys = share_heads(split_heads(project(K, W_k, b_k), n_kv_heads), n_heads)
-    queries, keys, spoiled = hide(see, queries, keys)
-    return finish(weights_of(queries, keys, see, None, bias), spoiled)
+
+    def projected(Q: np.ndarray, K: np.ndarray) -> tuple[np.ndarray, ...]:
+        queries = split_heads(project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
+        keys = split_heads(project(K, W_k, b_k), n_kv_heads)
+        return queries, share_heads(keys, n_heads)
+
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    core = partial(weights_of, softcap=softcap)
+    return attend_by(where, core, Q, K, project=projected, n_heads=n_heads, **said)
 
 
 def share_heads(X: np.ndarray, n_heads: int) -> np.ndarray:

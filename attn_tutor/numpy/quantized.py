@@ -23,8 +23,8 @@ def quantize(X: np.ndarray, axis: int = -1) -> tuple[np.ndarray, np.ndarray]:
         axis: along which the numbers share a scale; −1 gives one for each row, −2 one for each column.
 
     Returns:
-        Codes between −127 and 127, int8, in the shape of X; and scales, (…, m, 1) or (…, 1, d) in the dtype of X.
-        ``codes * scales`` is X again, rounded.
+        Codes between −127 and 127, int8, in the shape of X; and scales, (…, m, 1) or (…, 1, d), single where X is
+        in half precision, which would round them too coarsely. ``codes * scales`` is X again, rounded.
 
     Raises:
         TypeError: X is not an array of this half, or not of floating-point numbers.
@@ -40,5 +40,6 @@ def quantize(X: np.ndarray, axis: int = -1) -> tuple[np.ndarray, np.ndarray]:
         raise TypeError(f"quantize: X must hold floating-point numbers, got {X.dtype}")
     if not np.isfinite(X).all():
         raise ValueError("quantize: X holds NaN or infinity, which have no 8-bit code")
+    X = X.astype(np.result_type(X, np.float32), copy=False)
     scales = np.abs(X).max(axis, keepdims=True, initial=0) / 127
     return np.rint(share(X, scales)).clip(-127, 127).astype(np.int8), scales

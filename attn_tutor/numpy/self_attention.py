@@ -1,10 +1,13 @@
 """Where queries, keys and values come from: learnt projections of one sequence, or of two."""
 
+from typing import Any
+
 import numpy as np
 
+from attn_tutor.geometry import Rule, Slopes, Window
 from attn_tutor.numpy._arrays import shapes
 from attn_tutor.numpy.fast.attention import tiled_attention
-from attn_tutor.numpy.visibility import Visibility, finish, hide
+from attn_tutor.numpy.visibility import attend_by
 
 __all__ = ["cross_attention", "self_attention"]
 
@@ -15,11 +18,11 @@ def self_attention(
     W_q: np.ndarray,
     W_k: np.ndarray,
     W_v: np.ndarray,
-    mask: np.ndarray | None = None,
+    mask: np.ndarray | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
-    bias: np.ndarray | None = None,
+    window: int | Window | None = None,
+    bias: np.ndarray | Slopes | None = None,
 ) -> np.ndarray:
     r"""Each token attends to all tokens of its own sequence.
 
@@ -36,7 +39,8 @@ def self_attention(
         W_v: learnt projection to values, (d_in, d_v).
         mask: boolean, broadcasts to (…, n, n); True = may attend. None permits every key.
         causal: also forbid each token the tokens after it.
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
         bias: added to the scores, broadcasts to (…, n, n), as that of :func:`alibi_bias` does; None adds nothing.
 
     Returns:
@@ -53,11 +57,12 @@ def self_attention(
         >>> self_attention(X, zero, zero, W_v, causal=True).tolist()
         [[10.0], [20.0]]
     """
-    see = Visibility.of(
-        "self_attention", X, X, mask=mask, causal=causal, window=window, bias=bias
-    )
-    Q, K, V, spoiled = hide(see, project(X, W_q), project(X, W_k), project(X, W_v))
-    return finish(tiled_attention(Q, K, V, see, bias=bias), spoiled)
+
+    def projected(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, ...]:
+        return project(X, W_q), project(X, W_k), project(X, W_v)
+
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    return attend_by("self_attention", tiled_attention, X, X, project=projected, **said)
 
 
 @shapes("(n,d_x),(m,d_y),(d_x,d_k),(d_y,d_k),(d_y,d_v)->(n,d_v)")
@@ -67,9 +72,9 @@ def cross_attention(
     W_q: np.ndarray,
     W_k: np.ndarray,
     W_v: np.ndarray,
-    mask: np.ndarray | None = None,
+    mask: np.ndarray | Rule | None = None,
     *,
-    bias: np.ndarray | None = None,
+    bias: np.ndarray | Slopes | None = None,
 ) -> np.ndarray:
     r"""Each token of one sequence attends to the tokens of another.
 
@@ -84,8 +89,9 @@ def cross_attention(
         W_q: learnt projection to queries, (d_x, d_k).
         W_k: learnt projection to keys, (d_y, d_k).
         W_v: learnt projection to values, (d_y, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
-        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
+            None permits every key.
+        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
 
     Returns:
         Output, (…, n, d_v): a vector for each token of X, 0 where nothing is permitted.
@@ -100,9 +106,14 @@ def cross_attention(
         >>> cross_attention(X, Y, zero, zero, W_v).tolist()
         [[20.0]]
     """
-    see = Visibility.of("cross_attention", X, Y, mask=mask, bias=bias)
-    Q, K, V, spoiled = hide(see, project(X, W_q), project(Y, W_k), project(Y, W_v))
-    return finish(tiled_attention(Q, K, V, see, bias=bias), spoiled)
+
+    def projected(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, ...]:
+        return project(X, W_q), project(Y, W_k), project(Y, W_v)
+
+    said: Any = {"mask": mask, "bias": bias}
+    return attend_by(
+        "cross_attention", tiled_attention, X, Y, project=projected, **said
+    )
 
 
 def project(X: np.ndarray, W: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from attn_tutor._checks import require_below
 from attn_tutor.numpy._arrays import require_array
 
 __all__ = ["accept_draft"]
@@ -29,7 +30,7 @@ def accept_draft(
 
     Raises:
         TypeError: an argument is not an array of this half, or the tokens are not whole numbers.
-        ValueError: the shapes do not fit.
+        ValueError: the shapes do not fit, a token is not in the vocabulary, or a number not in [0, 1).
 
     Example:
         >>> p, q = np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([[0.25, 0.75]])
@@ -52,12 +53,19 @@ def accept_draft(
             raise ValueError(
                 f"accept_draft: {name} has shape {arrays[name].shape} but {k} guesses need {shape}"
             )
+    require_below("accept_draft", "tokens", tokens, n_tokens)
+    if not ((uniform >= 0) & (uniform < 1)).all():
+        raise ValueError("accept_draft: uniform holds numbers outside [0, 1)")
     guess = np.arange(k), tokens
     refused = uniform[:k] * draft[guess] >= target[guess]
     kept = int(refused.argmax()) if refused.any() else k
     left = target[kept]
     if kept < k:
         left = np.maximum(left - draft[kept], 0)
+    if (
+        not left.any()
+    ):  # p ≤ q everywhere can only be by rounding, and then they are equal
+        left = target[kept]
     upto = left.cumsum()
     drawn = np.searchsorted(upto, uniform[k] * upto[-1], side="right")
     return np.append(tokens[:kept], drawn)

@@ -1,6 +1,11 @@
 """Attention in torch: the names and signatures of ``attn_tutor.numpy``, with autograd, CUDA and modules."""
 
-# ruff: noqa: F403 — what is public stands in each module's own __all__
+# ruff: noqa: E402, F403 — what is public stands in each module's own __all__
+
+from importlib.util import find_spec as _find
+
+if _find("torch") is None:
+    raise ImportError("attn_tutor.torch needs torch: pip install 'attn_tutor[torch]'")
 
 from attn_tutor.torch.attention import *
 from attn_tutor.torch.cache import *
@@ -24,6 +29,7 @@ from attn_tutor.torch.models.weights import *
 from attn_tutor.torch.multi_head import *
 from attn_tutor.torch.positional import *
 from attn_tutor.torch.quantized import *
+from attn_tutor.torch.rules import *
 from attn_tutor.torch.scoring import *
 from attn_tutor.torch.self_attention import *
 from attn_tutor.torch.softmax import *

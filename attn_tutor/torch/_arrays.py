@@ -1,5 +1,6 @@
 """What this half accepts as an array, and what it looks at before it computes."""
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -49,10 +50,8 @@ def require_boolean(where: str, mask: Any, device: torch.device) -> None:
     _require_device(where, "mask", mask, device)
 
 
-def require_bias(
-    where: str, bias: Any, scores: _checks.Shape, device: torch.device
-) -> None:
-    _checks.require_bias(torch.Tensor, where, bias, scores)
+def require_bias(where: str, bias: Any, device: torch.device) -> None:
+    _checks.require_bias(torch.Tensor, where, bias)
     _require_device(where, "bias", bias, device)
 
 
@@ -96,6 +95,13 @@ def look(
         return number(X).item()
     except RuntimeError:  # torch.vmap and the meta device have no number to show
         return None
+
+
+def in_full(X: torch.Tensor) -> Any:
+    """A context in which autocast lowers no precision; where it does not exist, as for the meta device, nothing."""
+    if not torch.amp.is_autocast_available(X.device.type):
+        return contextlib.nullcontext()
+    return torch.autocast(X.device.type, enabled=False)
 
 
 def any_along(mask: torch.Tensor, axis: int) -> torch.Tensor:

@@ -1,18 +1,22 @@
 """Attention = score → masked softmax → weighted sum, as the formula says it and without storing the weights."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch.nn.functional import pad
 
 from attn_tutor._checks import require_chance, require_positive
-from attn_tutor.torch._arrays import look, require_scale, shapes
+from attn_tutor.geometry import Rule, Slopes, Window
+from attn_tutor.torch._arrays import in_full, look, require_scale, shapes
 from attn_tutor.torch.fast.additive import additive_pool
 from attn_tutor.torch.fast.attention import fused_attention
+from attn_tutor.torch.fast.attention import scores as scores_of
 from attn_tutor.torch.kernels import gaussian_kernel
 from attn_tutor.torch.scoring import OTHER_WIDTHS, default_scale
 from attn_tutor.torch.softmax import masked_softmax, normalize
-from attn_tutor.torch.visibility import Visibility, finish, hide
+from attn_tutor.torch.visibility import Visibility, around, attend_by
 
 # Scores of at most this size are as good in single precision as those of differences.
 FAR = 256
@@ -54,22 +58,24 @@ def attend(
         >>> attend(torch.tensor([[7.0, 7.0]]), torch.tensor([[1.0, 0.0], [0.0, 4.0]])).tolist()
         [[0.5, 2.0]]
     """
-    see = Visibility.of("attend", scores, V, mask=mask)
-    # masked_softmax looks after the scores.
-    _, V, spoiled = hide(see, scores[..., :0], V)
-    return finish(masked_softmax(scores, mask) @ V, see, spoiled)
+
+    def core(_: torch.Tensor, V: torch.Tensor, see: Visibility) -> torch.Tensor:
+        return masked_softmax(scores, see.dense()) @ V  # which hides scores itself
+
+    return attend_by("attend", core, scores[..., :0], V, mask=mask, short=False)
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
 def attention_weights(
     Q: torch.Tensor,
     K: torch.Tensor,
-    mask: torch.Tensor | None = None,
+    mask: torch.Tensor | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
-    bias: torch.Tensor | None = None,
+    window: int | Window | None = None,
+    bias: torch.Tensor | Slopes | None = None,
     scale: float | None = None,
+    softcap: float | None = None,
 ) -> torch.Tensor:
     r"""The weights of scaled dot-product attention: how much of each value each query draws.
 
@@ -80,11 +86,14 @@ def attention_weights(
     Args:
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
+            None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
         scale: factor on the dot product; None is 1/√d.
+        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
 
     Returns:
         Weights, (…, n, m); each row sums to 1, or to 0 if nothing is permitted.
@@ -98,11 +107,9 @@ def attention_weights(
         [[0.5, 0.5]]
     """
     require_scale("attention_weights", scale)
-    see = Visibility.of(
-        "attention_weights", Q, K, mask=mask, causal=causal, window=window, bias=bias
-    )
-    Q, K, spoiled = hide(see, Q, K)
-    return finish(weigh(Q, K, see, scale, bias), see, spoiled)
+    core = partial(weigh, scale=scale, softcap=softcap)
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    return attend_by("attention_weights", core, Q, K, short=False, **said)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
@@ -110,12 +117,13 @@ def attention(
     Q: torch.Tensor,
     K: torch.Tensor,
     V: torch.Tensor,
-    mask: torch.Tensor | None = None,
+    mask: torch.Tensor | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
-    bias: torch.Tensor | None = None,
+    window: int | Window | None = None,
+    bias: torch.Tensor | Slopes | None = None,
     scale: float | None = None,
+    softcap: float | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     r"""Scaled dot-product attention, without storing the weights.
@@ -131,11 +139,14 @@ def attention(
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
         V: values, (…, m, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
+            None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
         scale: factor on the dot product; None is 1/√d.
+        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
@@ -153,11 +164,9 @@ def attention(
     """
     require_scale("attention", scale)
     require_chance("attention", "dropout_p", dropout_p)
-    see = Visibility.of(
-        "attention", Q, K, V, mask=mask, causal=causal, window=window, bias=bias
-    )
-    see, K, V = see.trim(K, V)
-    return pool(Q, K, V, see, scale, bias, dropout_p)
+    options: Any = {"scale": scale, "softcap": softcap, "dropout_p": dropout_p}
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    return attend_by("attention", partial(fused_attention, **options), Q, K, V, **said)
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,k)->(n,d_v)")
@@ -166,11 +175,11 @@ def bilinear_attention(
     K: torch.Tensor,
     V: torch.Tensor,
     M: torch.Tensor,
-    mask: torch.Tensor | None = None,
+    mask: torch.Tensor | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
-    bias: torch.Tensor | None = None,
+    window: int | Window | None = None,
+    bias: torch.Tensor | Slopes | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     r"""Attention with the bilinear score: a dot product in disguise.
@@ -185,10 +194,12 @@ def bilinear_attention(
         K: keys, (…, m, k).
         V: values, (…, m, d_v).
         M: learnt matrix, (q, k).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
+            None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
@@ -204,19 +215,12 @@ def bilinear_attention(
         [[6.0]]
     """
     require_chance("bilinear_attention", "dropout_p", dropout_p)
-    see = Visibility.of(
-        "bilinear_attention",
-        Q,
-        K,
-        V,
-        mask=mask,
-        causal=causal,
-        window=window,
-        bias=bias,
-    )
-    see, K, V = see.trim(K, V)
-    Q, K, V, spoiled = hide(see, Q, K, V)
-    return finish(pool(Q @ M, K, V, see, 1.0, bias, dropout_p), see, spoiled)
+
+    def core(Q: Any, K: Any, V: Any, see: Visibility) -> torch.Tensor:
+        return pool(Q @ M, K, V, see, scale=1.0, dropout_p=dropout_p)
+
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    return attend_by("bilinear_attention", core, Q, K, V, **said)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
@@ -224,11 +228,11 @@ def gaussian_attention(
     Q: torch.Tensor,
     K: torch.Tensor,
     V: torch.Tensor,
-    mask: torch.Tensor | None = None,
+    mask: torch.Tensor | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
-    bias: torch.Tensor | None = None,
+    window: int | Window | None = None,
+    bias: torch.Tensor | Slopes | None = None,
     bandwidth: float = 1.0,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
@@ -250,10 +254,12 @@ def gaussian_attention(
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
         V: values, (…, m, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
+            None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
         bandwidth: σ, in the units of Q and K; above 0.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
@@ -271,24 +277,16 @@ def gaussian_attention(
     """
     require_positive("gaussian_attention", "bandwidth", bandwidth)
     require_chance("gaussian_attention", "dropout_p", dropout_p)
-    see = Visibility.of(
-        "gaussian_attention",
-        Q,
-        K,
-        V,
-        mask=mask,
-        causal=causal,
-        window=window,
-        bias=bias,
-    )
-    see, K, V = see.trim(K, V)
-    Q, K, V, spoiled = hide(see, Q, K, V)
-    wide_Q, wide_K, wide_bias = as_dot_product(Q, K, bandwidth, see, bias)
-    with torch.autocast(Q.device.type, enabled=False):
-        output = fused_attention(
-            wide_Q, wide_K, V.to(wide_K.dtype), see, 1.0, wide_bias, dropout_p
-        )
-    return finish(output.to(V.dtype), see, spoiled)
+
+    def core(Q: Any, K: Any, V: Any, see: Visibility) -> torch.Tensor:
+        wide_Q, wide_K, see = as_dot_product(Q, K, bandwidth, see)
+        wide = wide_Q, wide_K, V.to(wide_K.dtype)
+        with in_full(Q):
+            output = fused_attention(*wide, see, 1.0, dropout_p=dropout_p)
+        return output.to(V.dtype)
+
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    return attend_by("gaussian_attention", core, Q, K, V, **said)
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,h),(k,h),(h)->(n,d_v)")
@@ -299,11 +297,11 @@ def additive_attention(
     W_q: torch.Tensor,
     W_k: torch.Tensor,
     w_v: torch.Tensor,
-    mask: torch.Tensor | None = None,
+    mask: torch.Tensor | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
-    bias: torch.Tensor | None = None,
+    window: int | Window | None = None,
+    bias: torch.Tensor | Slopes | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     r"""Attention with the additive score, for queries and keys of any two widths.
@@ -332,10 +330,12 @@ def additive_attention(
         W_q: learnt projection of queries, (q, h).
         W_k: learnt projection of keys, (k, h).
         w_v: learnt output weights, (h,).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
+            None permits every key.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
@@ -352,24 +352,16 @@ def additive_attention(
         [[6.0]]
     """
     require_chance("additive_attention", "dropout_p", dropout_p)
-    see = Visibility.of(
-        "additive_attention",
-        Q,
-        K,
-        V,
-        mask=mask,
-        causal=causal,
-        window=window,
-        bias=bias,
-    )
-    see, K, V = see.trim(K, V)
-    Q, K, V, spoiled = hide(see, Q, K, V)
-    dtype = V.dtype
-    wide = torch.promote_types(dtype, torch.float32)
-    Q, K, V, W_q, W_k, w_v = (X.to(wide) for X in (Q, K, V, W_q, W_k, w_v))
-    with torch.autocast(V.device.type, enabled=False):
-        output = additive_pool(Q @ W_q, K @ W_k, w_v, V, see, bias, dropout_p)
-    return finish(output.to(dtype), see, spoiled)
+    wide = torch.promote_types(V.dtype, torch.float32)
+
+    def core(Q: Any, K: Any, V: Any, see: Visibility) -> torch.Tensor:
+        given = (X.to(wide) for X in (Q, K, V, W_q, W_k, w_v))
+        q, k, v, a, b, w = given
+        with in_full(V):
+            return additive_pool(q @ a, k @ b, w, v, see, dropout_p).to(V.dtype)
+
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    return attend_by("additive_attention", core, Q, K, V, **said)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
@@ -417,37 +409,21 @@ def weigh(
     Q: torch.Tensor,
     K: torch.Tensor,
     see: Visibility,
-    scale: float | None,
-    bias: torch.Tensor | None,
+    scale: float | None = None,
+    softcap: float | None = None,
 ) -> torch.Tensor:
     """The weights as the formula says, (…, n, m)."""
-    scores = Q * (default_scale(Q.shape[-1]) if scale is None else scale) @ K.mT
-    if bias is not None:
-        scores = scores + bias[..., : see.m].to(scores.dtype)
-    return masked_softmax(scores, see.dense())
+    scale = default_scale(Q.shape[-1]) if scale is None else scale
+    added = see.added(slice(0, see.n), slice(0, see.m))
+    S = scores_of(Q, K, added, scale, softcap)
+    return masked_softmax(S, see.dense()).to(torch.promote_types(Q.dtype, K.dtype))
 
 
 def pool(
-    Q: torch.Tensor,
-    K: torch.Tensor,
-    V: torch.Tensor,
-    see: Visibility,
-    scale: float | None = None,
-    bias: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
+    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, see: Visibility, **options: Any
 ) -> torch.Tensor:
     """Scaled dot-product attention of arguments that are checked: hidden, pooled, finished."""
-    Q, K, V, spoiled = hide(see, Q, K, V)
-    output = fused_attention(Q, K, V, see, scale, bias, dropout_p)
-    if spoiled is not None and look(_all_finite, output) is False:
-        # A score of huge numbers is infinite, and stays so behind −∞; the textbook hides it.
-        weights = weigh(Q, K, see, scale, bias)
-        output = torch.dropout(weights, dropout_p, dropout_p > 0) @ V
-    return finish(output, see, spoiled)
-
-
-def _all_finite(X: torch.Tensor) -> torch.Tensor:
-    return X.isfinite().all()
+    return around(partial(fused_attention, **options), see, Q, K, V)
 
 
 def as_dot_product(
@@ -455,23 +431,24 @@ def as_dot_product(
     K: torch.Tensor,
     bandwidth: float,
     see: Visibility,
-    bias: torch.Tensor | None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """Queries, keys and maybe a bias: dot products plus bias are Gaussian scores up to a term a query."""
+) -> tuple[torch.Tensor, torch.Tensor, Visibility]:
+    """Queries and keys whose dot products, plus maybe a bias, are Gaussian scores up to a term a query."""
     # Half precision would round −‖k‖²/2 too coarsely, and single precision if it is large.
     dtype = torch.promote_types(K.dtype, torch.float32)
     q, k, norms = _centred(Q.to(dtype), K.to(dtype), bandwidth, see)
     top_q, top_k = (look(_longest, X.detach()) or 0.0 for X in (q, k))
-    if dtype == torch.float32 and not top_k * (top_q + top_k / 2) <= FAR:  # or NaN
+    far = FAR if dtype == torch.float32 else FAR**4
+    if not top_k * (top_q + top_k / 2) <= far:  # or NaN
         q, k, norms = _centred(Q.double(), K.double(), bandwidth, see, far=True)
-    by_query = see.last is not None or (see.mask is not None and see.mask.shape[-2] > 1)
-    if by_query or norms.requires_grad or look(torch.sum, norms) is None:
+    given = see.arrays.values()
+    by_query = see.runs is not None or any(X.shape[-2] > 1 for X in given)
+    if by_query or "slopes" in see.arrays or norms.requires_grad or look(torch.sum, norms) is None:  # fmt: skip
         # A bias for each query would be large, the gradient of one leaves the fast path, and so does any on a GPU.
         # Under torch.vmap nobody can tell whether a gradient is wanted.
-        return pad(q, (0, 1), value=1.0), torch.cat([k, norms], -1), bias
-    if bias is not None:
-        return q, k, norms.mT + torch.atleast_2d(bias)[..., : see.m]
-    return q, k, norms.mT
+        return pad(q, (0, 1), value=1.0), torch.cat([k, norms], -1), see
+    see = see.map(lambda X: X)
+    see.arrays["bias"] = norms.mT + see.arrays.get("bias", 0)
+    return q, k, see
 
 
 def _centred(

@@ -18,7 +18,8 @@ class KVCache:
 
     Causally, keys and values of a token depend on no later token, so they are computed once. The room for them
     doubles when it is full: m tokens one by one copy fewer than 2m rows, where concatenating copies m²/2.
-    With a window, older tokens are dropped, except the first ones, which many heads use as a sink.
+    With a window, older tokens are dropped, except the first ones, which many heads use as a sink. Token by token, in
+    chunks and all at once are the same if attention has the window, too, and positions start at ``seen``.
     Source: Shazeer (2019), section 2.4, incremental attention; sinks: Xiao et al. (2024), section 3.2.
 
     Args:
@@ -50,13 +51,19 @@ class KVCache:
             raise ValueError(
                 f"KVCache: sinks={sinks} are kept when others are dropped; give window= too"
             )
-        self.max_len, self.window, self.sinks, self._len = max_len, window, sinks, 0
+        self.max_len, self.window, self.sinks = max_len, window, sinks
+        self._len = self._seen = 0
         self._rooms: list[torch.Tensor] = []
         self._last: list[Any] = []  # what kind of K and V came last
 
     def __len__(self) -> int:
         """Number of tokens held."""
         return self._len
+
+    @property
+    def seen(self) -> int:
+        """Number of tokens that ever came, those dropped included: the position of the next one."""
+        return self._seen
 
     def append(
         self, K: torch.Tensor, V: torch.Tensor
@@ -96,6 +103,7 @@ class KVCache:
         keys, values = [room.narrow(-2, 0, stop) for room in rooms]
         keys[..., start:, :], values[..., start:, :] = K, V
         self._rooms, self._len = rooms, stop
+        self._seen += stop - start
         return keys, values
 
     def reorder(self, order: torch.Tensor) -> None:

@@ -3,6 +3,7 @@
 import torch
 
 from attn_tutor._checks import require_divisible
+from attn_tutor.geometry import Rule
 from attn_tutor.torch._arrays import require_size, shapes
 from attn_tutor.torch.attention import pool
 from attn_tutor.torch.multi_head import merge_heads, split_heads
@@ -23,7 +24,7 @@ def latent_attention(
     W_v: torch.Tensor,
     W_o: torch.Tensor,
     n_heads: int,
-    mask: torch.Tensor | None = None,
+    mask: torch.Tensor | Rule | None = None,
     *,
     causal: bool = False,
 ) -> torch.Tensor:
@@ -49,7 +50,7 @@ def latent_attention(
         W_o: learnt projection of the heads, (b, d_o).
         n_heads: number of heads h.
         mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
-            attend. None permits every key. Axes of length 1 broadcast.
+            attend. None permits every key. Axes of length 1 broadcast. Or rules, one for each sequence.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
 
     Returns:
@@ -82,7 +83,7 @@ def latent_attention(
     turned = rotary(split_heads(X @ W_r, n_heads), positions)  # (…, h, n, r)
     keys = _beside(C, R)[..., None, :, :]  # one for all heads
     asked, latents = _beside(asked, turned), C[..., None, :, :]
-    heads = pool(asked, keys, latents, see, scale) @ split_heads(W_v, n_heads)
+    heads = pool(asked, keys, latents, see, scale=scale) @ split_heads(W_v, n_heads)
     return merge_heads(heads) @ W_o
 
 

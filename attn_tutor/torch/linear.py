@@ -85,11 +85,13 @@ def _of_the_past(q: torch.Tensor, k: torch.Tensor, V: torch.Tensor) -> torch.Ten
     before = max(0, k.shape[-2] - q.shape[-2])  # keys that every query sees
     blind = max(0, q.shape[-2] - k.shape[-2])  # queries that see none
     state = k[..., :before, :].mT @ V[..., :before, :]  # (…, f, d_v + 1)
-    pooled = [q[..., :blind, :] @ (0 * state)]
+    pooled = [q[..., :blind, :].nan_to_num() @ (0 * state)]
     q, k, V = q[..., blind:, :], k[..., before:, :], V[..., before:, :]
     for i in range(0, q.shape[-2], CHUNK):
         q_c, k_c, V_c = (X[..., i : i + CHUNK, :] for X in (q, k, V))
-        pooled.append((q_c @ k_c.mT).tril() @ V_c + q_c @ state)
+        lost = ~V_c.isfinite()  # seen from its own query on; and 0 · NaN is NaN
+        part = (q_c @ k_c.mT).tril() @ torch.where(lost, 0, V_c) + q_c @ state
+        pooled.append(torch.where(lost.cumsum(-2) > 0, torch.nan, part))
         state = state + k_c.mT @ V_c
     return torch.cat(pooled, -2)
 

@@ -2,6 +2,7 @@
 
 import torch
 
+from attn_tutor.geometry import Rule
 from attn_tutor.torch._arrays import require_scale, shapes
 from attn_tutor.torch.scoring import OTHER_WIDTHS, default_scale
 from attn_tutor.torch.visibility import Visibility, finish, hide
@@ -14,7 +15,7 @@ def partial_attention(
     Q: torch.Tensor,
     K: torch.Tensor,
     V: torch.Tensor,
-    mask: torch.Tensor | None = None,
+    mask: torch.Tensor | Rule | None = None,
     *,
     scale: float | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -29,7 +30,8 @@ def partial_attention(
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
         V: values, (…, m, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
+            None permits every key.
         scale: factor on the dot product; None is 1/√d.
 
     Returns:
@@ -107,7 +109,7 @@ def part(
     A = torch.exp(S - finite(log_sum))
     if grown is not None:
         A = A * grown
-    return finish(A @ V.to(A.dtype), None, spoiled), log_sum
+    return finish(A @ V.to(A.dtype), spoiled), log_sum
 
 
 def finite(log_sum: torch.Tensor) -> torch.Tensor:

@@ -1,12 +1,15 @@
 """Several small attentions side by side, each with projections of its own."""
 
+from typing import Any
+
 import torch
 from torch.nn.functional import linear
 
 from attn_tutor._checks import require_chance, require_divisible
+from attn_tutor.geometry import Rule, Slopes, Window
 from attn_tutor.torch._arrays import prepare, require_array, require_size, shapes
 from attn_tutor.torch.attention import pool, weigh
-from attn_tutor.torch.visibility import Visibility, finish, hide, in_groups
+from attn_tutor.torch.visibility import Visibility, around, attend_by
 
 __all__ = ["merge_heads", "multi_head_attention", "multi_head_weights", "split_heads"]
 
@@ -80,13 +83,14 @@ def multi_head_attention(
     W_v: torch.Tensor,
     W_o: torch.Tensor,
     n_heads: int,
-    mask: torch.Tensor | None = None,
+    mask: torch.Tensor | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
-    bias: torch.Tensor | None = None,
+    window: int | Window | None = None,
+    bias: torch.Tensor | Slopes | None = None,
     biases: Biases | None = None,
     n_kv_heads: int | None = None,
+    softcap: float | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     r"""Project, split into heads, attend in each, put the heads side by side, project back.
@@ -107,12 +111,14 @@ def multi_head_attention(
         W_o: learnt projection of the heads, (e, d_o) with e = h·d_hv.
         n_heads: number of heads h.
         mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
-            attend. None permits every key. Axes of length 1 broadcast.
+            attend. None permits every key. Axes of length 1 broadcast. Or rules, one for each sequence.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
-        bias: added to the scores, broadcasts to (…, h, n, m), as that of :func:`alibi_bias` does; None adds nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, h, n, m); or ``alibi(slopes)``. None adds nothing.
         biases: (b_q, b_k, b_v, b_o), added after the four projections; None adds nothing.
         n_kv_heads: number of heads of keys and values, each shared by h / n_kv_heads heads; None is ``n_heads``.
+        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
@@ -141,17 +147,17 @@ def multi_head_attention(
             f"{where}: W_o has {W_o.shape[-2]} rows but {n_heads} heads of width {d_hv} need {n_heads * d_hv}"
         )
     b_q, b_k, b_v, b_o = _biases(where, biases, W_q, W_k, W_v, W_o)
-    see = Visibility.of(
-        where, Q, K, V,
-        mask=mask, causal=causal, window=window, bias=bias, n_heads=n_heads,
-    )  # fmt: skip
-    see, K, V = see.trim(K, V)
-    Q, K, V, spoiled = hide(see.over_heads(), Q, K, V)
-    queries = split_heads(_project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
-    keys = split_heads(_project(K, W_k, b_k), n_kv_heads)  # (…, h_kv, m, d_h)
-    values = split_heads(_project(V, W_v, b_v), n_kv_heads)  # (…, h_kv, m, d_hv)
-    heads = pool_heads(queries, keys, values, see, bias=bias, dropout_p=dropout_p)
-    return finish(_project(merge_heads(heads), W_o, b_o), None, spoiled)
+
+    def core(Q: Any, K: Any, V: Any, see: Visibility) -> torch.Tensor:
+        queries = split_heads(_project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
+        keys = split_heads(_project(K, W_k, b_k), n_kv_heads)  # (…, h_kv, m, d_h)
+        values = split_heads(_project(V, W_v, b_v), n_kv_heads)  # (…, h_kv, m, d_hv)
+        options: Any = {"softcap": softcap, "dropout_p": dropout_p}
+        heads = pool_heads(queries, keys, values, see, **options)
+        return _project(merge_heads(heads), W_o, b_o)
+
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    return attend_by(where, core, Q, K, V, n_heads=n_heads, **said)
 
 
 @shapes("(n,d_q),(m,d_k),(d_q,a),(d_k,b)->(h,n,m)")
@@ -161,13 +167,14 @@ def multi_head_weights(
     W_q: torch.Tensor,
     W_k: torch.Tensor,
     n_heads: int,
-    mask: torch.Tensor | None = None,
+    mask: torch.Tensor | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
-    bias: torch.Tensor | None = None,
+    window: int | Window | None = None,
+    bias: torch.Tensor | Slopes | None = None,
     biases: Biases | None = None,
     n_kv_heads: int | None = None,
+    softcap: float | None = None,
 ) -> torch.Tensor:
     r"""The weights of each head of :func:`multi_head_attention`.
 
@@ -183,12 +190,14 @@ def multi_head_weights(
         W_k: learnt projection to keys, (d_k, b) with b = n_kv_heads·d_h.
         n_heads: number of heads h.
         mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
-            attend. None permits every key. Axes of length 1 broadcast.
+            attend. None permits every key. Axes of length 1 broadcast. Or rules, one for each sequence.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
-        bias: added to the scores, broadcasts to (…, h, n, m), as that of :func:`alibi_bias` does; None adds nothing.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, h, n, m); or ``alibi(slopes)``. None adds nothing.
         biases: (b_q, b_k), added after the two projections; None adds nothing.
         n_kv_heads: number of heads of keys, each shared by h / n_kv_heads heads; None is ``n_heads``.
+        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
 
     Returns:
         Weights, (…, h, n, m); each row sums to 1, or to 0 if nothing is permitted.
@@ -205,16 +214,16 @@ def multi_head_weights(
     where = "multi_head_weights"
     n_kv_heads = _kv_heads(where, W_q, W_k, n_heads, n_kv_heads)
     b_q, b_k = _biases(where, biases, W_q, W_k)
-    see = Visibility.of(
-        where, Q, K, mask=mask, causal=causal, window=window, bias=bias, n_heads=n_heads
-    )
-    # Head by head, (…, h, n, 1).
-    *_, spoiled = hide(see, Q[..., None, :, :], K[..., None, :, :])
-    Q, K, _ = hide(see.over_heads(), Q, K)
-    queries = split_heads(_project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
-    keys = split_heads(_project(K, W_k, b_k), n_kv_heads)  # (…, h_kv, m, d_h)
-    keys = keys.repeat_interleave(n_heads // n_kv_heads, -3)
-    return finish(weigh(queries, keys, see, None, bias), see, spoiled)
+
+    def core(Q: Any, K: Any, see: Visibility) -> torch.Tensor:
+        queries = split_heads(_project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
+        keys = split_heads(_project(K, W_k, b_k), n_kv_heads)  # (…, h_kv, m, d_h)
+        keys = keys.repeat_interleave(n_heads // n_kv_heads, -3)
+        return weigh(queries, keys, see, softcap=softcap)
+
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    see = Visibility.of(where, Q, K, n_heads=n_heads, **said)
+    return around(core, see, Q, K, heads="each")
 
 
 def pool_heads(
@@ -222,28 +231,21 @@ def pool_heads(
     keys: torch.Tensor,
     values: torch.Tensor,
     see: Visibility,
-    *,
-    scale: float | None = None,
-    bias: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
+    **options: Any,
 ) -> torch.Tensor:
     """Attention in each head, (…, h, n, d_h), (…, h_kv, m, d_h), (…, h_kv, m, d_hv) -> (…, h, n, d_hv).
 
-    h_kv divides h: heads of a group share keys and values, which are not copied. A bias has the axes of the scores.
+    h_kv divides h: heads of a group share keys and values, which are not copied. ``options`` are those of the engine.
     """
     h, h_kv = queries.shape[-3], keys.shape[-3]
     if h == h_kv:
-        return pool(queries, keys, values, see, scale, bias, dropout_p)
-    if bias is not None and bias.ndim > 2:
-        bias = in_groups(bias, h_kv)
+        return pool(queries, keys, values, see, **options)
     heads = pool(
         queries.unflatten(-3, (h_kv, h // h_kv)),  # (…, h_kv, h/h_kv, n, d_h)
         keys[..., None, :, :],  # (…, h_kv, 1, m, d_h)
         values[..., None, :, :],
         see.in_groups(h_kv),
-        scale,
-        bias,
-        dropout_p,
+        **options,
     )
     return heads.flatten(-4, -3)  # (…, h, n, d_hv)
 

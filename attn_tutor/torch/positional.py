@@ -154,16 +154,19 @@ def alibi_slopes(n_heads: int) -> list[float]:
     return slopes + alibi_slopes(2 * power)[0::2][: n_heads - power]
 
 
-def _pairs(n: int, rates: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def _pairs(
+    n: int, rates: torch.Tensor, dtype: torch.dtype, start: int = 0
+) -> torch.Tensor:
     """Sine and cosine side by side, at n positions and all rates."""
     # A shift is a rotation: row r + k is row r, turned by k steps. So 2√n rows of
     # sines are enough. A pair is the complex number sin a + i cos a, and to turn it
     # by the angle b is to multiply it by cos b − i sin b.
     if torch.compiler.is_compiling():  # a root would tie the graph to this length
-        angles = torch.arange(n, device=rates.device)[:, None] * rates
+        p = torch.arange(start, start + n, device=rates.device)
+        angles = p[:, None] * rates
         return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
     step, device = math.isqrt(n) + 1, rates.device
-    a = torch.arange(0, n, step, device=device)[:, None] * rates
+    a = torch.arange(start, start + n, step, device=device)[:, None] * rates
     b = torch.arange(step, device=device)[:, None] * rates
     rows, turns = torch.complex(a.sin(), a.cos()), torch.complex(b.cos(), -b.sin())
     # The products are most of the work: no more precise than the result.

@@ -22,8 +22,8 @@ def quantize(X: torch.Tensor, axis: int = -1) -> tuple[torch.Tensor, torch.Tenso
         axis: along which the numbers share a scale; −1 gives one for each row, −2 one for each column.
 
     Returns:
-        Codes between −127 and 127, int8, in the shape of X; and scales, (…, m, 1) or (…, 1, d) in the dtype of X.
-        ``codes * scales`` is X again, rounded.
+        Codes between −127 and 127, int8, in the shape of X; and scales, (…, m, 1) or (…, 1, d), single where X is
+        in half precision, which would round them too coarsely. ``codes * scales`` is X again, rounded.
 
     Raises:
         TypeError: X is not an array of this half, or not of floating-point numbers.
@@ -39,6 +39,7 @@ def quantize(X: torch.Tensor, axis: int = -1) -> tuple[torch.Tensor, torch.Tenso
         raise TypeError(f"quantize: X must hold floating-point numbers, got {X.dtype}")
     if look(torch.all, X.isfinite()) is False:
         raise ValueError("quantize: X holds NaN or infinity, which have no 8-bit code")
+    X = X.to(torch.promote_types(X.dtype, torch.float32))
     X0 = (
         X if X.shape[axis] else X.sum(axis, keepdim=True)
     )  # an empty row has no maximum

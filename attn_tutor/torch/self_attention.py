@@ -1,11 +1,14 @@
 """Where queries, keys and values come from: learnt projections of one sequence, or of two."""
 
+from typing import Any
+
 import torch
 
 from attn_tutor._checks import require_chance
+from attn_tutor.geometry import Rule, Slopes, Window
 from attn_tutor.torch._arrays import shapes
 from attn_tutor.torch.attention import pool
-from attn_tutor.torch.visibility import Visibility, finish, hide
+from attn_tutor.torch.visibility import Visibility, attend_by
 
 __all__ = ["cross_attention", "self_attention"]
 
@@ -16,11 +19,11 @@ def self_attention(
     W_q: torch.Tensor,
     W_k: torch.Tensor,
     W_v: torch.Tensor,
-    mask: torch.Tensor | None = None,
+    mask: torch.Tensor | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
-    bias: torch.Tensor | None = None,
+    window: int | Window | None = None,
+    bias: torch.Tensor | Slopes | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     r"""Each token attends to all tokens of its own sequence.
@@ -38,7 +41,8 @@ def self_attention(
         W_v: learnt projection to values, (d_in, d_v).
         mask: boolean, broadcasts to (…, n, n); True = may attend. None permits every key.
         causal: also forbid each token the tokens after it.
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
         bias: added to the scores, broadcasts to (…, n, n), as that of :func:`alibi_bias` does; None adds nothing.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
@@ -57,13 +61,12 @@ def self_attention(
         [[10.0], [20.0]]
     """
     require_chance("self_attention", "dropout_p", dropout_p)
-    see = Visibility.of(
-        "self_attention", X, X, mask=mask, causal=causal, window=window, bias=bias
-    )
-    see, Y = see.trim(X)
-    X, Y, spoiled = hide(see, X, Y)
-    output = pool(X @ W_q, Y @ W_k, Y @ W_v, see, None, bias, dropout_p)
-    return finish(output, see, spoiled)
+
+    def core(X: Any, Y: Any, see: Visibility) -> torch.Tensor:
+        return pool(X @ W_q, Y @ W_k, Y @ W_v, see, dropout_p=dropout_p)
+
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    return attend_by("self_attention", core, X, X, **said)
 
 
 @shapes("(n,d_x),(m,d_y),(d_x,d_k),(d_y,d_k),(d_y,d_v)->(n,d_v)")
@@ -73,9 +76,9 @@ def cross_attention(
     W_q: torch.Tensor,
     W_k: torch.Tensor,
     W_v: torch.Tensor,
-    mask: torch.Tensor | None = None,
+    mask: torch.Tensor | Rule | None = None,
     *,
-    bias: torch.Tensor | None = None,
+    bias: torch.Tensor | Slopes | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     r"""Each token of one sequence attends to the tokens of another.
@@ -91,8 +94,9 @@ def cross_attention(
         W_q: learnt projection to queries, (d_x, d_k).
         W_k: learnt projection to keys, (d_y, d_k).
         W_v: learnt projection to values, (d_y, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. None permits every key.
-        bias: added to the scores, broadcasts to (…, n, m), as that of :func:`alibi_bias` does; None adds nothing.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
+            None permits every key.
+        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
@@ -109,8 +113,8 @@ def cross_attention(
         [[20.0]]
     """
     require_chance("cross_attention", "dropout_p", dropout_p)
-    see = Visibility.of("cross_attention", X, Y, mask=mask, bias=bias)
-    see, Y = see.trim(Y)
-    X, Y, spoiled = hide(see, X, Y)
-    output = pool(X @ W_q, Y @ W_k, Y @ W_v, see, None, bias, dropout_p)
-    return finish(output, see, spoiled)
+
+    def core(X: Any, Y: Any, see: Visibility) -> torch.Tensor:
+        return pool(X @ W_q, Y @ W_k, Y @ W_v, see, dropout_p=dropout_p)
+
+    return attend_by("cross_attention", core, X, Y, mask=mask, bias=bias)

@@ -2,6 +2,7 @@
 
 import torch
 
+from attn_tutor._checks import require_below
 from attn_tutor.torch._arrays import require_array
 
 __all__ = ["accept_draft"]
@@ -32,7 +33,7 @@ def accept_draft(
 
     Raises:
         TypeError: an argument is not an array of this half, or the tokens are not whole numbers.
-        ValueError: the shapes do not fit.
+        ValueError: the shapes do not fit, a token is not in the vocabulary, or a number not in [0, 1).
 
     Example:
         >>> p, q = torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([[0.25, 0.75]])
@@ -55,12 +56,19 @@ def accept_draft(
             raise ValueError(
                 f"accept_draft: {name} has shape {tuple(arrays[name].shape)} but {k} guesses need {shape}"
             )
+    require_below("accept_draft", "tokens", tokens, n_tokens)
+    if not ((uniform >= 0) & (uniform < 1)).all():
+        raise ValueError("accept_draft: uniform holds numbers outside [0, 1)")
     guess = torch.arange(k, device=tokens.device), tokens
     refused = uniform[:k] * draft[guess] >= target[guess]
     kept = int(refused.int().argmax()) if refused.any() else k
     left = target[kept]
     if kept < k:
         left = (left - draft[kept]).clamp(min=0)
+    if (
+        not left.any()
+    ):  # p ≤ q everywhere can only be by rounding, and then they are equal
+        left = target[kept]
     upto = left.cumsum(0)
     drawn = torch.searchsorted(upto, uniform[k:] * upto[-1], side="right")
     return torch.cat([tokens[:kept], drawn.to(tokens.dtype)])

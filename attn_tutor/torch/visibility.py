@@ -1,259 +1,243 @@
-"""Which query sees which key: decided once, from a mask, causality, a window and a bias, and asked ever after."""
+"""Which query sees which key, decided once and asked ever after; and what every function does around its core."""
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 from torch.nn.functional import pad
 
-from attn_tutor._checks import broadcast, lacks_heads, require_window
+from attn_tutor.geometry import Seen, Slopes
 from attn_tutor.torch._arrays import (
     any_along,
     look,
     require_bias,
     require_boolean,
     require_fit,
+    transformed,
 )
 
 BLOCK = 64  # keys: kernels are a tenth slower where the last block is not full
+LARGEST = 1e15  # the product of two rows of such length is finite
+PAIRS = 2**24  # that are looked at at once
 
 
-class Visibility:
-    """What n queries see of m keys.
+class Visibility(Seen[torch.Tensor]):
+    """What n queries see of m keys; what is asked for is made on ``device``."""
 
-    Args:
-        n: number of queries.
-        m: number of keys.
-        device: where what is asked for is made.
-        mask: boolean, (…, n or 1, m or 1); True = may attend. None hides nothing.
-        causal: query i sees no key after i + m − n.
-        window: and of the others only so many, the last; needs ``causal``.
-    """
-
-    __slots__ = ("_dense", "_empty", "device", "last", "m", "mask", "n", "window")
+    require_fit = staticmethod(require_fit)
 
     def __init__(
-        self,
-        n: int,
-        m: int,
-        device: torch.device,
-        mask: torch.Tensor | None = None,
-        causal: bool = False,
-        window: int | None = None,
+        self, n: int, m: int, device: torch.device, *mask: Any, **said: Any
     ) -> None:
-        self.n, self.m, self.device = n, m, device
-        self.mask, self.window = mask, window
-        # The last key that query 0 sees. A lone query is the newest and sees all.
-        self.last: Any = None
-        if causal and (n > 1 or window is not None):
-            self.last = m - n
-        self._dense: torch.Tensor | None = None
-        self._empty: Any = ...  # nobody has asked yet
+        self.device, self.careful = device, False  # are numbers too large for kernels?
+        super().__init__(n, m, *mask, **said)
 
     @classmethod
-    def of(
-        cls,
-        where: str,
-        Q: torch.Tensor,
-        *keyed: torch.Tensor,
-        mask: torch.Tensor | None = None,
-        causal: bool = False,
-        window: int | None = None,
-        bias: torch.Tensor | None = None,
-        n_heads: int | None = None,
-    ) -> "Visibility":
-        """Check what hides keys from a public function, for queries (…, n, d) and what belongs to keys (…, m, d).
+    def new(cls, Q: torch.Tensor, n: int, m: int, **said: Any) -> "Visibility":
+        return cls(n, m, Q.device, **said)
 
-        With ``n_heads`` the mask gets an axis for the heads, (…, h or 1, n or 1, m or 1). A bias of −∞ hides, too.
-        """
-        n, m = Q.shape[-2], keyed[0].shape[-2]
-        require_window(where, window, causal)
-        if mask is not None or bias is not None:
-            batch = broadcast(*(X.shape[:-2] for X in (Q, *keyed))) or ()
-            scores = (*batch, n, m)
-            if mask is not None:
-                require_boolean(where, mask, Q.device)
-                if n_heads and lacks_heads(where, mask.shape, batch, n_heads):
-                    require_fit(where, "mask", mask.shape, scores)
-                    mask = mask[..., None, :, :]
-            if n_heads:
-                scores = (*batch, n_heads, n, m)
-            if mask is not None:
-                require_fit(where, "mask", mask.shape, scores)
-                mask = torch.atleast_2d(mask)
-            if bias is not None:
-                require_bias(where, bias, scores, Q.device)
-                seen = torch.atleast_2d(bias != -torch.inf)
-                if not look(torch.all, seen):
-                    mask = seen if mask is None else mask & seen
-        return cls(n, m, Q.device, mask, causal, window)
+    @classmethod
+    def read(
+        cls, where: str, name: str, given: Any, Q: torch.Tensor, m: int
+    ) -> dict[str, torch.Tensor]:
+        if name == "mask":
+            require_boolean(where, given, Q.device)
+            return {"mask": given}
+        if isinstance(given, Slopes):
+            wide = torch.promote_types(Q.dtype, torch.float32)
+            return {"slopes": given.slopes.to(Q.device, wide)[..., None, None]}
+        if name == "bias":
+            require_bias(where, given, Q.device)
+            seen = given != -torch.inf
+            more = {} if look(torch.all, seen) else {"mask": seen}
+            return {"bias": given, **more}
+        given = given.to(Q.device)
+        if name == "documents":
+            return documents(where, given, Q.shape[-2], m)
+        return {name: given[..., None, None]}
+
+    def count(self, start: int, stop: int) -> torch.Tensor:
+        return torch.arange(start, stop, device=self.device)
+
+    def as_numbers(self, X: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        return X.to(like.dtype)
+
+    @property
+    def by_blocks(self) -> bool:
+        """Whether one may look at the numbers of rules; a compiler's graph would fit one length only."""
+        return not (
+            torch.compiler.is_compiling() or transformed() or self.device.type == "meta"
+        )
+
+    def sure(self, rows: slice, keys: slice) -> bool | None:
+        return super().sure(rows, keys) if self.by_blocks else None
+
+    def looked_at(self, seen: torch.Tensor | bool) -> torch.Tensor | bool:
+        if isinstance(seen, bool):
+            return seen
+        return False if look(torch.any, seen) is False else seen
 
     def over_heads(self) -> "Visibility":
         """What is seen in some head: the heads axis is gone."""
-        if self.mask is None or self.mask.ndim < 3:
-            return self
-        return self._with(any_along(self.mask, -3).squeeze(-3))
+        other = self.map(lambda X: X[..., 0, :, :] if X.ndim > 2 else X)
+        mask = self.arrays.get("mask")
+        if mask is not None and mask.ndim > 2:
+            other.arrays["mask"] = any_along(mask, -3).squeeze(-3)
+        return other
 
     def in_groups(self, n_groups: int) -> "Visibility":
         """With the heads in groups that share keys."""
-        if self.mask is None or self.mask.ndim < 3:
-            return self
-        return self._with(in_groups(self.mask, n_groups))
+        return self.map(lambda X: in_groups(X, n_groups) if X.ndim > 2 else X)
 
     def of_heads(self, heads: slice) -> "Visibility":
         """What is seen in some of the heads."""
-        mask = of_heads(self.mask, heads)
-        return self if mask is None else self._with(mask)
-
-    def _with(self, mask: torch.Tensor) -> "Visibility":
-        other = Visibility(self.n, self.m, self.device, mask)
-        other.last, other.window = self.last, self.window
-        return other
-
-    @property
-    def everything(self) -> bool:
-        """Whether nothing is hidden, as far as one can tell without looking at a mask."""
-        return self.mask is None and self.last is None
-
-    def keys(self, rows: slice) -> slice:
-        """The keys that causality and the window leave to some of these queries."""
-        if self.last is None:
-            return slice(0, self.m)
-        stop = min(self.m, max(0, self.last + rows.stop))
-        first = 0 if self.window is None else self.last + rows.start - self.window + 1
-        return slice(min(stop, max(0, first)), stop)
-
-    def tile(self, rows: slice, keys: slice) -> Any:
-        """None if each of these queries sees all of these keys, False if none sees any, else a boolean array."""
-        seen = None
-        if self.last is not None:
-            # j − i of key j and query i, from the last key that i sees
-            low = keys.start - (rows.stop - 1) - self.last
-            high = keys.stop - 1 - rows.start - self.last
-            oldest = low if self.window is None else 1 - self.window
-            if low > 0 or high < oldest:
-                return False
-            if high > 0 or low < oldest:
-                seen = self._band(rows, keys)
-        if (part := self.part(rows, keys)) is not None:
-            seen = part if seen is None else part & seen
-            if look(torch.any, seen) is False:
-                return False
-        return seen
-
-    def part(self, rows: slice, keys: slice) -> torch.Tensor | None:
-        """What the mask says of some queries and keys."""
-        if self.mask is None:
-            return None
-        *_, height, width = self.mask.shape
-        rows = rows if height > 1 else slice(1)
-        keys = keys if width > 1 else slice(1)
-        return self.mask[..., rows, keys]
+        return self.map(lambda X: of_heads(X, heads))
 
     def between(
         self, queries: torch.Tensor, keys: torch.Tensor, mask: torch.Tensor | None
-    ) -> Any:
+    ) -> torch.Tensor | bool:
         """As :meth:`tile`, for queries and keys at any positions, and the part of a mask that belongs to them."""
-        seen = mask
-        if self.last is not None and len(queries) and len(keys):
-            # j − i of key j and query i, from the last key that i sees
-            ends = [int(end) + self.last for end in (queries.min(), queries.max())]
-            low, high = int(keys.min()) - ends[1], int(keys.max()) - ends[0]
-            oldest = low if self.window is None else 1 - self.window
-            if low > 0 or high < oldest:
+        seen: Any = True if mask is None else mask
+        if self.runs is not None and len(queries) and len(keys):
+            runs = self.runs.at(queries)
+            every = slice(0, len(queries))
+            sure = runs.sure(every, slice(int(keys.min()), int(keys.max()) + 1))
+            if sure is False:
                 return False
-            if high > 0 or low < oldest:
-                place = (keys - queries[:, None] - self.last).to(self.device)
-                band = place <= 0
-                if self.window is not None:
-                    band &= place > -self.window
-                seen = band if mask is None else band & mask
-        if seen is not None and look(torch.any, seen) is False:
-            return False
-        return seen
-
-    def dense(self) -> Any:
-        """The whole mask, (…, n or 1, m or 1); None hides nothing."""
-        if self._dense is None and not self.everything:
-            self._dense = self.mask
-            if self.last is not None:
-                band = self._band(slice(0, self.n), slice(0, self.m))
-                self._dense = band if self.mask is None else self.mask & band
-        return self._dense
-
-    def _band(self, rows: slice, keys: slice) -> torch.Tensor:
-        """What causality and the window leave."""
-        shape = rows.stop - rows.start, keys.stop - keys.start
-        offset = self.last + rows.start - keys.start
-        seen = torch.ones(shape, dtype=torch.bool, device=self.device).tril(offset)
-        return seen if self.window is None else seen.triu(offset - self.window + 1)
-
-    def numbers(self, bias: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
-        """What to add to scores, (…, n or 1, m): the bias, and −∞ where a key is hidden; but 0 to an empty row."""
-        added = torch.zeros(1, 1, dtype=dtype, device=self.device)
-        if bias is not None:
-            added = torch.atleast_2d(bias)[..., : self.m].to(dtype)
-        seen = self.dense()
-        if seen is not None:
-            added = masked(added, seen, self.empty())
-        return added.expand(*added.shape[:-1], self.m)
-
-    def empty(self) -> torch.Tensor | None:
-        """Queries that see nothing, (…, n, 1); None where there are none, as far as one can look."""
-        if self._empty is ...:
-            self._empty = self._find_empty()
-        return self._empty
-
-    def _find_empty(self) -> torch.Tensor | None:
-        if self.m == 0:
-            return torch.ones(self.n, 1, dtype=torch.bool, device=self.device)
-        if self.mask is None:
-            if self.last is None or self.last >= 0:
-                return None
-            return torch.arange(self.n, device=self.device)[:, None] < -self.last
-        if not self._countable():
-            return sees_nothing(self.dense())
-        seen = self.who(torch.ones(self.m, dtype=torch.bool, device=self.device))
-        return None if look(torch.all, seen) else ~seen
+            if sure is None:
+                seen = runs.pairs(every, keys.to(self.device)) & seen
+        return self.looked_at(seen)
 
     def anyone(self) -> torch.Tensor | None:
-        """The keys that some query sees, (…, m or 1); None where that is all of them."""
-        if self.mask is not None:
-            return any_along(self.dense(), -2).squeeze(-2)
-        if self.window is None:
-            return None
-        return torch.arange(self.m, device=self.device) > self.last - self.window
+        """The keys that some query sees, (…, m or 1), and of those that rules hide maybe some more; None for all."""
+        seen = None
+        if self.runs is not None and self.n:
+            j, runs = self.count(0, self.m), self.runs.runs
+            found = [(a.amin(-2) <= j) & (j < b.amax(-2)) for a, b in runs]
+            seen = functools.reduce(torch.logical_or, found)
+        mask = self.arrays.get("mask")
+        if mask is not None:
+            mask = any_along(mask, -2).squeeze(-2)
+            seen = mask if seen is None else seen & mask
+        return seen
 
     def who(self, marked: torch.Tensor) -> torch.Tensor:
         """Which queries see a marked key, (…, m) -> (…, n, 1)."""
-        if not self._countable():
-            return (self.dense() & marked[..., None, :]).any(-1, keepdim=True)
-        if self.mask is not None:
-            marked = marked & self.mask[..., 0, :]
-        # How many of the first j keys are marked, for j = 0 … m.
-        count = pad(marked.cumsum(-1), (1, 0))
-        stop = torch.arange(1, self.n + 1, device=self.device) + self.last
-        seen = count[..., stop.clamp(0, self.m)]
-        if self.window is not None:
-            seen = seen - count[..., (stop - self.window).clamp(0, self.m)]
-        return (seen > 0)[..., None]
+        mask = self.arrays.get("mask")
+        if self.runs is None or (mask is not None and mask.shape[-2] != 1):
+            return self._search(marked)
+        if mask is not None:
+            marked = marked & mask[..., 0, :]
+        # How many of the first j keys are marked, for j = 0 … m: enough to know it of each run.
+        count = pad(marked.cumsum(-1), (1, 0))[..., None]
+        ends = [X.shape[:-2] for run in self.runs.runs for X in run]
+        batch = torch.broadcast_shapes(count.shape[:-2], *ends)
+        count = count.expand(*batch, -1, 1)
 
-    def _countable(self) -> bool:
-        """Whether queries differ by causality and the window alone, so that what each sees is a run of keys."""
-        one_row = self.mask is None or self.mask.shape[-2] == 1
-        return self.last is not None and one_row
+        def upto(j: torch.Tensor) -> torch.Tensor:
+            return count.gather(-2, j.expand(*batch, -1, 1))
+
+        found = [upto(b) > upto(a.minimum(b)) for a, b in self.runs.runs]
+        return functools.reduce(torch.logical_or, found)
+
+    def _search(self, marked: torch.Tensor) -> torch.Tensor:
+        """The same, key by key."""
+        blocks = [slice(0, self.n)]
+        if self.by_blocks:
+            blocks = slices(self.n, max(1, PAIRS // max(1, self.m)))
+        found = []
+        for rows in blocks:
+            seen = self.tile(rows, slice(0, self.m)) & marked[..., None, :]
+            seen = seen.any(-1, keepdim=True)
+            found.append(seen.expand(*seen.shape[:-2], rows.stop - rows.start, 1))
+        return torch.cat(found, -2)
 
     def trim(self, *keyed: torch.Tensor) -> tuple[Any, ...]:
-        """Without the last keys if a mask of one row, as lengths make it, hides them from all: then padding is free."""
-        if self.mask is None or self.mask.shape[-2:] != (1, self.m):
-            return self, *keyed
-        stop = look(_length, self.mask)
+        """Without the last keys if lengths or a mask of one row hide them from all: then padding is free."""
+        stop: int | None = None
+        mask, lengths = self.arrays.get("mask"), self.arrays.get("valid")
+        if mask is not None and mask.shape[-2:] == (1, self.m):
+            stop = look(_length, mask)
+        elif lengths is not None:
+            stop = look(torch.max, lengths)
         if stop is None or stop > self.m - BLOCK:
             return self, *keyed
-        stop = -(-stop // BLOCK) * BLOCK
-        short = self._with(self.mask[..., :stop])
+        m, stop = self.m, -(-stop // BLOCK) * BLOCK
+        short = self.map(lambda X: X[..., :stop] if X.shape[-1] == m > 1 else X)
         short.m = stop
+        short.runs = None if self.runs is None else short.make_runs()
         return short, *(X[..., :stop, :] for X in keyed)
+
+
+def documents(where: str, ids: torch.Tensor, n: int, m: int) -> dict[str, torch.Tensor]:
+    """Where the document of each query begins and ends; a mask if one is not in one piece."""
+    if ids.shape[-1] != m or n > m:
+        raise ValueError(
+            f"{where}: documents numbers {ids.shape[-1]} tokens, but there are {m} keys, of which the last {n} ask"
+        )
+    new = ids[..., 1:] != ids[..., :-1]  # (…, m − 1)
+    j = torch.arange(m, device=ids.device)
+    begin = torch.where(pad(new, (1, 0), value=True), j, 0).cummax(-1).values
+    end = torch.where(pad(new, (0, 1), value=True), j + 1, m)
+    end = end.flip(-1).cummin(-1).values.flip(-1)
+    pieces = (ids.sort(-1).values.diff() != 0).sum(-1)
+    if look(torch.all, pieces == new.sum(-1), wait=True):
+        return {"begin": begin[..., m - n :, None], "end": end[..., m - n :, None]}
+    return {"mask": ids[..., m - n :, None] == ids[..., None, :]}
+
+
+def slices(n: int, step: int) -> list[slice]:
+    """0 … n − 1 in so many at a time."""
+    starts = range(0, n, step) if n else [0]
+    return [slice(i, min(i + step, n)) for i in starts]
+
+
+def attend_by(
+    where: str,
+    core: Callable[..., torch.Tensor],
+    *arrays: torch.Tensor,
+    short: bool = True,
+    **said: Any,
+) -> Any:
+    """What every public function does around its core: check, trim, hide, compute, finish.
+
+    Args:
+        where: the function, for messages.
+        core: takes queries, what belongs to keys, and the :class:`Visibility`; what is hidden is finite by then.
+        arrays: queries (…, n, d), and what belongs to keys, (…, m, d).
+        short: whether the core may do without keys that nobody sees; else its output would lack their columns.
+        said: ``mask``, ``causal``, ``window``, ``bias`` and ``n_heads``, as the caller got them.
+    """
+    see = Visibility.of(where, *arrays, **said)
+    Q, *keyed = arrays
+    if short:
+        see, *keyed = see.trim(*keyed)
+    return around(core, see, Q, *keyed, heads="all" if "n_heads" in said else "")
+
+
+def around(
+    core: Callable[..., Any],
+    see: Visibility,
+    Q: torch.Tensor,
+    *keyed: torch.Tensor,
+    heads: Literal["", "all", "each"] = "",
+) -> Any:
+    """Hide, compute, finish, for arguments that are checked.
+
+    Where ``see`` has an axis for heads and the arrays have none, what is not finite spoils a query if ``all`` heads
+    share its output, or ``each`` for itself. A core may give weights beside its output.
+    """
+    hidden = hide(see.over_heads() if heads else see, Q, *keyed)
+    Q_, *keyed_, spoiled = hidden
+    found = core(Q_, *keyed_, see)
+    if heads == "each":
+        *_, spoiled = hide(see, *(X[..., None, :, :] for X in (Q, *keyed)))
+    if not isinstance(found, tuple):
+        return finish(found, spoiled)
+    output, weights = found
+    each = spoiled[..., None, :, :] if heads and spoiled is not None else spoiled
+    return finish(output, spoiled), finish(weights, each)
 
 
 def hide(see: Visibility, Q: torch.Tensor, *keyed: torch.Tensor) -> tuple[Any, ...]:
@@ -262,28 +246,23 @@ def hide(see: Visibility, Q: torch.Tensor, *keyed: torch.Tensor) -> tuple[Any, .
     The last array returned, (…, n, 1), marks the queries that had a right to see what was not finite, for
     :func:`finish`; it is None where nothing hidden can do harm.
     """
-    if see.everything or _small(Q, *keyed):
+    small = _small(Q, *keyed)
+    see.careful = small is False
+    if see.everything or small:
         return Q, *keyed, None
     asks = torch.isfinite(Q).all(-1, keepdim=True)  # (…, n, 1)
     kept = functools.reduce(
         torch.logical_and, (torch.isfinite(X).all(-1) for X in keyed)
     )  # (…, m)
-    spoiled = see.who(~kept) | ~asks
-    if (empty := see.empty()) is not None:
-        spoiled = spoiled & ~empty
+    spoiled = see.who(~kept) | ~asks & see.who(torch.ones_like(kept))
     if (seen := see.anyone()) is not None:
         kept = kept & seen
     keyed = tuple(torch.where(kept[..., None], X, 0) for X in keyed)
     return torch.where(asks, Q, 0), *keyed, spoiled
 
 
-def finish(
-    output: torch.Tensor, see: Visibility | None, spoiled: torch.Tensor | None
-) -> torch.Tensor:
-    """The last word: a query that sees nothing gets 0, and one that had a right to see a NaN gets NaN."""
-    empty = None if see is None else see.empty()
-    if empty is not None:
-        output = output.masked_fill(empty, 0)
+def finish(output: torch.Tensor, spoiled: torch.Tensor | None) -> torch.Tensor:
+    """Give NaN to the queries that had a right to see one."""
     return output if spoiled is None else output.masked_fill(spoiled, torch.nan)
 
 
@@ -300,11 +279,9 @@ def in_groups(X: torch.Tensor, n_groups: int) -> torch.Tensor:
     return X.unflatten(-3, (min(n_groups, X.shape[-3]), -1))
 
 
-def of_heads(X: torch.Tensor | None, heads: slice) -> torch.Tensor | None:
+def of_heads(X: torch.Tensor, heads: slice) -> torch.Tensor:
     """Some of the heads of (…, h, n, m); what is the same in all heads stays as it is."""
-    if X is None or X.ndim < 3 or X.shape[-3] == 1:
-        return X
-    return X[..., heads, :, :]
+    return X if X.ndim < 3 or X.shape[-3] == 1 else X[..., heads, :, :]
 
 
 def sees_nothing(mask: torch.Tensor) -> torch.Tensor | None:
@@ -313,14 +290,21 @@ def sees_nothing(mask: torch.Tensor) -> torch.Tensor | None:
     return None if look(torch.all, seen) else ~seen
 
 
-def _small(*arrays: torch.Tensor) -> bool:
-    """Whether nothing hidden can do harm, as norms show faster than a look at each number.
+def _small(*arrays: torch.Tensor) -> bool | None:
+    """Whether nothing hidden can do harm, as norms show faster than a look at each number; None if one cannot look.
 
     What is finite gets a weight of exactly 0 unless a dot product overflows, and that is at most a product of norms.
     """
     # A set, because tokens that attend to themselves are one tensor given twice.
-    norms = (look(torch.linalg.vector_norm, X.detach()) for X in {*arrays})
-    return all(norm is not None and norm < 1e15 for norm in norms)
+    norms = [look(_norm, X.detach()) for X in {*arrays}]
+    if None in norms:
+        return None
+    return all(norm < LARGEST for norm in norms)
+
+
+def _norm(X: torch.Tensor) -> torch.Tensor:
+    wide = torch.float32 if X.dtype == torch.float16 else X.dtype
+    return torch.linalg.vector_norm(X, dtype=wide)
 
 
 def _length(mask: torch.Tensor) -> torch.Tensor:

@@ -160,10 +160,72 @@ def test_masks_of_numbers(lib, inputs, masked):
     args = arrays_of(lib, inputs(masked))
     for dtype in ("float32", "int64", "uint8"):
         mask = native(lib, np.ones((1, 1), dtype))
+        added = "; what is added to the scores is a bias=" * (dtype == "float32")
         with refused(
-            TypeError, f"{masked}: masks are boolean, True = may attend; got {dtype}"
+            TypeError,
+            f"{masked}: masks are boolean, True = may attend; got {dtype}{added}",
         ):
             getattr(lib, masked)(**args, mask=mask)
+
+
+def test_masks_of_too_many_or_too_few_axes(lib, ones):
+    X = ones(3, 7, 5)
+    with pytest.raises(
+        ValueError, match=r"axis for heads is too many: mask\[..., 0, :, :\]"
+    ):
+        lib.attention(X, X, X, native(lib, np.ones((3, 1, 7, 7), bool)))
+    with pytest.raises(
+        ValueError, match=r"axis for heads is too many: bias\[..., 0, :, :\]"
+    ):
+        lib.attention(X, X, X, bias=ones(3, 1, 1, 7))
+    with pytest.raises(
+        ValueError, match=r"One row for each sequence is mask\[:, None, :\]"
+    ):
+        lib.attention(X, X, X, native(lib, np.ones((3, 7), bool)))
+
+
+@pytest.mark.parametrize(
+    "word", ["is_causal", "attn_mask", "key_padding_mask", "enable_gqa"]
+)
+def test_words_of_others(lib, ones, word):
+    ours = {"is_causal": "causal", "enable_gqa": "n_kv_heads"}.get(word, "mask")
+    for given in ((ones(2, 3),) * 3, ()):
+        named = {} if given else dict.fromkeys("QKV", ones(2, 3))
+        with pytest.raises(TypeError, match=f"attention: {word} is .*{ours}"):
+            lib.attention(*given, **named, **{word: True})
+
+
+def test_rules_that_do_not_fit(lib, ones):
+    X = ones(3, 7, 5)
+    ids = native(lib, np.arange(6))
+    with pytest.raises(ValueError, match="documents numbers 6 tokens, but there are 7"):
+        lib.attention(X, X, X, lib.documents(ids))
+    two = native(lib, np.array([1, 2]))
+    with pytest.raises(
+        ValueError, match=r"valid has shape \(2,1,1\) but must broadcast"
+    ):
+        lib.attention(X, X, X, lib.valid(two))
+    for rule in (lib.documents, lib.valid, lib.prefix):
+        with pytest.raises(TypeError, match="must be whole numbers, got"):
+            rule(ones(3))
+        with pytest.raises(TypeError, match="must be a"):
+            rule([1, 2])
+    for rule in (lib.valid, lib.prefix):
+        with pytest.raises(ValueError, match="lengths must be 0 or more, got -1"):
+            rule(native(lib, np.array([-1, 3])))
+    with pytest.raises(ValueError, match="ids has shape"):
+        lib.documents(native(lib, np.array(3)))
+    with pytest.raises(ValueError, match="alibi: slopes must be 1 or more, got 0"):
+        lib.alibi(0)
+    with pytest.raises(TypeError, match="alibi: slopes are real numbers, got"):
+        lib.alibi(native(lib, np.array([True])))
+    for wrong, error in (
+        ((0,), ValueError),
+        ((2.0,), TypeError),
+        ((2, -1), ValueError),
+    ):
+        with pytest.raises(error, match="Window: "):
+            lib.Window(*wrong)
 
 
 def test_masks_that_are_no_arrays(lib, inputs, masked):

@@ -370,6 +370,67 @@ def test_document_mask(half, close):
     assert half.document_mask(np.array([4])).dtype == bool
 
 
+# Rules: with queries of 0 each draws the mean of what it sees
+
+
+def means(half, close, expected, **rules):
+    values = column(1, 2, 4, 8)
+    found = half.attention(np.zeros((4, 1)), np.zeros((4, 1)), values, **rules)
+    close(found, column(*expected))
+
+
+def test_window_with_sinks(half, close):
+    # Query 3 sees itself, the key before it, and the first: (1 + 4 + 8)/3
+    expected = 1, 3 / 2, 7 / 3, 13 / 3
+    means(half, close, expected, causal=True, window=half.Window(2, sinks=1))
+    close(half.Window(2).width, np.array(2))
+
+
+def test_documents(half, close):
+    rule = half.documents(np.array([5, 5, 9, 9]))
+    means(half, close, (3 / 2, 3 / 2, 6, 6), mask=rule)
+    means(half, close, (1, 3 / 2, 4, 6), mask=rule, causal=True)
+
+
+def test_documents_that_come_back(half, close):
+    rule = half.documents(np.array([5, 9, 9, 5]))
+    means(half, close, (9 / 2, 3, 3, 9 / 2), mask=rule)
+
+
+def test_valid(half, close):
+    rule = half.valid(np.array(3))
+    means(half, close, (7 / 3, 7 / 3, 7 / 3, 7 / 3), mask=rule)
+    last = np.arange(4) == 3
+    means(half, close, (0, 0, 0, 0), mask=rule & half.give(last))
+
+
+def test_prefix(half, close):
+    # The first two keys are seen by all, the others causally.
+    rule = half.prefix(np.array(2))
+    means(half, close, (3 / 2, 3 / 2, 7 / 3, 15 / 4), mask=rule, causal=True)
+    one = half.valid(np.array(1))
+    means(half, close, (1, 1, 1, 1), mask=rule & one, causal=True)
+
+
+def test_alibi(half, close):
+    # Slope ln 3: a key before the query weighs a third of its own, so that query 1 draws (1 + 3 · 2)/4.
+    rule = half.alibi(np.array([LN3]))
+    found = half.attention(
+        np.zeros((1, 2, 1)), np.zeros((1, 2, 1)), column(1, 2), causal=True, bias=rule
+    )
+    close(found[0], column(1, 7 / 4))
+    close(half.alibi(2).slopes * 256, np.array([16.0, 1.0]))
+
+
+def test_softcap(half, close):
+    # 2 tanh(s/2) of s = 2 artanh(ln 3 / 2) is ln 3
+    s = log((1 + LN3 / 2) / (1 - LN3 / 2))
+    weights = half.attention_weights(row(s), column(1, 0), scale=1.0, softcap=2.0)
+    close(weights, row(3 / 4, 1 / 4))
+    values = column(4, 8)
+    close(half.attention(row(s), column(1, 0), values, scale=1.0, softcap=2.0), row(5))
+
+
 # Positions
 
 

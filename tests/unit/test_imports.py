@@ -50,3 +50,14 @@ def test_the_numpy_half_loads_little_more_than_numpy():
     extra = loaded_by("attn_tutor.numpy") - loaded_by("numpy")
     foreign = {name for name in extra if name.split(".")[0] != "attn_tutor"}
     assert foreign <= {"threading"}
+
+
+@pytest.mark.parametrize("module", ["attn_tutor.torch", "attn_tutor.train"])
+def test_without_torch(module):
+    """Who has not got it is told what to install."""
+    code = (
+        "import sys, importlib.util as u; find = u.find_spec; sys.modules['torch'] = None;"
+        f"u.find_spec = lambda name, *at: None if name == 'torch' else find(name, *at); import {module}"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode and "pip install 'attn_tutor[torch]'" in done.stderr

@@ -1,57 +1,131 @@
 """What a query sees, tile by tile, is what the words say; it decides the query's row, and nothing else does."""
 
+import itertools
+
 import numpy as np
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import attn_tutor.numpy as an
-from attn_tutor.numpy.visibility import Visibility
+import attn_tutor.torch as at
+from attn_tutor.geometry import Rule, Seen
+from attn_tutor.numpy import visibility as numpy_side
+from attn_tutor.numpy.fast import tiles as numpy_tiles
+from attn_tutor.torch import visibility as torch_side
+from attn_tutor.torch.fast import attention as torch_side_engine
 
 
-def brute(n, m, causal, window, mask):
-    may = np.ones((n, m), bool) if mask is None else np.broadcast_to(mask, (n, m))
-    behind = np.arange(n)[:, None] - n - np.arange(m) + m
-    may = may & (behind >= 0) if causal else may
-    return may if window is None else may & (behind < window)
+def dense(n, m, causal, window, sinks, said, mask):
+    """Word for word, without a thought of memory."""
+    i, j = np.arange(n)[:, None] + m - n, np.arange(m)
+    seen = np.ones((n, m), bool)
+    if causal:
+        seen = j <= i
+        if window is not None:
+            seen = seen & ((j > i - window) | (j < sinks))
+        if "prefix" in said:
+            seen = seen | (j < said["prefix"])
+    if "valid" in said:
+        seen = seen & (j < said["valid"])
+    if "documents" in said:
+        ids = said["documents"]
+        seen = seen & (ids[m - n :, None] == ids)
+    return seen if mask is None else seen & mask
 
 
-@pytest.mark.parametrize("masked", ["none", "pairs", "keys", "queries"])
-@pytest.mark.parametrize(
-    ("causal", "window"),
-    [(False, None), (True, None), (True, 1), (True, 4), (True, 99)],
-)
-@pytest.mark.parametrize(("n", "m"), [(7, 7), (5, 11), (11, 5), (1, 6)])
-def test_every_tile(n, m, causal, window, masked, draw):
-    shape = {"none": None, "pairs": (n, m), "keys": (1, m), "queries": (n, 1)}[masked]
-    mask = None if shape is None else draw(*shape) < 0.3
-    see = Visibility(n, m, mask, causal, window)
-    whole = brute(n, m, causal, window, mask)
-    dense = see.dense()
+@st.composite
+def problems(draw):
+    """Any rules together, for any numbers of queries and keys."""
+    n, m = draw(st.integers(0, 13)), draw(st.integers(1, 13))
+    causal = draw(st.booleans())
+    width = st.one_of(st.none(), st.integers(1, 15))
+    window, sinks = draw(width) if causal else None, 0
+    if window is not None:
+        sinks = draw(st.integers(0, 5))
+    rules = {"valid": st.integers(0, m), "prefix": st.integers(0, m)}
+    said = {k: np.array(draw(x)) for k, x in rules.items() if draw(st.booleans())}
+    if n <= m and draw(st.booleans()):
+        ids = draw(st.lists(st.integers(0, 3), min_size=m, max_size=m))
+        said["documents"] = np.array(sorted(ids) if draw(st.booleans()) else ids)
+    shapes = st.sampled_from([None, None, (n, m), (1, m), (n, 1), (m,)])
+    shape = draw(shapes)
+    mask = None if shape is None else np.random.default_rng(n * m).random(shape) < 0.6
+    return n, m, causal, window, sinks, said, mask
+
+
+def visibility(half, n, m, causal, window, sinks, said, mask):
+    native = torch.from_numpy if half is at else np.asarray
+    told = {k: native(x) for k, x in said.items()}
+    if mask is not None:
+        told["mask"] = native(mask)
+    Q, K = native(np.zeros((n, 2))), native(np.zeros((m, 2)))
+    side = torch_side if half is at else numpy_side
+    rule = None if window is None else half.Window(window, sinks)
+    options = {"mask": Rule(**told) if told else None, "causal": causal, "window": rule}
+    return side.Visibility.of("here", Q, K, **options)
+
+
+@settings(max_examples=1500)
+@given(problems(), st.data())
+@pytest.mark.parametrize("half", [an, at], ids=["numpy", "torch"])
+def test_every_tile(half, problem, data):
+    n, m, *_ = problem
+    whole, see = dense(*problem), visibility(half, *problem)
+    found = see.dense()
     np.testing.assert_array_equal(
-        True if dense is None else np.broadcast_to(dense, (n, m)), whole
+        np.broadcast_to(True if found is None else found, (n, m)), whole
     )
-    marked = draw(m) < 0
+    marked = np.arange(m) % 3 == data.draw(st.integers(0, 2))
+    who = see.who(torch.from_numpy(marked) if half is at else marked)
     np.testing.assert_array_equal(
-        np.broadcast_to(see.who(marked)[..., 0], n), (whole & marked).any(1)
+        np.broadcast_to(np.asarray(who)[..., 0], n), (whole & marked).any(1)
     )
-    np.testing.assert_array_equal(see.anyone() | ~whole.any(0), True)
-    for i in range(n):
-        for rows in (slice(i, i + 1), slice(i, n)):
-            keys = see.keys(rows)
-            assert (
-                not whole[rows, : keys.start].any()
-                and not whole[rows, keys.stop :].any()
-            )
-            for j in range(m):
-                for cut in (slice(j, j + 1), slice(j, m)):
-                    found, expected = see.tile(rows, cut), whole[rows, cut]
-                    found = True if found is None else found
-                    np.testing.assert_array_equal(
-                        np.broadcast_to(found, expected.shape), expected
-                    )
-                    some = see.rows(rows, cut)
-                    outside = np.ones(n, bool)
-                    outside[some] = False
-                    assert not whole[rows, cut][outside[rows]].any()
+    some = see.anyone()
+    some = np.ones(m, bool) if some is None else np.asarray(some)
+    assert not (whole.any(0) & ~some).any()
+    if not n:
+        return
+    start = data.draw(st.integers(0, n - 1))
+    rows = slice(start, data.draw(st.integers(start + 1, n)))
+    runs = see.keys(rows)
+    outside = np.ones(m, bool)
+    for run in runs:
+        outside[run] = False
+    assert not whole[rows, outside].any()
+    assert all(run.start < run.stop for run in runs)
+    assert all(a.stop < b.start for a, b in itertools.pairwise(runs))
+    first = data.draw(st.integers(0, m - 1))
+    cut = slice(first, data.draw(st.integers(first + 1, m)))
+    tile, expected = see.tile(rows, cut), whole[rows, cut]
+    np.testing.assert_array_equal(np.broadcast_to(tile, expected.shape), expected)
+    if see.runs is not None and problem[-1] is None:  # and rules alone know how much
+        exact = visibility(half, *problem[:-1], None)
+        sure = exact.runs.sure(rows, cut) if "mask" not in exact.arrays else None
+        assert sure is None or (expected == sure).all()
+
+
+def test_one_contract():
+    """What the engines, layers and processes ask of either half's class; the rest is a half's own affair."""
+    for side in (numpy_side, torch_side):
+        assert issubclass(side.Visibility, Seen)
+        own = {name for name in vars(Seen) if name[0] != "_"}
+        missing = [
+            name for name in ("anyone", "who") if name not in dir(side.Visibility)
+        ]
+        assert not missing and own <= set(dir(side.Visibility))
+        for name in ("tile", "keys", "added", "part", "dense", "map", "everything"):
+            assert name not in vars(side.Visibility), f"{name} is said once, for both"
+
+
+def test_rules_combine(half):
+    one, other = half.valid(np.array(2)), half.prefix(np.array(1))
+    mask = half.give(np.ones((3, 3), bool))
+    for rule in (one & other & mask, mask & (one & other), (mask & one) & other):
+        assert set(rule.said) == {"valid", "prefix", "mask"}
+    with pytest.raises(ValueError, match="&: valid is said on both sides"):
+        one & one
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -72,3 +146,77 @@ def test_a_hidden_key_changes_no_bit(n, size, dtype):
     mask[: n // 2, -1] = False
     before, after = (an.attention(Q, *KV, mask) for KV in ((K, V), (far_K, far_V)))
     np.testing.assert_array_equal(after[:, : n // 2], before[:, : n // 2])
+
+
+# In blocks
+
+
+RULES = {
+    "window": lambda half, n: {"causal": True, "window": 5},
+    "sinks": lambda half, n: {"causal": True, "window": half.Window(5, sinks=3)},
+    "documents": lambda half, n: {"mask": half.documents(np.arange(n) // 17)},
+    "valid": lambda half, n: {"mask": half.valid(np.array([n - 9, n // 2])[:, None])},
+    "prefix": lambda half, n: {"mask": half.prefix(np.array(11)), "causal": True},
+    "alibi": lambda half, n: {"bias": half.alibi(3), "causal": True},
+    "both sides": lambda half, n: {"bias": half.alibi(3)},
+    "row": lambda half, n: {"mask": np.arange(n) % 7 > 0, "causal": True},
+    "bias": lambda half, n: {"bias": np.sin(np.arange(n))[None]},
+    "softcap": lambda half, n: {"softcap": 0.7},
+}
+
+
+def said(half, names, n):
+    """Rules together; None if two of them are the same argument and cannot be."""
+    told = {}
+    for name in names:
+        for key, value in RULES[name](half, n).items():
+            if key == "mask" and "mask" in told:
+                told["mask"] = half.give(told["mask"]) & half.give(value)
+            elif key != "causal" and key in told:
+                return None
+            else:
+                told[key] = value
+    return told
+
+
+@pytest.mark.parametrize(
+    "pair", [*itertools.combinations_with_replacement(RULES, 2)], ids="+".join
+)
+def test_rules_in_pairs(half, close, draw, monkeypatch, pair):
+    """The number and the gradients are those of the dense mask and bias, in blocks as in one piece."""
+    n = 90
+    told = said(half, dict.fromkeys(pair), n)
+    if told is None:
+        return
+    Q, K, V = draw(2, 3, n, 4), draw(2, 1, n, 4), draw(2, 3, n, 5)
+    g = torch.from_numpy(draw(2, 3, n, 5))
+
+    def attend(small):
+        monkeypatch.setattr(torch_side_engine, "PAIRS", 300 if small else 2**21)
+        monkeypatch.setattr(torch_side_engine, "ROWS", 16 if small else 128)
+        monkeypatch.setattr(numpy_tiles, "KEYS", 16 if small else 256)
+        if half.device is None:
+            return half.attention(Q, K, V, **told), []
+        leaves = [half.give(X).requires_grad_() for X in (Q, K, V)]
+        given = {k: half.give(x) for k, x in told.items()}
+        output = at.attention(*leaves, **given)
+        gradients = torch.autograd.grad(output, leaves, g.to(half.device))
+        return half.back(output), [half.back(X) for X in gradients]
+
+    whole, gradients = attend(small=False)
+    blocks, others = attend(small=True)
+    close(blocks, whole)
+    for one, other in zip(others, gradients, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+    words = {k: told[k] for k in ("mask", "causal", "window") if k in told}
+    native = [half.give(X) for X in (Q, K, V)]
+    side = numpy_side if half.device is None else torch_side
+    given = {k: half.give(x) for k, x in words.items()}
+    seen = side.Visibility.of("here", *native, **given).dense()
+    rest = {k: told[k] for k in ("bias", "softcap") if k in told}
+    if "alibi" in pair or "both sides" in pair:
+        rest["bias"] = np.asarray(half.alibi_bias(3, n), float)
+    plain = half.attention_weights(
+        Q, K, None if seen is None else half.back(seen), **rest
+    )
+    np.testing.assert_allclose(whole, plain @ V, rtol=1e-5, atol=1e-6)

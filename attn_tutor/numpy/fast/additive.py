@@ -33,7 +33,6 @@ def tiled_additive(
     w: np.ndarray,
     V: np.ndarray,
     see: Visibility,
-    bias: np.ndarray | None = None,
 ) -> np.ndarray:
     """Softmax of the scores w · tanh(a + b) + bias, times V, a tile at a time.
 
@@ -42,28 +41,25 @@ def tiled_additive(
     """
     n, m, h, d_v = *a.shape[-2:-1], *b.shape[-2:], V.shape[-1]
     w = w[..., None, :]
-    given = [X for X in (a, b, w, V, see.mask, bias) if X is not None]
-    batch = broadcast(*(X.shape[:-2] for X in given))
+    batch = broadcast(*(X.shape[:-2] for X in (a, b, w, V, *see.arrays.values())))
     assert batch is not None  # the callers have checked
     size = math.prod(batch)
     if size * n * m * h <= FEW:
         S = (np.tanh(a[..., None, :] + b[..., None, :, :]) @ w[..., None])[..., 0]
-        S = S if bias is None else S + bias.astype(S.dtype, copy=False)
+        added = see.added(slice(0, n), slice(0, m))
+        S = S if added is None else S + added.astype(S.dtype, copy=False)
         return masked_softmax(S, see.dense()) @ V
 
-    def laid_out(X: np.ndarray, *core: int) -> np.ndarray:
+    def laid_out(X: np.ndarray) -> np.ndarray:
         """With one batch axis."""
-        X = np.broadcast_to(X, (*batch, *(core or X.shape[-2:])))
+        X = np.broadcast_to(X, (*batch, *X.shape[-2:]))
         return X.reshape(size, *X.shape[-2:])
 
     x, y, product = factors(a, b)
     x, y, weights, V = (laid_out(X) for X in (x, y, -2 * w, V))
     # Each score is at most Σ 2|w| in size, once its constant part Σ w is left out.
     reach = np.abs(weights).sum(-1, keepdims=True) + np.zeros((n, 1), V.dtype)
-    if see.mask is not None:
-        see = see.masked(laid_out(see.mask))
-    if bias is not None:
-        bias = laid_out(bias.astype(V.dtype, copy=False), n, m)
+    see = see.map(laid_out)
     # 1 + x·y and a + b are both products of rank 2, (x, 1)·(y, 1) and (a, 1)·(1, b), which
     # a matrix product computes faster than NumPy multiplies and adds.
     x, y = x.mT, y.mT  # (B, h, n), (B, h, m)
@@ -93,7 +89,7 @@ def tiled_additive(
 
     out = np.empty((size, n, d_v), V.dtype)
     keys = np.ones((size, m, 1), V.dtype)
-    problem = Problem(score, V, see, (reach, keys), bias, out)
+    problem = Problem(score, V, see, (reach, keys), out)
     groups: list[Any] = [slice(i, i + together) for i in range(0, size, together)]
     pool(problem, groups, together, height)
     return out.reshape(*batch, n, d_v)

@@ -21,7 +21,7 @@ def tiled_attention(
     V: np.ndarray,
     see: Visibility,
     scale: float | None = None,
-    bias: np.ndarray | None = None,
+    softcap: float | None = None,
 ) -> np.ndarray:
     """The number of ``attend(scaled_dot_score(Q, K, scale) + bias, V, see.dense())``; what is hidden must be finite."""
     dtype = wide = Q.dtype
@@ -32,38 +32,35 @@ def tiled_attention(
     # A number of the same dtype: a wider one would widen, and slow, all that follows.
     Q = Q * wide.type(default_scale(Q.shape[-1]) if scale is None else scale)
     n, m = see.n, see.m
-    given = [X for X in (Q, K, V, see.mask, bias) if X is not None]
-    batch = broadcast(*(X.shape[:-2] for X in given))
+    batch = broadcast(*(X.shape[:-2] for X in (Q, K, V, *see.arrays.values())))
     assert batch is not None  # the callers have checked
     together = QUERIES * KEYS // max(1, n * m)  # heads that fit one tile
     if math.prod(batch) <= together:
-        output = at_once(Q, K, V, see.dense(), bias)
+        output = at_once(Q, K, V, see, softcap)
         return output if dtype == wide else output.astype(dtype)
 
     out = np.empty((*batch, n, V.shape[-1]), wide)
     heads: list[Any] = list(np.ndindex(*batch))
 
-    def laid_out(X: np.ndarray, *core: int) -> np.ndarray:
+    def laid_out(X: np.ndarray) -> np.ndarray:
         """With all batch axes; with a single one where heads share a tile."""
-        X = np.broadcast_to(X, (*batch, *(core or X.shape[-2:])))
+        X = np.broadcast_to(X, (*batch, *X.shape[-2:]))
         return X.reshape(len(heads), *X.shape[-2:]) if together > 1 else X
 
-    if see.mask is not None:
-        see = see.masked(laid_out(see.mask))
+    see = see.map(laid_out)
     # |q · k| ≤ ‖q‖ ‖k‖ settles for most inputs that no score is large.
     reach = laid_out(lengths(Q)), laid_out(lengths(K))
     Q, K, V = (laid_out(X) for X in (Q, K, V))
-    if bias is not None:
-        bias = laid_out(bias.astype(wide, copy=False), n, m)
 
     def score(head: Any, rows: slice, keys: slice, scores: np.ndarray) -> None:
         np.matmul(Q[head][..., rows, :], K[head][..., keys, :].mT, out=scores)
+        capped(scores, softcap)
 
     into = out
     if together > 1:
         into = out.reshape(len(heads), n, V.shape[-1])
         heads = [slice(i, i + together) for i in range(0, len(heads), together)]
-    pool(Problem(score, V, see, reach, bias, into), heads, max(1, together), QUERIES)
+    pool(Problem(score, V, see, reach, into), heads, max(1, together), QUERIES)
     return out if dtype == wide else out.astype(dtype)
 
 
@@ -71,17 +68,19 @@ def at_once(
     Q: np.ndarray,
     K: np.ndarray,
     V: np.ndarray,
-    seen: np.ndarray | None,
-    bias: np.ndarray | None,
+    see: Visibility,
+    softcap: float | None,
 ) -> np.ndarray:
     """The textbook in its fewest passes."""
+    seen, added = see.dense(), see.added(slice(0, see.n), slice(0, see.m))
     if seen is None:
-        scores = Q @ K.mT
+        scores = capped(Q @ K.mT, softcap)
+        scores = scores if added is None else scores + added.astype(scores.dtype)
     else:
         with np.errstate(over="ignore", invalid="ignore"):  # as hidden scores may
-            scores = np.where(seen, Q @ K.mT, -np.inf)
-    if bias is not None:
-        scores = scores + bias.astype(scores.dtype, copy=False)
+            scores = capped(Q @ K.mT, softcap)
+            scores = scores if added is None else scores + added.astype(scores.dtype)
+            scores = np.where(seen, scores, -np.inf)
     # ufuncs themselves, because decoding asks for little else: max() and sum() take a microsecond more.
     top = np.maximum.reduce(scores, -1, keepdims=True, initial=-np.inf)
     if seen is not None:
@@ -96,3 +95,12 @@ def at_once(
 def lengths(X: np.ndarray) -> np.ndarray:
     """The norm of each row, (…, n, d) -> (…, n, 1)."""
     return np.sqrt(np.einsum("...d,...d->...", X, X))[..., None]
+
+
+def capped(scores: np.ndarray, softcap: float | None) -> np.ndarray:
+    """c · tanh(scores / c), in their place."""
+    if softcap is not None:
+        scores /= softcap
+        np.tanh(scores, out=scores)
+        scores *= softcap
+    return scores

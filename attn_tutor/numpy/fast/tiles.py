@@ -31,12 +31,11 @@ class Problem(NamedTuple):
     see: Visibility
     # (*batch, n, 1) and (*batch, m, 1), whose products no score exceeds in size
     reach: tuple[np.ndarray, np.ndarray]
-    bias: np.ndarray | None  # (*batch, n, m), added to the scores
     out: np.ndarray  # (*batch, n, d_v), for the result
 
     def settled(self) -> bool:
         """Whether no score at all can do harm, which spares looking tile by tile."""
-        if self.bias is not None:
+        if {"bias", "slopes"} & self.see.arrays.keys():
             return False
         highest = math.prod(X.max(initial=0) for X in self.reach)
         return bool(highest <= HARMLESS.get(self.out.dtype.name, 0))
@@ -70,14 +69,15 @@ def pool_block(
     out = P.out[head][..., rows, :]
     reach_q, reach_k = (X[head] for X in P.reach)
     sums = Sums(out)
-    for some, keys, parts in tiles(P.see.at(head), rows):
+    see = P.see.map(lambda X: X[head])
+    for some, keys, parts in tiles(see, rows):
         here = slice(some.start - rows.start, some.stop - rows.start)
         shape = *out.shape[:-2], some.stop - some.start, keys.stop - keys.start
         scores = space[: math.prod(shape)].reshape(shape)
         P.score(head, some, keys, scores)
         large: Any = not settled
-        if P.bias is not None:
-            scores += P.bias[head][..., some, keys]
+        if (added := see.added(some, keys)) is not None:
+            scores += added
         elif large:
             large = beyond(reach_q[..., some, :], reach_k[..., keys, :], parts)
         sums.add(scores, P.V[head][..., keys, :], here, parts, large)
@@ -86,17 +86,18 @@ def pool_block(
 
 def tiles(see: Visibility, rows: slice) -> Iterator[tuple[slice, slice, Parts]]:
     """Queries and keys of each tile in which something is seen, and what: parts of its queries, with what they see."""
-    block = see.keys(rows)
-    for j in range(block.start, block.stop, KEYS):
-        keys = slice(j, min(j + KEYS, block.stop))
-        some = see.rows(rows, keys)
-        parts = []
-        for i in range(some.start, some.stop, KEYS):
-            stop = min(i + KEYS, some.stop)
-            part = slice(i - some.start, stop - some.start)
-            parts.append((part, see.tile(slice(i, stop), keys)))
-        if not all(seen is False for _, seen in parts):
-            yield some, keys, parts
+    cuts = [slice(i, min(i + KEYS, rows.stop)) for i in range(rows.start, rows.stop, KEYS)]  # fmt: skip
+    for run in see.keys(rows):
+        for j in range(run.start, run.stop, KEYS):
+            keys = slice(j, min(j + KEYS, run.stop))
+            seen = [see.tile(cut, keys) for cut in cuts]
+            some = [k for k, part in enumerate(seen) if part is not False]
+            if not some:
+                continue
+            inside = range(some[0], some[-1] + 1)
+            top = cuts[some[0]].start
+            parts = [(slice(cuts[k].start - top, cuts[k].stop - top), seen[k]) for k in inside]  # fmt: skip
+            yield slice(top, cuts[some[-1]].stop), keys, parts
 
 
 def beyond(reach_q: np.ndarray, reach_k: np.ndarray, parts: Parts) -> Any:
@@ -106,7 +107,7 @@ def beyond(reach_q: np.ndarray, reach_k: np.ndarray, parts: Parts) -> Any:
         return False
     highest = np.empty_like(reach_q)
     for part, seen in parts:
-        visible = reach_k.mT if seen is None else np.where(seen, reach_k.mT, 0)
+        visible = reach_k.mT if seen is True else np.where(seen, reach_k.mT, 0)
         highest[..., part, :] = visible.max(-1, keepdims=True)
     return ~(reach_q * highest <= harmless)  # NaN is not harmless
 
@@ -127,7 +128,7 @@ class Sums:
         self, scores: np.ndarray, v: np.ndarray, rows: slice, parts: Parts, large: Any
     ) -> None:
         """Take in the scores of some queries and more keys; the scores are overwritten."""
-        hidden = [(scores[..., i, :], seen) for i, seen in parts if seen is not None]
+        hidden = [(scores[..., i, :], seen) for i, seen in parts if seen is not True]
         if self.moved or large is not False:
             for each, seen in hidden:
                 each[...] = np.where(seen, each, -np.inf)

@@ -79,9 +79,13 @@ def run(
             for process in started.processes:
                 process.kill()
                 process.join()
-        return [
-            pickle.loads(_result(folder, rank).read_bytes()) for rank in range(size)
-        ]
+        results = [_result(folder, rank) for rank in range(size)]
+        for rank, result in enumerate(results):
+            if not result.exists():
+                raise RuntimeError(
+                    f"run: process {rank} ended without a result, as sys.exit ends one"
+                )
+        return [pickle.loads(result.read_bytes()) for result in results]
 
 
 def _work(

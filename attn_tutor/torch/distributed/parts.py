@@ -1,6 +1,7 @@
 """A problem of attention whose tokens are spread over processes: checked, and with the place of every token."""
 
 import functools
+import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -79,16 +80,31 @@ def parts(
     window: int | None,
     layout: str,
     group: Group,
+    **others: Any,
 ) -> Parts:
-    """Check, in all processes together, what each of them got."""
+    """Check, in all processes together, what each of them got; ``others`` are options that must be the same, too."""
     require_window(where, window, causal)
     n, m = Q.shape[-2], K.shape[-2]
+    same = {"causal": causal, "window": window, "layout": layout, **others}
+    same |= {"the dtype": Q.dtype, "the axes of Q and K": [*_others(Q), *_others(K)]}
     # A mask of one row may be that of the only query here, or the same for all: the others can tell.
-    told = torch.tensor([n, m, mask is None or mask.shape[-2] == n], device=Q.device)
+    told = [n, m, mask is None or mask.shape[-2] == n]
+    told += [zlib.crc32(repr(option).encode()) for option in same.values()]
     what = "while all compared the lengths of their parts"
-    ns, ms, by_row = torch.stack(gather(where, what, told, group)).T.tolist()
+    all_told = gather(where, what, torch.tensor(told, device=Q.device), group)
+    ns, ms, by_row, *options = torch.stack(all_told).T.tolist()
+    for (name, mine), each in zip(same.items(), options, strict=True):
+        if len({*each}) > 1:
+            raise ValueError(
+                f"{where}: processes differ in {name}, which is {mine} in process {dist.get_rank(group)}"
+            )
     if mask is not None:
         require_fit(where, "mask", mask.shape, (*Q.shape[:-1], sum(ms)))
     queries, keys = held(where, layout, ns, "queries"), held(where, layout, ms, "keys")
     see = Visibility(sum(ns), sum(ms), Q.device, None, causal, window)
     return Parts(dist.get_rank(group), queries, keys, see, all(by_row))
+
+
+def _others(X: torch.Tensor) -> list[int]:
+    """All axes but that of the tokens."""
+    return [*X.shape[:-2], X.shape[-1]]

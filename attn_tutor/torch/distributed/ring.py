@@ -81,7 +81,8 @@ def ring_attention(
     """
     require_chance(HERE, "dropout_p", dropout_p)
     require_size(HERE, "seed", seed)
-    P = parts(HERE, Q, K, mask, causal, window, layout, group)
+    same: Any = {"scale": scale, "dropout_p": dropout_p, "seed": seed}
+    P = parts(HERE, Q, K, mask, causal, window, layout, group, **same)
     Q, K, V, mask = grouped(HERE, Q, K, V, mask)
     if mask is not None:
         mask = mask.expand(*mask.shape[:-2], Q.shape[-2], P.see.m)
@@ -145,7 +146,8 @@ class Ring(NamedTuple):
                 first = torch.arange(math.prod(batch)).view(*batch, 1, 1) * see.n
                 place = (first + i[:, None]) * see.m + j
                 grown = growth(place.to(see.device), self.dropout_p, self.seed)
-            yield at, to, Visibility(len(i), len(j), see.device, seen), grown
+            some = None if isinstance(seen, bool) else seen
+            yield at, to, Visibility(len(i), len(j), see.device, some), grown
 
 
 class _Ring(torch.autograd.Function):

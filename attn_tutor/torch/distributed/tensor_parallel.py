@@ -75,6 +75,7 @@ def tensor_parallel(module: M, mesh: DeviceMesh) -> M:
             plan |= {f"{inside}{x}_proj": ColwiseParallel() for x in "qkv"}
             plan |= {f"{inside}out_proj": RowwiseParallel()}
             part.heads = _share(part, mesh)
+            part.gather = partial(_of_all, mesh)
         elif isinstance(part, Block):
             plan |= {f"{inside}norm_1": _to_all(), f"{inside}norm_2": _to_all()}
             plan |= {f"{inside}widen": ColwiseParallel()}
@@ -99,6 +100,12 @@ def _share(layer: MultiHeadAttention, mesh: DeviceMesh) -> slice:
         require_divisible("tensor_parallel", what, heads, "processes", size)
     share = layer.n_heads // size
     return slice(rank * share, (rank + 1) * share)
+
+
+def _of_all(mesh: DeviceMesh, weights: torch.Tensor) -> torch.Tensor:
+    """The heads of all processes, from (…, this process's heads, n, m)."""
+    shared = DTensor.from_local(weights, mesh, [Shard(weights.ndim - 3)])
+    return shared.full_tensor()
 
 
 def _to_all() -> ParallelStyle:

@@ -57,7 +57,8 @@ def ulysses_attention(
         >>> run(attend, 2)
         [[[1.0, 4.0], [-1.0, -4.0]], [[2.0, 3.0], [-2.0, -3.0]]]
     """
-    P = parts(HERE, Q, K, mask, causal, window, layout, group)
+    require_divisible(HERE, "heads of Q", Q.shape[-3], "heads of K", K.shape[-3])
+    P = parts(HERE, Q, K, mask, causal, window, layout, group, scale=scale)
     size, h, h_kv = len(P.keys), Q.shape[-3], K.shape[-3]
     require_divisible(HERE, "heads of Q", h, "processes", size)
     if h_kv % size:  # too few for all: some processes share one

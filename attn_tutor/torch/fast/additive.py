@@ -14,7 +14,9 @@ from typing import Any
 import torch
 from torch import library
 
+from attn_tutor.geometry import Runs
 from attn_tutor.torch._arrays import transformed
+from attn_tutor.torch.fast.attention import weights
 from attn_tutor.torch.visibility import Visibility
 
 # Numbers in a tile of queries × features × keys, and queries in it where keys are many; a GPU needs larger ones.
@@ -33,7 +35,6 @@ def additive_pool(
     w: torch.Tensor,
     V: torch.Tensor,
     see: Visibility,
-    bias: torch.Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     """Softmax of the scores w · tanh(a + b) + bias, times V: (…, n, h), (…, m, h), (…, h), (…, m, d_v) -> (…, n, d_v).
@@ -42,26 +43,44 @@ def additive_pool(
     """
     n, m, d_v = a.shape[-2], *V.shape[-2:]
     mapped, compiled = transformed(), torch.compiler.is_compiling()
-    causal = see.last is not None and see.mask is bias is None and not mapped
+    said: dict[str, Any] = dict(see.arrays)
+    if mapped or any(X.requires_grad for X in said.values()):
+        bias = see.added(slice(0, n), slice(0, m))
+        bias = bias if bias is None else bias.expand(*bias.shape[:-2], n, m)
+        said = {"mask": said.get("mask"), "bias": bias}
+    ends = [] if see.runs is None else [X for run in see.runs.runs for X in run]
     arrays = [a, b, w[..., None, :], V]
-    if not causal and not (see.everything and bias is None):
-        arrays.append(see.numbers(bias, a.dtype))
-    outer = torch.broadcast_shapes(*(X.shape[:-2] for X in arrays))
+    rules = [said.get(name) for name in ("bias", "mask", "slopes")]
+    batches = [X.shape[:-2] for X in (*arrays, *rules, *ends) if X is not None]
+    outer = torch.broadcast_shapes(*batches)
     B = math.prod(outer)
-    flat = [X.expand(*outer, *X.shape[-2:]).reshape(B, *X.shape[-2:]) for X in arrays]
-    bias = flat[4].expand(-1, n, -1) if len(flat) > 4 else None
+
+    def flat(X: Any) -> Any:
+        """With one batch axis, which stays 1 where that of a rule is."""
+        if X is None or X.ndim < 3:
+            return X if X is None else X[None]
+        return X.expand(*outer, *X.shape[-2:]).reshape(B, *X.shape[-2:])
+
     grown = None
     if dropout_p:
         grown = torch.dropout(a.new_ones(B, n, m), dropout_p, True)
-    args = *flat[:4], bias, grown
-    output = formula(*args) if mapped else pool(*args, causal, see.window, compiled)[0]
+    given: Any = [X.expand(*outer, *X.shape[-2:]).reshape(B, *X.shape[-2:]) for X in arrays]  # fmt: skip
+    bias, mask, slopes = map(flat, rules)
+    if mapped:
+        args = [*given, bias, flat(see.dense()), grown]
+        output = formula(*args)
+    else:
+        if bias is not None and bias.requires_grad:
+            bias = bias.expand(B, -1, -1)
+        rest = mask, slopes, [*map(flat, ends)], see.offset, compiled
+        output = pool(*given, bias, grown, *rest)[0]
     return output.reshape(*outer, n, d_v)
 
 
 # One operation to autograd and to torch.compile, neither of which follows a loop over tiles.
 TAKES = (
     "Tensor a, Tensor b, Tensor w, Tensor V, Tensor? bias, Tensor? grown,"
-    " bool causal, SymInt? window, bool compiled"
+    " Tensor? mask, Tensor? slopes, Tensor[] ends, SymInt offset, bool compiled"
 )
 
 
@@ -78,8 +97,10 @@ def pool(*args: Any) -> Any:
         for rows, keys in tiles.cut(block):
             here = slice(rows.start - block.start, rows.stop - block.start)
             S[:, here, keys] = tiles.scores(group, rows, keys)
-        level[group, block] = S.logsumexp(-1, keepdim=True)
-        A = torch.softmax(S, -1, out=S)
+        level_here = S.logsumexp(-1, keepdim=True)
+        empty = level_here == -torch.inf
+        level[group, block] = level_here.masked_fill_(empty, 0)
+        A = torch.softmax(S, -1, out=S).masked_fill_(empty, 0)
         if grown is not None:
             A *= grown[group, block]
         output[group, block] = A @ V[group]
@@ -119,15 +140,23 @@ def pool_gradient(g: Any, output: Any, level: Any, learnt: bool, *args: Any) -> 
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.options = inputs[6:]
-    ctx.save_for_backward(*output, *inputs[:6])
+    ctx.options = inputs[9:]
+    ctx.save_for_backward(*output, *inputs[:8], *inputs[8])
 
 
 def _backward(ctx: Any, g: torch.Tensor, _: Any) -> tuple[Any, ...]:
     output, level, *arrays = ctx.saved_tensors
-    learnt = ctx.needs_input_grad[4]
-    *found, dbias = pool_gradient(g, output, level, learnt, *arrays, *ctx.options)
-    return *found, dbias if learnt else None, *[None] * 4
+    arrays, ends, learnt = arrays[:8], arrays[8:], ctx.needs_input_grad[4]
+    given = *arrays, ends, *ctx.options
+    *found, dbias = pool_gradient(g, output, level, learnt, *given)
+    return (
+        *found,
+        dbias if learnt else None,
+        *[None] * 3,
+        [None] * len(ends),
+        None,
+        None,
+    )
 
 
 def _refuse(*_: Any) -> None:
@@ -151,10 +180,12 @@ def _(g: Any, output: Any, level: Any, learnt: bool, *args: Any) -> Any:
     return tuple(X.new_empty(X.shape) for X in (*args[:4], dbias))
 
 
-def formula(a: Any, b: Any, w: Any, V: Any, bias: Any, grown: Any) -> torch.Tensor:
+def formula(
+    a: Any, b: Any, w: Any, V: Any, bias: Any, seen: Any, grown: Any
+) -> torch.Tensor:
     """The output as torch can differentiate it any way, with all features of all pairs."""
     S = (torch.tanh(a[:, :, None] + b[:, None]) * w[:, None]).sum(-1)
-    A = torch.softmax(S if bias is None else S + bias, -1)
+    A = weights(S if bias is None else S + bias, seen)
     return (A if grown is None else A * grown) @ V
 
 
@@ -191,11 +222,15 @@ class Tiles:
     """
 
     def __init__(
-        self, a: Any, b: Any, w: Any, V: Any, bias: Any, grown: Any, causal: Any, window: Any, compiled: Any
+        self, a: Any, b: Any, w: Any, V: Any, bias: Any, grown: Any, mask: Any, slopes: Any, ends: Any, offset: Any,
+        compiled: Any,
     ) -> None:  # fmt: skip
         (self.B, n, h), m = a.shape, b.shape[1]
-        self.see = Visibility(n, m, a.device, None, causal, window)
-        self.w, self.bias = -2 * w, bias
+        self.see = Visibility(n, m, a.device, mask, bias=bias, slopes=slopes)
+        self.see.offset = offset
+        if ends:
+            self.see.runs = Runs(*zip(ends[::2], ends[1::2], strict=True))
+        self.w = -2 * w
         self.x, y, self.product = factors(a, b)
         safe = self.product and (self.x.amax(1) * y.amax(1) < LARGEST).all()
         self.loops = loops() if compiled and safe and h % 2 == 0 else None
@@ -212,20 +247,20 @@ class Tiles:
 
     def blocks(self) -> Iterator[tuple[slice, slice]]:
         """Elements of the batch, and those of their queries whose softmax is taken at once."""
-        n, last = self.see.n, self.see.last
+        n = self.see.n
         together = max(1, self.height // max(1, n))
         most = max(self.height, SCORES // max(1, self.see.m))
         for i in range(0, self.B, together):
-            for r in range(max(0, -(last or 0)), n, most):  # those before see nothing
+            for r in range(0, n, most):
                 yield slice(i, i + together), slice(r, min(r + most, n))
 
     def cut(self, block: slice) -> Iterator[tuple[slice, slice]]:
         """The tiles of a block in which somebody may see something."""
         for r in range(block.start, block.stop, self.height):
             rows = slice(r, min(r + self.height, block.stop))
-            keys = self.see.keys(rows)
-            for j in range(keys.start, keys.stop, self.width):
-                yield rows, slice(j, min(j + self.width, keys.stop))
+            for run in self.see.keys(rows):
+                for j in range(run.start, run.stop, self.width):
+                    yield rows, slice(j, min(j + self.width, run.stop))
 
     def scores(self, group: slice, rows: slice, keys: slice) -> torch.Tensor:
         x, y, w = self.x[group, rows], self.y[group, :, keys], self.w[group]
@@ -240,10 +275,13 @@ class Tiles:
             else:
                 torch.add(x, y, out=r).tanh_().mul_(-0.5)
             S = (w[:, None] @ r)[:, :, 0]
-        if self.bias is not None:
-            S += self.bias[group, rows, keys]
-        seen = self.see.tile(rows, keys)
-        return S if seen is None else S.masked_fill_(~seen, -torch.inf)
+        see = self.see
+        if (added := see.added(rows, keys)) is not None:
+            S += added if len(added) == 1 else added[group]
+        seen = see.tile(rows, keys)
+        if isinstance(seen, bool):
+            return S if seen else S.fill_(-torch.inf)
+        return S.masked_fill_(~(seen[group] if seen.ndim > 2 and len(seen) > 1 else seen), -torch.inf)  # fmt: skip
 
     def gradient(self, group: slice, rows: slice, keys: slice, dS: Any) -> Any:
         """Σ dS (r − r²) over keys, the same over queries, and Σ dS r over both, in the tile of the last scores."""

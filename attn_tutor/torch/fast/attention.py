@@ -1,18 +1,21 @@
-"""The engine behind attention: torch's fused kernel, with the conventions of this package."""
+"""The engine behind attention: torch's fused kernel with the conventions of this package, some queries at a time."""
 
 import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from attn_tutor._checks import broadcast
-from attn_tutor.torch._arrays import forward_mode, transformed
+from attn_tutor.torch._arrays import forward_mode, look, transformed
 from attn_tutor.torch.scoring import default_scale
-from attn_tutor.torch.visibility import Visibility
+from attn_tutor.torch.visibility import Visibility, masked, sees_nothing, slices
 
 ROWS = 128  # of a block at least: with fewer, the calls would be most of the work
+PAIRS = 2**21  # of queries and keys for which a block may store what is seen or added
 
 
 def fused_attention(
@@ -21,28 +24,272 @@ def fused_attention(
     V: torch.Tensor,
     see: Visibility,
     scale: float | torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
+    softcap: float | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     """The number of ``attend(scaled_dot_score(Q, K, scale) + bias, V, see.dense())``, from the fastest kernel at hand.
 
-    What is hidden must already be finite. A query that sees nothing gets any number: :func:`finish` knows which.
+    What is hidden must already be finite.
     """
-    n, m, d, d_v = Q.shape[-2], K.shape[-2], Q.shape[-1], V.shape[-1]
-    if bias is None and worth_blocks(see):
-        return in_blocks(Q, K, V, see, scale, dropout_p)
     if scale is None:
-        scale = default_scale(d)
-    elif isinstance(scale, torch.Tensor) or scale <= 0:
+        scale = default_scale(Q.shape[-1])
+    plain = softcap is not None
+    if not isinstance(scale, torch.Tensor):
+        plain |= not math.isfinite(scale)
+    if isinstance(scale, torch.Tensor) or not scale > 0:
         # Some kernels hide a score as scale · (−inf), so that their own must be above 0.
         Q, scale = Q * scale, 1.0
-    # The kernel's own flag is aligned upper left, and rules out a bias.
-    causal = False
-    if see.last == 0 and see.mask is None and see.window is None and bias is None:
-        causal = True
-    if not causal and not (see.everything and bias is None):
-        # Faster than what the kernel makes of a mask.
-        bias = see.numbers(bias, Q.dtype)
+    core = Core(see, scale, softcap, dropout_p, plain)
+    output = core.over_blocks(Q, K, V)
+    if see.careful and (see.everything or look(all_finite, output) is False):
+        # Kernels lose a NaN, and a score of huge numbers is infinite, and stays so behind −∞; the textbook hides it.
+        return core._replace(plain=True).over_blocks(Q, K, V)
+    return output
+
+
+class Core(NamedTuple):
+    """Attention of some queries to the keys that they may see."""
+
+    see: Visibility
+    scale: float
+    softcap: float | None
+    dropout_p: float
+    plain: bool  # as the textbook has it
+    leans: bool = False  # ALiBi stands in the keys
+
+    def over_blocks(
+        self, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor
+    ) -> torch.Tensor:
+        """All queries, in blocks for which what is seen is small, or that see few keys."""
+        blocks = [slice(0, self.see.n)]
+        if self.see.by_blocks and not self.is_causal():
+            blocks = slices(self.see.n, self.height(Q, K))
+        if len(blocks) == 1:
+            return self.block(Q, K, V, blocks[0])
+        learnt = any(X.requires_grad for X in self.see.arrays.values())
+        if torch.is_autocast_enabled(Q.device.type):
+            dtype = torch.get_autocast_dtype(Q.device.type)
+            Q, K, V = (X.to(dtype) for X in (Q, K, V))
+        core = self._replace(leans=self.may_lean)
+        if learnt or self.dropout_p or not torch.backends.cuda.flash_sdp_enabled():
+            return torch.cat([core.block(Q, K, V, rows) for rows in blocks], -2)
+        output: torch.Tensor = _Blocks.apply(Q, K, V, core, blocks)
+        return output
+
+    def height(self, Q: torch.Tensor, K: torch.Tensor) -> int:
+        """How many queries to take at once."""
+        see, n = self.see, self.see.n
+        runs = [] if see.runs is None else [X for run in see.runs.runs for X in run]
+        told = [X for name, X in see.arrays.items() if name != "slopes"] + runs
+        tall = any(X.shape[-2] > 1 for X in told) or "slopes" in see.arrays
+        if not (tall or self.plain):
+            return n
+        shapes = [X.shape[:-2] for X in told]
+        if "slopes" in see.arrays:
+            shapes += [see.arrays["slopes"].shape[:-2]]
+        if self.plain:
+            shapes += [Q.shape[:-2], K.shape[:-2]]
+        copies, reach = math.prod(broadcast((), *shapes) or ()), see.m
+        wide = max(see.window or 0, ROWS)
+        if see.window is not None:
+            reach = min(reach, 2 * wide + see.sinks)
+        most = max(32, PAIRS // max(1, copies * reach))
+        few = see.window is not None or "begin" in see.arrays
+        if few and n > 2 * wide:
+            return min(wide, max(most, ROWS) if self.may_lean else most)
+        if n <= most:
+            return n
+        return ROWS if self.may_lean else most
+
+    @property
+    def may_lean(self) -> bool:
+        """Whether ALiBi may stand in the keys: causally, and for so few queries that no digit is lost."""
+        see = self.see
+        slopes = see.arrays.get("slopes")
+        if slopes is None or see.last is None or see.gap or self.plain:
+            return False
+        return "prefix" not in see.arrays and not slopes.requires_grad
+
+    def is_causal(self) -> bool:
+        """Whether it is what torch's own flag says, which is aligned upper left and rules out all else."""
+        see = self.see
+        if see.last is None or see.window is not None or see.arrays or self.plain:
+            return False
+        return statically_known_true(see.last == 0)
+
+    def block(
+        self, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rows: slice
+    ) -> torch.Tensor:
+        """Some queries, with the keys that they may see."""
+        keys = self.keys(rows)
+        return self.pool(Q[..., rows, :], taken(K, keys), taken(V, keys), rows, keys)
+
+    def lean(self, q: Any, k: Any, rows: slice, keys: list[slice]) -> tuple[Any, Any]:
+        """−λ(i − j) is λj up to a term a query, which softmax drops: one entry more, counted from the last query."""
+        top = rows.stop - 1 + self.see.offset
+        j = torch.cat([self.see.count(run.start - top, run.stop - top) for run in keys])
+        lambdas = self.see.arrays["slopes"] / self.scale
+        column = (lambdas * j[:, None].to(lambdas.dtype)).to(k.dtype)  # (…, h, keys, 1)
+        batch = torch.broadcast_shapes(column.shape[:-2], k.shape[:-2])
+        k = torch.cat([X.expand(*batch, -1, -1) for X in (k, column)], -1)
+        return pad(q, (0, 1), value=1.0), k
+
+    def keys(self, rows: slice) -> list[slice]:
+        if self.see.by_blocks:
+            return self.see.keys(rows) or [slice(0, 0)]
+        return [slice(0, self.see.m)]
+
+    def pool(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        rows: slice,
+        keys: list[slice],
+    ) -> torch.Tensor:
+        """(…, rows, d), (…, keys, d), (…, keys, d_v) -> (…, rows, d_v)."""
+        if self.is_causal():
+            return kernel(q, k, v, None, self.scale, self.dropout_p, causal=True)
+        see, cuts = self.see, self.cuts(rows, keys)
+        if self.leans:
+            q, k = self.lean(q, k, rows, keys)
+        seen: list[Any] = []
+        added: list[Any] = []
+        for (
+            cut
+        ) in cuts:  # in a comprehension the compiler would make constants of lengths
+            seen += [bool(k.shape[-2]) and see.tile(rows, cut)]
+            added += [None if self.leans else see.added(rows, cut)]
+        if self.plain:
+            S = scores(q, k, beside(added, cuts, q), self.scale, self.softcap)
+            A = weights(S, beside(seen, cuts, q))
+            return torch.dropout(A, self.dropout_p, self.dropout_p > 0).to(v.dtype) @ v
+        numbers, empty, lost = together(seen, added, cuts, q)
+        output = kernel(q, k, v, numbers, self.scale, self.dropout_p)
+        output = output if empty is None else output.masked_fill(empty, 0)
+        return output if lost is None else output.masked_fill(lost, torch.nan)
+
+    def cuts(self, rows: slice, keys: list[slice]) -> list[slice]:
+        """The keys cut so that what has to be looked at is small."""
+        if self.see.runs is None or not self.see.by_blocks or keys == [slice(0, 0)]:
+            return keys
+        return [cut for run in keys for cut in self.see.runs.cuts(rows, run)]
+
+
+def together(
+    seen: list[Any], added: list[Any], cuts: list[slice], q: torch.Tensor
+) -> tuple[torch.Tensor | None, ...]:
+    """What to add to scores, −∞ where a key is hidden; the queries that see nothing; and those that see a NaN there.
+
+    A kernel makes more of numbers than of a mask. An empty row gets 0, so that its softmax is finite.
+    """
+    bias, mask = beside(added, cuts, q), beside(seen, cuts, q)
+    lost = None
+    if bias is not None and look(lambda x: (x < torch.inf).all(), bias) is False:
+        bad = ~(bias < torch.inf)
+        lost = (bad if mask is None else bad & mask).any(-1, keepdim=True)
+    if mask is None:
+        return bias, None, lost
+    empty = sees_nothing(mask)
+    zeros = q.new_zeros(1, 1) if bias is None else bias.to(q.dtype)
+    return masked(zeros, mask, empty), empty, lost
+
+
+class _Blocks(torch.autograd.Function):
+    """Block after block, and for the gradient each once more: what a block sees is made anew, and never stored."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, Q: Any, K: Any, V: Any, core: Core, blocks: list[slice]
+    ) -> torch.Tensor:
+        ctx.save_for_backward(Q, K, V)
+        ctx.core, ctx.blocks = core, blocks
+        arrays = Q, K, V, *core.see.arrays.values()
+        batch = broadcast(*(X.shape[:-2] for X in arrays)) or ()
+        output = V.new_empty(*batch, core.see.n, V.shape[-1])
+        for rows in blocks:
+            output[..., rows, :] = core.block(Q, K, V, rows)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
+        _first_derivatives_alone(())
+        core, arrays = ctx.core, ctx.saved_tensors
+        found = [torch.zeros_like(X, dtype=torch.promote_types(X.dtype, torch.float32)) for X in arrays]  # fmt: skip
+        for rows in ctx.blocks:
+            keys = core.keys(rows)
+            Q, K, V = arrays
+            parts = Q[..., rows, :], taken(K, keys), taken(V, keys)
+            given = [X.detach().requires_grad_() for X in parts]
+            with torch.enable_grad():
+                output = core.pool(*given, rows, keys)
+            more = torch.autograd.grad(output, given, g[..., rows, :], allow_unused=True)  # fmt: skip
+            for total, part, runs in zip(
+                found, more, ([rows], keys, keys), strict=True
+            ):
+                start = 0
+                for run in runs if part is not None else []:
+                    stop = start + run.stop - run.start
+                    total[..., run, :] += part[..., start:stop, :]
+                    start = stop
+        return *(X.to(Y.dtype) for X, Y in zip(found, arrays, strict=True)), None, None
+
+
+def taken(X: torch.Tensor, keys: list[slice]) -> torch.Tensor:
+    """The rows of these runs."""
+    if len(keys) == 1:
+        return X[..., keys[0], :]
+    return torch.cat([X[..., :0, :], *(X[..., run, :] for run in keys)], -2)
+
+
+def beside(tiles: list[Any], keys: list[slice], q: torch.Tensor) -> Any:
+    """What is said of runs of keys, for all of them side by side; None if it is nothing."""
+    if all(tile is None or tile is True for tile in tiles):
+        return None
+    tiles = [X if isinstance(X, torch.Tensor) else q.new_full((1, 1), X, dtype=torch.bool) for X in tiles]  # fmt: skip
+    if len(tiles) == 1:
+        return tiles[0]
+    rows = torch.broadcast_shapes(*(X.shape[:-1] for X in tiles))
+    wide = (X.expand(*rows, run.stop - run.start) for X, run in zip(tiles, keys, strict=True))  # fmt: skip
+    return torch.cat([*wide], -1)
+
+
+def scores(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    added: torch.Tensor | None,
+    scale: float | torch.Tensor,
+    softcap: float | None,
+) -> torch.Tensor:
+    """q·k · scale, capped, plus a bias; single where half precision would overflow."""
+    if q.dtype == torch.float16:
+        q, k = q.float(), k.float()
+    S = q * scale @ k.mT
+    if softcap is not None:
+        S = softcap * torch.tanh(S / softcap)
+    return S if added is None else S + added.to(S.dtype)
+
+
+def weights(S: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
+    """Softmax over what is seen; 0 where nothing is."""
+    if seen is None:
+        return torch.softmax(S, -1)
+    return torch.where(seen, torch.softmax(masked(S, seen, sees_nothing(seen)), -1), 0)
+
+
+def kernel(
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    V: torch.Tensor,
+    bias: torch.Tensor | None,
+    scale: float,
+    dropout_p: float,
+    causal: bool = False,
+) -> torch.Tensor:
+    """torch's fused kernel, for any batch axes and widths."""
+    n, m, d, d_v = Q.shape[-2], K.shape[-2], Q.shape[-1], V.shape[-1]
+    if bias is not None:
+        bias = bias.to(Q.dtype).expand(*bias.shape[:-1], m)
     arrays = (X for X in (Q, K, V, bias) if X is not None)
     batch = broadcast(*(X.shape[:-2] for X in arrays))
     assert batch is not None  # the callers have checked
@@ -81,46 +328,16 @@ def fused_attention(
         scale=scale,
     )
     if not (torch.compiler.is_compiling() or transformed()):
-        kernel = output.grad_fn
-        if kernel is not None and kernel.name().startswith("ScaledDotProduct"):
-            kernel.register_prehook(_first_derivatives_alone)
+        node = output.grad_fn
+        if node is not None and node.name().startswith("ScaledDotProduct"):
+            node.register_prehook(_first_derivatives_alone)
     if d_v < d:
         output = output[..., :d_v]
     return output.reshape(*batch, n, d_v)
 
 
-def worth_blocks(see: Visibility) -> bool:
-    """Whether most keys lie outside most windows; not for a compiler, whose graph would fit one length only."""
-    if torch.compiler.is_compiling() or see.window is None:
-        return False
-    # Otherwise queries come before the first key, or the last keys were padding and are cut off.
-    aligned = see.last == see.m - see.n >= 0
-    return aligned and see.n > 2 * max(see.window, ROWS)
-
-
-def in_blocks(
-    Q: torch.Tensor,
-    K: torch.Tensor,
-    V: torch.Tensor,
-    see: Visibility,
-    scale: float | torch.Tensor | None,
-    dropout_p: float,
-) -> torch.Tensor:
-    """A block of queries at a time, with the keys beside them and the block before: no window reaches further."""
-    height = max(see.window or 0, ROWS)
-    sizes = [min(height, see.n - i) for i in range(0, see.n, height)]
-    before = min(see.last, height)  # the first queries see keys that come before them
-    parts = see.last - before, before, *sizes
-    keys, values = (X.split(parts, -2)[1:] for X in (K, V))
-    outputs = []
-    for i, q in enumerate(Q.split(sizes, -2)):
-        k, v = (torch.cat(X[i : i + 2], -2) for X in (keys, values))
-        n, m = q.shape[-2], k.shape[-2]
-        first, stop = i * height, i * height + n + see.last
-        mask = see.part(slice(first, first + n), slice(stop - m, stop))
-        here = Visibility(n, m, Q.device, mask, causal=True, window=see.window)
-        outputs += [fused_attention(q, k, v, here, scale, dropout_p=dropout_p)]
-    return torch.cat(outputs, -2)
+def all_finite(X: torch.Tensor) -> torch.Tensor:
+    return X.isfinite().all()
 
 
 def _first_derivatives_alone(gradients: tuple[torch.Tensor, ...]) -> None:

@@ -5,12 +5,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from attn_tutor.geometry import Rule
+from attn_tutor.torch._arrays import in_full
 from attn_tutor.torch.attention import bilinear_attention, pool, weigh
 from attn_tutor.torch.fast.additive import additive_pool
 from attn_tutor.torch.layers.checks import require_sizes, require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype, draw, linear
 from attn_tutor.torch.softmax import masked_softmax
-from attn_tutor.torch.visibility import Visibility, finish, hide
+from attn_tutor.torch.visibility import Visibility, attend_by
 
 __all__ = ["AdditiveAttention", "BilinearAttention", "SelfAttention"]
 
@@ -47,7 +49,7 @@ class BilinearAttention(nn.Module):
         Q: torch.Tensor,
         K: torch.Tensor,
         V: torch.Tensor,
-        mask: torch.Tensor | None = None,
+        mask: torch.Tensor | Rule | None = None,
     ) -> torch.Tensor:
         """(…, n, d_q), (…, m, d_k), (…, m, d_v) -> (…, n, d_v)."""
         return bilinear_attention(Q, K, V, self.M, mask)
@@ -101,22 +103,25 @@ class AdditiveAttention(nn.Module):
         Q: torch.Tensor,
         K: torch.Tensor,
         V: torch.Tensor,
-        mask: torch.Tensor | None = None,
+        mask: torch.Tensor | Rule | None = None,
         *,
         need_weights: bool = False,
     ) -> Any:
         """(…, n, d_q), (…, m, d_k), (…, m, d_v) -> (…, n, d_v), and with ``need_weights`` the weights, (…, n, m)."""
         where = "AdditiveAttention"
         widths = self.q_proj.in_features, self.k_proj.in_features, V.shape[-1]
-        Q, K, V = require_tokens(where, dict(zip("QKV", widths, strict=True)), Q, K, V)
-        see = Visibility.of(where, Q, K, V, mask=mask)
-        Q, K, V, spoiled = hide(see, Q, K, V)
-        queries, keys = self.q_proj(Q), self.k_proj(K)
-        if not need_weights:
-            return finish(self._pool(queries, keys, V, see), see, spoiled)
-        hidden = torch.tanh(queries[..., :, None, :] + keys[..., None, :, :])
-        weights = masked_softmax(hidden @ self.w_v, see.dense())  # (…, n, m)
-        return finish(weights @ V, see, spoiled), finish(weights, see, spoiled)
+        named, like = dict(zip("QKV", widths, strict=True)), self.w_v
+        Q, K, V = require_tokens(where, named, Q, K, V, like=like)
+
+        def core(Q: Any, K: Any, V: Any, see: Visibility) -> Any:
+            queries, keys = self.q_proj(Q), self.k_proj(K)
+            if not need_weights:
+                return self._pool(queries, keys, V, see)
+            hidden = torch.tanh(queries[..., :, None, :] + keys[..., None, :, :])
+            weights = masked_softmax(hidden @ self.w_v, see.dense())  # (…, n, m)
+            return weights @ V, weights
+
+        return attend_by(where, core, Q, K, V, mask=mask, short=False)
 
     def _pool(
         self,
@@ -128,7 +133,7 @@ class AdditiveAttention(nn.Module):
         """In float32 at least, which the exponentials of the core need."""
         wide = torch.promote_types(V.dtype, torch.float32)
         a, b, w, values = (X.to(wide) for X in (queries, keys, self.w_v, V))
-        with torch.autocast(V.device.type, enabled=False):
+        with in_full(V):
             return additive_pool(a, b, w, values, see).to(V.dtype)
 
 
@@ -176,19 +181,21 @@ class SelfAttention(nn.Module):
     def forward(
         self,
         X: torch.Tensor,
-        mask: torch.Tensor | None = None,
+        mask: torch.Tensor | Rule | None = None,
         *,
         need_weights: bool = False,
     ) -> Any:
         """(…, n, d_in) -> (…, n, d_v), and with ``need_weights`` the weights, (…, n, n)."""
-        (X,) = require_tokens("SelfAttention", {"X": self.q_proj.in_features}, X)
-        see = Visibility.of("SelfAttention", X, X, mask=mask, causal=self.causal)
-        X, Y, spoiled = hide(see, X, X)
-        Q, K, V = self.q_proj(X), self.k_proj(Y), self.v_proj(Y)
-        output = finish(pool(Q, K, V, see), see, spoiled)
-        if not need_weights:
-            return output
-        return output, finish(weigh(Q, K, see, None, None), see, spoiled)
+        width, like = {"X": self.q_proj.in_features}, self.q_proj.weight
+        (X,) = require_tokens("SelfAttention", width, X, like=like)
+
+        def core(X: Any, Y: Any, see: Visibility) -> Any:
+            Q, K, V = self.q_proj(X), self.k_proj(Y), self.v_proj(Y)
+            output = pool(Q, K, V, see)
+            return (output, weigh(Q, K, see)) if need_weights else output
+
+        said: Any = {"mask": mask, "causal": self.causal, "short": False}
+        return attend_by("SelfAttention", core, X, X, **said)
 
     def extra_repr(self) -> str:
         return f"causal={self.causal}"

@@ -9,11 +9,13 @@ from torch import nn
 from torch.nn.functional import gelu
 
 from attn_tutor._checks import require_divisible, require_size
+from attn_tutor.geometry import Rule, Window
 from attn_tutor.torch.cache import KVCache
+from attn_tutor.torch.layers.checks import require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype
 from attn_tutor.torch.layers.multi_head import MultiHeadAttention
-from attn_tutor.torch.positional import alibi_bias, rotary
-from attn_tutor.torch.visibility import Visibility, hide
+from attn_tutor.torch.positional import rotary
+from attn_tutor.torch.rules import alibi
 
 __all__ = ["Block"]
 
@@ -34,7 +36,8 @@ class Block(nn.Module):
         n_heads: number of heads; divides ``d_model``.
         d_hidden: width of the hidden layer; None is 4·d_model.
         causal: forbid each token the tokens after it.
-        window: most tokens that each one sees, itself and those just before it; needs ``causal``. None sets no limit.
+        window: most tokens that each one sees, itself and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
         positions: "rotary" turns queries and keys; "alibi" penalises distance, with ``causal`` only; None tells
             attention no positions.
         dropout: chance to drop each weight, each hidden unit and each entry of what is added, while training.
@@ -59,7 +62,7 @@ class Block(nn.Module):
         *,
         d_hidden: int | None = None,
         causal: bool = False,
-        window: int | None = None,
+        window: int | Window | None = None,
         positions: Literal["rotary", "alibi"] | None = None,
         dropout: float = 0.0,
         activation: Activation = gelu,
@@ -100,50 +103,52 @@ class Block(nn.Module):
     def forward(
         self,
         X: torch.Tensor,
-        mask: torch.Tensor | None = None,
+        mask: torch.Tensor | Rule | None = None,
         cache: KVCache | None = None,
     ) -> torch.Tensor:
-        """(…, n, d_model) -> (…, n, d_model); with a cache, X holds the tokens that come after those in it.
+        """(…, n, d_model) -> (…, n, d_model); with a cache, X holds the tokens that come after those that it has seen.
 
-        ``mask`` is that of :func:`multi_head_attention`.
+        ``mask`` is that of :func:`multi_head_attention`. A cache with a window lends it to the block.
         """
+        (X,) = self._checked(X)
         Y = X + self.drop(self.attend(self.norm_1(X), mask, cache))
         return Y + self.drop(self.feed_forward(self.norm_2(Y)))
 
     def attend(
         self,
         X: torch.Tensor,
-        mask: torch.Tensor | None = None,
+        mask: torch.Tensor | Rule | None = None,
         cache: KVCache | None = None,
         *,
         need_weights: bool = False,
     ) -> Any:
         """What the tokens draw from one another, (…, n, d_model), and with ``need_weights`` the weights too."""
-        layer, h = self.attention, self.attention.n_heads
+        layer = self.attention
         Q, K, V = layer.q_proj(X), layer.k_proj(X), layer.v_proj(X)
         if self.positions == "rotary":
-            start = 0 if cache is None else len(cache)
+            start = 0 if cache is None else cache.seen
             Q, K = self._turned(Q, start), self._turned(K, start)
-        if cache is not None:
-            K, V = cache.append(K, V)
-        bias = None
-        if self.positions == "alibi":
-            n, m = Q.shape[-2], K.shape[-2]
-            bias = alibi_bias(h, n, m, device=Q.device, dtype=Q.dtype)
-        options: Any = {"causal": layer.causal, "window": layer.window, "n_heads": h}
-        see = Visibility.of("Block", Q, K, V, mask=mask, **options)
-        Q, K, V, spoiled = hide(see.over_heads(), Q, K, V)
-        return layer.pool(Q, K, V, see, spoiled, bias=bias, need_weights=need_weights)
+        bias = alibi(layer.n_heads) if self.positions == "alibi" else None
+        told: Any = {"bias": bias, "cache": cache, "need_weights": need_weights}
+        return layer.attend("Block", Q, K, V, mask, **told)
 
     def feed_forward(self, X: torch.Tensor) -> torch.Tensor:
         """A small network with one hidden layer, in each token by itself."""
         return self.narrow(self.drop(self.activation(self.widen(X))))
 
     def weights(
-        self, X: torch.Tensor, mask: torch.Tensor | None = None
+        self, X: torch.Tensor, mask: torch.Tensor | Rule | None = None
     ) -> torch.Tensor:
         """The attention weights of each head, (…, n, d_model) -> (…, h, n, n)."""
+        (X,) = self._checked(X)
         return self.attend(self.norm_1(X), mask, need_weights=True)[1]
+
+    def _checked(self, X: torch.Tensor) -> list[torch.Tensor]:
+        width, like = {"X": self.attention.d_model}, self.narrow.weight
+        return require_tokens("Block", width, X, like=like)
+
+    def extra_repr(self) -> str:
+        return f"positions={self.positions}"
 
     def _turned(self, X: torch.Tensor, start: int) -> torch.Tensor:
         """Queries or keys, (…, n, width), each head turned by the position of its token; the first is at ``start``."""

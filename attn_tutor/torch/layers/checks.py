@@ -9,7 +9,7 @@ from attn_tutor.torch._arrays import prepare, require_array
 
 
 def require_tokens(
-    where: str, widths: dict[str, int], *arrays: Any
+    where: str, widths: dict[str, int], *arrays: Any, like: Any = None
 ) -> list[torch.Tensor]:
     """The arrays, each (…, tokens, its width), with whole numbers made real; keys and values are as many.
 
@@ -17,6 +17,7 @@ def require_tokens(
         where: the layer, for the message.
         widths: the name and the width of each array: one of tokens, or queries, keys and values.
         arrays: what was given.
+        like: a weight of the layer, whose dtype and device they need.
     """
     for (name, width), X in zip(widths.items(), arrays, strict=True):
         require_array(where, name, X)
@@ -33,7 +34,18 @@ def require_tokens(
         shapes = ", ".join(str(tuple(X.shape)) for X in arrays)
         raise ValueError(f"{where}: batch axes do not broadcast: {shapes}")
     named = dict(zip(widths, arrays, strict=True))
-    return list(prepare(where, named).values())
+    ready = prepare(where, named)
+    name, X = next(iter(ready.items()))
+    if like is not None and like.device != X.device:
+        raise ValueError(
+            f"{where}: {name} is on {X.device} but the layer is on {like.device}; move one: layer.to({name}.device)"
+        )
+    other = like is not None and like.dtype != X.dtype
+    if other and not torch.is_autocast_enabled(X.device.type):
+        raise TypeError(
+            f"{where}: {name} is {X.dtype} but the layer is {like.dtype}; cast one: {name}.to({like.dtype})"
+        )
+    return list(ready.values())
 
 
 def require_sizes(where: str, **sizes: int) -> None:

@@ -1,17 +1,20 @@
 """Multi-head attention as a ``torch.nn`` module, to and from torch's own."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Self
 
 import torch
 from torch import nn
 
 from attn_tutor._checks import require_chance, require_divisible, require_window
+from attn_tutor.geometry import Rule, Slopes, Window, window_of
 from attn_tutor.torch.attention import weigh
+from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.checks import require_sizes, require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype, draw, linear
 from attn_tutor.torch.multi_head import merge_heads, pool_heads
-from attn_tutor.torch.visibility import Visibility, finish, hide, of_heads
+from attn_tutor.torch.visibility import Visibility, around
 
 __all__ = ["MultiHeadAttention"]
 
@@ -20,7 +23,7 @@ class MultiHeadAttention(nn.Module):
     """:func:`multi_head_attention` with learnt projections ``q_proj``, ``k_proj``, ``v_proj`` and ``out_proj``.
 
     Two differences from ``torch.nn.MultiheadAttention`` bite: masks are True where a query **may** attend, and the
-    batch axis always comes first.
+    batch axis always comes first. :meth:`from_torch` takes over the weights of such a layer, :meth:`to_torch` back.
 
     Args:
         d_model: width of queries and output, and of all heads together.
@@ -30,7 +33,8 @@ class MultiHeadAttention(nn.Module):
         bias: learn biases too.
         dropout: chance to drop each weight while training.
         causal: forbid each query the keys after it.
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
         n_kv_heads: number of heads of keys and values; None is ``n_heads``.
         device: of the parameters; None is torch's default.
         dtype: of the parameters; None is torch's default.
@@ -54,7 +58,7 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         dropout: float = 0.0,
         causal: bool = False,
-        window: int | None = None,
+        window: int | Window | None = None,
         n_kv_heads: int | None = None,
         device: Device = None,
         dtype: Dtype = None,
@@ -75,6 +79,7 @@ class MultiHeadAttention(nn.Module):
         self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
         self.dropout, self.causal, self.window = dropout, causal, window
         self.heads: slice | None = None  # those whose projections are here; None is all
+        self.gather: Callable[[torch.Tensor], torch.Tensor] | None = None  # of others
         made: Any = {"bias": bias, "device": device, "dtype": dtype}
         self.q_proj = linear(d_model, d_model, **made)
         self.k_proj = linear(kdim, n_kv_heads * self.d_h, **made)
@@ -91,27 +96,63 @@ class MultiHeadAttention(nn.Module):
         Q: torch.Tensor,
         K: torch.Tensor | None = None,
         V: torch.Tensor | None = None,
-        mask: torch.Tensor | None = None,
+        mask: torch.Tensor | Rule | None = None,
         *,
+        bias: torch.Tensor | Slopes | None = None,
+        cache: KVCache | None = None,
         need_weights: bool = False,
     ) -> Any:
         """(…, n, d_model), (…, m, kdim), (…, m, vdim) -> (…, n, d_model); K is Q where None, and V is K.
 
-        ``mask`` is that of :func:`multi_head_attention`. With ``need_weights`` the weights come too, (…, h, n, m),
-        as they are before dropout.
+        ``mask`` and ``bias`` are those of :func:`multi_head_attention`. With a cache, K and V hold the tokens that come
+        after those that it has seen. With ``need_weights`` the weights come too, (…, h, n, m), as they are before
+        dropout.
         """
         K = Q if K is None else K
         V = K if V is None else V
         where, h = "MultiHeadAttention", self.n_heads
         widths = {"Q": self.d_model, "K": self.kdim, "V": self.vdim}
-        Q, K, V = require_tokens(where, widths, Q, K, V)
+        Q, K, V = require_tokens(where, widths, Q, K, V, like=self.out_proj.weight)
         options: Any = {"causal": self.causal, "window": self.window, "n_heads": h}
-        see = Visibility.of(where, Q, K, V, mask=mask, **options)
+        if cache is not None:
+            told: Any = {"bias": bias, "cache": cache, "need_weights": need_weights}
+            projected = self.q_proj(Q), self.k_proj(K), self.v_proj(V)
+            return self.attend(where, *projected, mask, **told)
+        see = Visibility.of(where, Q, K, V, mask=mask, bias=bias, **options)
         if not need_weights:
             see, K, V = see.trim(K, V)
-        Q, K, V, spoiled = hide(see.over_heads(), Q, K, V)
-        projected = self.q_proj(Q), self.k_proj(K), self.v_proj(V)
-        return self.pool(*projected, see, spoiled, need_weights=need_weights)
+
+        def core(Q: Any, K: Any, V: Any, see: Visibility) -> Any:
+            projected = self.q_proj(Q), self.k_proj(K), self.v_proj(V)
+            return self.pool(*projected, see, need_weights=need_weights)
+
+        return around(core, see, Q, K, V, heads="all")
+
+    def attend(
+        self,
+        where: str,
+        Q: torch.Tensor,
+        K: torch.Tensor,
+        V: torch.Tensor,
+        mask: torch.Tensor | Rule | None,
+        *,
+        bias: torch.Tensor | Slopes | None,
+        cache: KVCache | None,
+        need_weights: bool,
+    ) -> Any:
+        """What comes after the projections, with a cache or without.
+
+        :class:`Block` enters here, with queries and keys that know their positions.
+        """
+        gap = 0
+        if cache is not None:
+            K, V = cache.append(K, V)
+            gap = cache.seen - K.shape[-2]
+        window = window_of(where, self.window, cache) if self.causal else None
+        said: Any = {"causal": self.causal, "window": window, "n_heads": self.n_heads}
+        see = Visibility.of(where, Q, K, V, mask=mask, bias=bias, gap=gap, **said)
+        core = partial(self.pool, need_weights=need_weights)
+        return around(core, see, Q, K, V, heads="all")
 
     def pool(
         self,
@@ -119,31 +160,24 @@ class MultiHeadAttention(nn.Module):
         keys: torch.Tensor,
         values: torch.Tensor,
         see: Visibility,
-        spoiled: torch.Tensor | None = None,
         *,
-        bias: torch.Tensor | None = None,
         need_weights: bool = False,
     ) -> Any:
-        """What comes after the projections: split into heads, attend in each, put them side by side, project back.
-
-        :class:`Block` enters here, with queries and keys that know their positions.
-        """
+        """Split what is projected into heads, attend in each, put them side by side, project back."""
         if self.heads is not None:
-            see, bias = see.of_heads(self.heads), of_heads(bias, self.heads)
+            see = see.of_heads(self.heads)
         queries, keys, values = (
             X.unflatten(-1, (-1, self.d_h)).swapaxes(-3, -2)  # (…, heads, rows, d_h)
             for X in (queries, keys, values)
         )
         dropout_p = self.dropout if self.training else 0.0
-        heads = pool_heads(queries, keys, values, see, bias=bias, dropout_p=dropout_p)
-        output = self.out_proj(finish(merge_heads(heads), None, spoiled))
+        heads = pool_heads(queries, keys, values, see, dropout_p=dropout_p)
+        output = self.out_proj(merge_heads(heads))
         if not need_weights:
             return output
         keys = keys.repeat_interleave(self.n_heads // self.n_kv_heads, -3)
-        weights = weigh(queries, keys, see, None, bias)  # (…, h, n, m)
-        if spoiled is not None:
-            spoiled = spoiled[..., None, :, :]
-        return output, finish(weights, see, spoiled)
+        weights = weigh(queries, keys, see)  # (…, h, n, m)
+        return output, weights if self.gather is None else self.gather(weights)
 
     def extra_repr(self) -> str:
         return (

@@ -5,7 +5,7 @@ from torch import nn
 
 from attn_tutor._checks import require_chance, require_size
 from attn_tutor.torch.layers.checks import require_tokens
-from attn_tutor.torch.positional import _exact, _rates
+from attn_tutor.torch.positional import _exact, _pairs, _rates
 
 __all__ = ["PositionalEncoding"]
 
@@ -35,10 +35,9 @@ class PositionalEncoding(nn.Module):
         # No table is kept: one that grows with the longest sequence so far would be
         # compiled anew for each length.
         exact = _exact(X.device)
-        p = torch.arange(start, start + X.shape[-2], device=exact)
-        angles = p[:, None] * _rates("PositionalEncoding", self.d, 10000.0, exact)
-        pairs = torch.stack([angles.sin(), angles.cos()], -1)  # (n, ⌈d/2⌉, 2)
-        return self.dropout(X + pairs.flatten(-2)[:, : self.d].to(X))
+        rates = _rates("PositionalEncoding", self.d, 10000.0, exact)
+        P = _pairs(X.shape[-2], rates, rates.dtype, start)[:, : self.d]  # (n, d)
+        return self.dropout(X + P.to(X))
 
     def extra_repr(self) -> str:
         return f"d={self.d}"

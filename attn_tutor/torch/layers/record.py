@@ -131,9 +131,12 @@ def _enter_block(block: Block, keep: Keep, undo: ExitStack) -> None:
         keep(weights.detach())
         return (output, weights) if need_weights else output
 
+    if "attend" in vars(block):  # of a recording around this one
+        undo.callback(setattr, block, "attend", attend)
+    else:
+        undo.callback(delattr, block, "attend")
     # mypy: a method gives way to a function, for as long as the recording lasts
     block.attend = attend_and_keep  # type: ignore[method-assign]
-    undo.callback(delattr, block, "attend")
 
 
 def _of_transformers(layer: nn.Module) -> bool:

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from attn_tutor._checks import require_size
+from attn_tutor.geometry import Window
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.block import Block
 from attn_tutor.torch.layers.linear import Device, Dtype
@@ -33,6 +34,7 @@ class LanguageModel(nn.Module):
             None leaves order to the causal mask.
         dropout: as in :class:`Block`.
         n_kv_heads: number of heads of keys and values of each block; None is ``n_heads``.
+        window: most tokens that each one sees in a block, as in :class:`Block`. None sets no limit.
         device: of the parameters; None is torch's default.
         dtype: of the parameters; None is torch's default.
 
@@ -52,6 +54,7 @@ class LanguageModel(nn.Module):
         positions: Literal["sinusoidal", "rotary", "alibi"] | None = "rotary",
         dropout: float = 0.0,
         n_kv_heads: int | None = None,
+        window: int | Window | None = None,
         device: Device = None,
         dtype: Dtype = None,
     ) -> None:
@@ -65,7 +68,7 @@ class LanguageModel(nn.Module):
             )
         made: Any = {"device": device, "dtype": dtype}
         self.embedding = nn.Embedding(n_tokens, d_model, **made)
-        added = positions == "sinusoidal"
+        self.window, added = window, positions == "sinusoidal"
         self.encoding = PositionalEncoding(d_model) if added else None
         self.blocks = nn.ModuleList(
             Block(
@@ -75,6 +78,7 @@ class LanguageModel(nn.Module):
                 positions=None if positions == "sinusoidal" else positions,
                 dropout=dropout,
                 n_kv_heads=n_kv_heads,
+                window=window,
                 **made,
             )
             for _ in range(n_layers)
@@ -94,7 +98,7 @@ class LanguageModel(nn.Module):
             raise ValueError(
                 f"LanguageModel: {n_layers} blocks need as many caches, each its own, got {len({*map(id, caches)})}"
             )
-        X = self._embed(ids, len(caches[0]) if caches else 0)
+        X = self._embed(ids, caches[0].seen if caches else 0)
         each: Any = caches or [None] * n_layers
         for block, cache in zip(self.blocks, each, strict=True):
             X = block(X, cache=cache)
@@ -118,6 +122,7 @@ class LanguageModel(nn.Module):
         temperature: float = 0.0,
         generator: torch.Generator | None = None,
         cached: bool = True,
+        end: int | None = None,
     ) -> torch.Tensor:
         r"""Write on: the likeliest token each time, or one drawn from softmax(logits / temperature).
 
@@ -127,9 +132,12 @@ class LanguageModel(nn.Module):
             temperature: 0 takes the likeliest; 1 draws by the model's own probabilities.
             generator: the source of chance, on the device of the model; None is torch's own.
             cached: keep keys and values, so that each step computes one token; False computes all of them anew.
+            end: the token that ends a sentence; after it comes only itself, and when all have ended, no more. None
+                ends none.
 
         Returns:
-            Beginning and new tokens, (…, n + n_new); the same with and without the cache, but for rounding.
+            Beginning and new tokens, (…, n + n_new), or fewer where all have ended; the same with and without the
+            cache, but for rounding.
 
         Raises:
             TypeError: ``n_new`` or the tokens are not whole numbers.
@@ -143,13 +151,22 @@ class LanguageModel(nn.Module):
             raise ValueError(
                 f"generate: temperature must be 0 or more, got {temperature}"
             )
-        caches = [KVCache() for _ in self.blocks] if cached else None
-        new = ids
+        width = getattr(self.window, "width", self.window)
+        kept: Any = {"window": width, "sinks": getattr(self.window, "sinks", 0)}
+        caches = [KVCache(**kept) for _ in self.blocks] if cached else None
+        if end is not None:
+            require_size("generate", "end", end)
+        new, over = ids, torch.zeros_like(ids[..., :1], dtype=torch.bool)
         for _ in range(n_new):
             logits = self(new, caches)[..., -1, :]
             token = _pick(logits, temperature, generator)
+            if end is not None:
+                token = token.masked_fill(over, end)
+                over = token == end
             ids = torch.cat([ids, token], -1)
             new = token if cached else ids
+            if over.all():
+                break
         return ids
 
     def _embed(self, ids: torch.Tensor, start: int) -> torch.Tensor:

@@ -1,6 +1,7 @@
 """Files of trained weights, and of whatever else of a training has to last: written whole, checked before use."""
 
 import os
+import re
 import zipfile
 from os import PathLike
 from pathlib import Path
@@ -9,6 +10,8 @@ import torch
 from torch import nn
 
 __all__ = ["load_weights", "save_weights"]
+
+MADE = "how the layers were made"  # beside the weights, which do not tell
 
 
 def save_weights(model: nn.Module, path: str | PathLike[str]) -> None:
@@ -33,11 +36,12 @@ def save_weights(model: nn.Module, path: str | PathLike[str]) -> None:
         True
     """
     require_folder("save_weights", path)
-    write(path, {name: x.cpu() for name, x in model.state_dict().items()})
+    weights = {name: x.cpu() for name, x in model.state_dict().items()}
+    write(path, {**weights, MADE: made(model)})
 
 
 def load_weights(model: nn.Module, path: str | PathLike[str]) -> None:
-    """Read what :func:`save_weights` wrote into a model of the same sizes.
+    """Read what :func:`save_weights` wrote into a model of the same sizes and options.
 
     Only numbers are read: a file can run no code. The model keeps its device and dtype. If anything is wrong, it keeps
     its numbers too.
@@ -56,6 +60,7 @@ def load_weights(model: nn.Module, path: str | PathLike[str]) -> None:
         FileNotFoundError: [Errno 2] No such file or directory: 'no_such_file.pt'
     """
     weights = read(path)
+    theirs, ours = weights.pop(MADE, None), made(model)
     if not all(isinstance(x, torch.Tensor) for x in weights.values()):
         raise ValueError(f"{path} holds no weights; save_weights writes such files")
     own = model.state_dict()
@@ -63,7 +68,22 @@ def load_weights(model: nn.Module, path: str | PathLike[str]) -> None:
         raise ValueError(
             f"{path} holds the weights of another model: {faults}. Make the model with the sizes it was saved with"
         )
+    if theirs not in (None, ours):
+        name = next(k for k in {**theirs, **ours} if theirs.get(k) != ours.get(k))
+        raise ValueError(
+            f"{path} holds the weights of another model: {name or 'it'} was made with {theirs.get(name)} there "
+            f"and with {ours.get(name)} here. Make the model with the options it was saved with"
+        )
     model.load_state_dict(weights)
+
+
+def made(model: nn.Module) -> dict[str, str]:
+    """By the name of each layer of this package the options that no shape of its weights shows, but for dropout."""
+    return {
+        name: re.sub("dropout=[^,]*,? ?", "", layer.extra_repr())
+        for name, layer in model.named_modules()
+        if type(layer).__module__.startswith("attn_tutor.")
+    }
 
 
 def differences(

@@ -1,0 +1,376 @@
+"""Who may see whom, in whole numbers: what rules say of each query, and of a block of them. Knows no backend.
+
+Whatever can be said in a line leaves a query two runs of keys at most: the later one is what causality, a window,
+lengths and documents leave, the early one are sinks and a prefix. So rules are four numbers a query, and no matrix.
+A new rule is a line of :meth:`Runs.of`.
+"""
+
+import itertools
+from typing import Any, Generic, Self, TypeVar
+
+from attn_tutor._checks import (
+    Shape,
+    broadcast,
+    lacks_heads,
+    require_fit,
+    require_window,
+)
+
+A = TypeVar("A")
+Ends = list[tuple[int, int, int, int]]
+RULES = {"valid", "prefix", "begin", "end"}  # what is said without a matrix, by array
+
+
+class Rule:
+    """Something said of who may see whom, for ``mask=``. Rules combine with ``&``, and with one boolean mask."""
+
+    __array_ufunc__ = None  # NumPy's arrays leave & to us
+
+    def __init__(self, **said: Any) -> None:
+        self.said = said
+
+    def __and__(self, other: Any) -> "Rule":
+        more = other.said if isinstance(other, Rule) else {"mask": other}
+        if twice := self.said.keys() & more.keys():
+            raise ValueError(f"&: {', '.join(sorted(twice))} is said on both sides")
+        return Rule(**self.said, **more)
+
+    __rand__ = __and__
+
+    @classmethod
+    def __torch_function__(
+        cls, fn: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """A tensor on the left leaves & to us, too."""
+        return args[1] & args[0] if "and" in fn.__name__ else NotImplemented
+
+    def __repr__(self) -> str:
+        return f"Rule({', '.join(self.said)})"
+
+
+class Window:
+    """How many keys a query sees: itself and those before it, and so many of the first."""
+
+    def __init__(self, width: int, sinks: int = 0) -> None:
+        self.width, self.sinks = width, sinks
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Window) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __repr__(self) -> str:
+        return f"Window({self.width}, sinks={self.sinks})"
+
+
+def window_of(where: str, window: Any, cache: Any) -> Any:
+    """What a query sees if a cache keeps no more than its own window and sinks."""
+    if cache is None or cache.window is None:
+        return window
+    width = getattr(window, "width", window) or cache.window
+    sinks = getattr(window, "sinks", 0)
+    if width > cache.window or sinks > cache.sinks:
+        raise ValueError(
+            f"{where}: a query sees {width} tokens and {sinks} sinks, but the cache keeps {cache.window} and "
+            f"{cache.sinks}; make it with KVCache(window={width}, sinks={sinks})"
+        )
+    return Window(width, cache.sinks)
+
+
+class Slopes:
+    """For ``bias=``: for each key between a query and a key the score falls by so much, in each head."""
+
+    def __init__(self, slopes: Any) -> None:
+        self.slopes = slopes
+
+
+class Runs(Generic[A]):
+    """The keys that each query sees: those of its runs, one or two, each from its begin up to its end, (…, n, 1)."""
+
+    def __init__(self, *runs: tuple[A, A]) -> None:
+        self.runs: tuple[Any, ...] = runs
+        self._known: dict[tuple[int, int], Ends] = {}
+
+    @classmethod
+    def of(
+        cls,
+        i: Any,
+        m: int,
+        last: int | None = None,
+        window: int | None = None,
+        sinks: int = 0,
+        valid: Any = None,
+        prefix: Any = None,
+        document: Any = None,
+    ) -> "Runs[A]":
+        """What rules leave of m keys to queries.
+
+        Args:
+            i: numbers of the queries, (n, 1).
+            m: number of keys.
+            last: of keys the last that query 0 sees, so that query i sees none after i + last. None: not causal.
+            window: of these only so many, the last.
+            sinks: and yet so many of the first.
+            valid: how many keys there are, (…, 1, 1).
+            prefix: so many of the first in spite of causality and window, (…, 1, 1).
+            document: where that of each query starts and stops, two of (…, n, 1).
+        """
+        first = start = 0 * i if last is not None or document else 0 * i[:1]
+        stop, head = start + m, None
+        if last is not None:
+            stop = (i + last + 1).clip(0, m)
+            if window is not None:
+                start = (i + last + 1 - window).clip(0, m)
+            if sinks:
+                head = stop.clip(0, sinks)
+            if prefix is not None:
+                head = _most(0 * i if head is None else head, prefix, m)
+        if valid is not None:
+            stop, head = (X if X is None else _least(X, valid, m) for X in (stop, head))
+        if document is not None:
+            begin, end = document
+            first, start = begin, _most(start, begin, m)
+            stop, head = (X if X is None else _least(X, end, m) for X in (stop, head))
+        late = start, stop
+        return cls(late) if head is None else cls((first, head), late)
+
+    def ends(self, rows: slice) -> Ends:
+        """Of each run of some queries the least and the greatest begin, and the least and the greatest end."""
+        at = rows.start, rows.stop
+        if at not in self._known:
+            parts = [[_of(X, rows) for X in run] for run in self.runs]
+            self._known[at] = [
+                (int(a.min()), int(a.max()), int(b.min()), int(b.max()))
+                for a, b in parts
+                if a.shape[-2] and b.shape[-2]
+            ]
+        return self._known[at]
+
+    def keys(self, rows: slice) -> list[slice]:
+        """Runs that hold all keys that these queries see, in order and apart."""
+        ends = sorted((a, b) for a, _, _, b in self.ends(rows) if a < b)
+        if len(ends) == 2 and ends[1][0] <= ends[0][1]:
+            ends = [(ends[0][0], max(ends[0][1], ends[1][1]))]
+        return [slice(*run) for run in ends]
+
+    def sure(self, rows: slice, keys: slice) -> bool | None:
+        """True if each of these queries sees all of these keys, False if none sees any, None if one has to look."""
+        ends = self.ends(rows)
+        if any(a <= keys.start and keys.stop <= b for _, a, b, _ in ends):
+            return True
+        if all(keys.stop <= a or b <= keys.start for a, _, _, b in ends):
+            return False
+        return None
+
+    def cuts(self, rows: slice, keys: slice) -> list[slice]:
+        """Keys cut so that one has to look at as few of them as possible."""
+        inner = {x for _, a, b, _ in self.ends(rows) if a < b for x in (a, b)}
+        inside = {x for x in inner if keys.start < x < keys.stop}
+        edges = sorted({keys.start, keys.stop} | inside)
+        return [slice(*pair) for pair in itertools.pairwise(edges)]
+
+    def pairs(self, rows: Any, j: Any) -> Any:
+        """Which of these queries see which of keys j, (…, rows, keys)."""
+        parts = [[_of(X, rows) for X in run] for run in self.runs]
+        seen = [(a <= j) & (j < b) for a, b in parts]
+        return seen[0] if len(seen) == 1 else seen[0] | seen[1]
+
+    def at(self, some: Any) -> "Runs[A]":
+        """Those of some queries."""
+        return Runs(*((_of(a, some), _of(b, some)) for a, b in self.runs))
+
+
+def _of(X: Any, rows: Any) -> Any:
+    return X if X.shape[-2] == 1 else X[..., rows, :]
+
+
+def _least(X: Any, Y: Any, m: int) -> Any:
+    return X - (X - Y).clip(0, m)
+
+
+def _most(X: Any, Y: Any, m: int) -> Any:
+    return X + (Y - X).clip(0, m)
+
+
+class Seen(Generic[A]):
+    """What n queries see of m keys, and what is added to their scores. Each half says in a subclass how it does things.
+
+    Args:
+        n: number of queries.
+        m: number of keys.
+        mask: boolean, (…, n or 1, m or 1); True = may attend. None hides nothing.
+        causal: query i sees no key after i + m − n.
+        window: and of the others only so many, the last; needs ``causal``.
+        arrays: what else is said: ``valid`` and ``prefix``, (…, 1, 1); ``begin`` and ``end`` of each query's document,
+            (…, n, 1); ``bias``, which broadcasts to the scores; ``slopes``, (…, 1, 1).
+    """
+
+    runs: Runs[A] | None = None
+
+    def __init__(
+        self,
+        n: int,
+        m: int,
+        mask: A | None = None,
+        causal: bool = False,
+        window: int | Window | None = None,
+        gap: int = 0,
+        **arrays: A | None,
+    ) -> None:
+        self.n, self.m, self.offset = n, m, m - n
+        self.gap = gap  # so many keys behind the sinks were dropped by a cache
+        self.sinks = getattr(window, "sinks", 0)
+        width: Any = getattr(window, "width", window)
+        # All keys are one window, but a length that is a symbol cannot be compared.
+        self.window = None if type(m) is int and width and width >= m else width
+        # The last key that query 0 sees. A lone query is the newest and sees all.
+        some = causal and (n > 1 or self.window is not None)
+        self.last = m - n if some else None
+        self.arrays = {
+            k: X for k, X in (("mask", mask), *arrays.items()) if X is not None
+        }
+        if self.last is not None or RULES & self.arrays.keys():
+            self.runs = self.make_runs()
+
+    def make_runs(self) -> Runs[A]:
+        said = self.arrays
+        rules: dict[str, Any] = {k: said.get(k) for k in ("valid", "prefix")}
+        if "begin" in said:
+            rules["document"] = said["begin"], said["end"]
+        rules |= {"last": self.last, "window": self.window, "sinks": self.sinks}
+        return Runs.of(self.count(0, self.n)[:, None], self.m, **rules)  # type: ignore[index]
+
+    @classmethod
+    def of(
+        cls,
+        where: str,
+        Q: Any,
+        *keyed: Any,
+        mask: "A | Rule | None" = None,
+        causal: bool = False,
+        window: int | Window | None = None,
+        bias: "A | Slopes | None" = None,
+        n_heads: int | None = None,
+        gap: int = 0,
+    ) -> Self:
+        """Check what hides keys from a public function, for queries (…, n, d) and what belongs to keys (…, m, d).
+
+        With ``n_heads`` the mask gets an axis for the heads, (…, h or 1, n or 1, m or 1). A bias of −∞ hides, too.
+        """
+        shapes = [X.shape for X in (Q, *keyed)]
+        n, m = shapes[0][-2], shapes[1][-2]
+        require_window(where, window, causal)
+        said = mask.said if isinstance(mask, Rule) else {"mask": mask}
+        said = {name: x for name, x in (*said.items(), ("bias", bias)) if x is not None}
+        arrays: dict[str, Any] = {}
+        if said:
+            batch = broadcast(*(shape[:-2] for shape in shapes)) or ()
+            scores = (*batch, n_heads, n, m) if n_heads else (*batch, n, m)
+        for name, given in said.items():
+            found: dict[str, Any] = cls.read(where, name, given, Q, m)
+            for kind, X in found.items():
+                if n_heads and name != "bias":
+                    lacks = kind != "mask" or lacks_heads(
+                        where, X.shape, batch, n_heads
+                    )
+                    if lacks and X.ndim > 2:
+                        cls.require_fit(where, name, X.shape, (*batch, n, m))
+                        X = X[..., None, :, :]
+                cls.require_fit(where, name, X.shape, scores)
+                while X.ndim < 2:
+                    X = X[None]
+                twice = kind == "mask" and "mask" in arrays
+                arrays[kind] = arrays[kind] & X if twice else X
+        return cls.new(Q, n, m, causal=causal, window=window, gap=gap, **arrays)
+
+    def map(self, change: Any) -> Self:
+        """With each array, which has the axes of the scores or some of them, changed."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        other.arrays = {name: change(X) for name, X in self.arrays.items()}
+        if RULES & other.arrays.keys():
+            other.runs = other.make_runs()
+        return other
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is hidden, as far as one can tell without looking at a mask."""
+        return self.runs is None and "mask" not in self.arrays
+
+    def keys(self, rows: slice) -> list[slice]:
+        """Runs that hold all keys that these queries see, as far as rules tell."""
+        whole = [slice(0, self.m)] if self.m else []
+        return whole if self.runs is None else self.runs.keys(rows)
+
+    def part(self, name: str, rows: Any, keys: Any) -> A | None:
+        """What an array says of some queries and keys; None if there is none."""
+        X: Any = self.arrays.get(name)
+        if X is None:
+            return None
+        *_, height, width = X.shape
+        X = X[..., rows, :] if height > 1 else X
+        return X[..., keys] if width > 1 else X
+
+    def tile(self, rows: slice, keys: slice) -> A | bool:
+        """True if each of these queries sees all of these keys, False if none sees any, else who sees whom."""
+        seen: Any = True
+        if self.runs is not None:
+            sure = self.sure(rows, keys)
+            if sure is False:
+                return False
+            if sure is None:
+                seen = self.runs.pairs(rows, self.count(keys.start, keys.stop))
+        mask: Any = self.part("mask", rows, keys)
+        if mask is not None:
+            seen = mask if seen is True else mask & seen
+        return self.looked_at(seen)
+
+    def sure(self, rows: slice, keys: slice) -> bool | None:
+        return None if self.runs is None else self.runs.sure(rows, keys)
+
+    def looked_at(self, seen: A | bool) -> A | bool:
+        """True or False if all of it is, and one can look."""
+        return seen
+
+    def dense(self) -> A | None:
+        """The whole mask, (…, n or 1, m or 1); None hides nothing."""
+        seen: Any = self.arrays.get("mask")
+        if self.runs is not None:
+            pairs = self.runs.pairs(slice(0, self.n), self.count(0, self.m))
+            seen = pairs if seen is None else seen & pairs
+        return seen
+
+    def added(self, rows: slice, keys: slice) -> A | None:
+        """What is added to the scores of some queries with some keys; None is nothing."""
+        if "slopes" not in self.arrays:
+            return self.part("bias", rows, keys)
+        i: Any = self.count(rows.start, rows.stop)
+        j: Any = self.count(keys.start, keys.stop)
+        away = abs(i[:, None] + self.offset - j)
+        if self.gap:
+            away = away + self.gap * (j < self.sinks)
+        slopes: Any = self.arrays["slopes"]
+        return -slopes * self.as_numbers(away, slopes)
+
+    # What the halves do each in its own way.
+
+    @classmethod
+    def new(cls, Q: A, n: int, m: int, **said: Any) -> Self:
+        raise NotImplementedError
+
+    @classmethod
+    def read(cls, where: str, name: str, given: Any, Q: A, m: int) -> dict[str, A]:
+        """What is said, checked, as arrays with the axes of the scores."""
+        raise NotImplementedError
+
+    @staticmethod
+    def require_fit(where: str, name: str, shape: Shape, scores: Shape) -> None:
+        require_fit(where, name, shape, scores)
+
+    def count(self, start: int, stop: int) -> A:
+        """The numbers start … stop − 1."""
+        raise NotImplementedError
+
+    def as_numbers(self, X: A, like: A) -> A:
+        raise NotImplementedError
