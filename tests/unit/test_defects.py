@@ -349,3 +349,12 @@ def test_an_export_with_two_lengths():
         torch.testing.assert_close(
             exported(Q, K, V), at.attention(Q, K, V, causal=True)
         )
+
+
+@pytest.mark.parametrize("axes", [(7, 5), (20, 8)])
+def test_queries_of_nothing_but_nan(half, draw, axes):
+    K = draw(*axes).astype(np.float32)
+    Q = np.full_like(K, nan)
+    assert np.isnan(half.attention(Q, K, K)).all()
+    eye = np.eye(axes[1], dtype=np.float32)
+    assert np.isnan(half.bilinear_attention(Q, K, K, eye)).all()
