@@ -1,6 +1,7 @@
 """Measure what self-attention and a recurrent layer cost as the sequence grows, and draw it.
 
 python tools/attention_cost.py            measure, write book/_tables/attention_cost.markdown and its picture
+python tools/attention_cost.py --wide     measure width 1,024, write book/_tables/attention_cost_wide.markdown
 python tools/attention_cost.py --draw     measure nothing; draw the picture again from the table
 
 Time is the median of repeats that take turns, so that a busy moment of the machine hits all layers alike. Memory
@@ -15,8 +16,9 @@ import platform
 import subprocess
 import sys
 import tempfile
+import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,11 +39,15 @@ from attn_tutor.bench.measure import in_turns
 THREADS = 1
 BOOK = Path(__file__).resolve().parents[1] / "book"
 TABLE = BOOK / "_tables" / "attention_cost.markdown"  # Sphinx takes .md for a page
+WIDE_TABLE = BOOK / "_tables" / "attention_cost_wide.markdown"
 PICTURE = BOOK / "_static" / "attention_cost.svg"
 COMMAND = "python tools/attention_cost.py"
 WIDTH = 64
 LENGTHS = [256, 512, 1024, 2048, 4096, 8192]
 REPEATS = 9
+WIDE = 1024
+WIDE_LENGTHS = [128, 256, 512, 1024, 2048]
+WIDE_LAYERS = ["fast torch", "RNN torch", "RNN in C"]
 LAYERS: dict[str, dict[str, Any]] = {  # and how each is drawn
     "textbook NumPy": {"color": "#1f5f8f", "marker": "o", "linestyle": "-"},
     "textbook torch": {"color": "#3d9be0", "marker": "s", "linestyle": "--"},
@@ -62,7 +68,7 @@ void run(const float *x, const float *W, const float *U, float *h, int n) {
     }
 }
 """
-FLAGS = ["-O3", "-march=native", "-ffast-math", "-shared", "-fPIC", f"-DD={WIDTH}"]
+FLAGS = ["-O3", "-march=native", "-ffast-math", "-shared", "-fPIC"]
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "attn_tutor",
     "font.size": 10,
@@ -73,11 +79,11 @@ STYLE: dict[Any, Any] = {
 
 
 @cache
-def compiled() -> Callable[..., None]:
-    """The recurrence in C: ``run(x, W, U, h, n)`` writes h."""
+def compiled(width: int) -> Callable[..., None]:
+    """The recurrence in C, made for one width: ``run(x, W, U, h, n)`` writes h."""
     with tempfile.TemporaryDirectory() as folder:
         library = f"{folder}/recurrence.so"
-        command = ["cc", *FLAGS, "-xc", "-", "-o", library, "-lm"]
+        command = ["cc", *FLAGS, f"-DD={width}", "-xc", "-", "-o", library, "-lm"]
         subprocess.run(command, input=RECURRENCE.encode(), check=True)
         run = ctypes.CDLL(library).run
     matrix = np.ctypeslib.ndpointer(np.float32, flags="C")
@@ -88,18 +94,18 @@ def compiled() -> Callable[..., None]:
 def recurrence(x: np.ndarray, W: np.ndarray, U: np.ndarray) -> np.ndarray:
     """h_t = tanh(x_t W + h_{t-1} U), row by row."""
     h = np.empty_like(x)
-    compiled()(x, W, U, h, len(x))
+    compiled(x.shape[1])(x, W, U, h, len(x))
     return h
 
 
-def layer(name: str, n: int) -> Callable[[], object]:
-    """A call of one layer on n tokens: float32, width 64, the projections included."""
+def layer(name: str, n: int, width: int = WIDTH) -> Callable[[], object]:
+    """A call of one layer on n tokens: float32, the projections included."""
     rng = np.random.default_rng(0)
     X, *matrices = (
         rng.normal(size=size).astype(np.float32)
-        for size in ((n, WIDTH), *[(WIDTH, WIDTH)] * 3)
+        for size in ((n, width), *[(width, width)] * 3)
     )
-    W_q, W_k, W_v = (W / np.float32(WIDTH**0.5) for W in matrices)
+    W_q, W_k, W_v = (W / np.float32(width**0.5) for W in matrices)
     if name == "RNN in C":
         return lambda: recurrence(X, W_q, W_k)
     if name == "textbook NumPy":
@@ -111,7 +117,7 @@ def layer(name: str, n: int) -> Callable[[], object]:
         )
     if name == "fast torch":
         return lambda: at.self_attention(tokens, w_q, w_k, w_v)
-    recurrent = torch.nn.RNN(WIDTH, WIDTH)
+    recurrent = torch.nn.RNN(width, width)
     return lambda: recurrent(tokens)
 
 
@@ -123,6 +129,18 @@ def times(n: int) -> list[float]:
     case = Case("attention", "numpy", n)
     quartiles = in_turns(calls, case, rounds=REPEATS, budget=60)
     return [1000 * median for _, median, _ in quartiles.values()]
+
+
+def processor_times(n: int) -> list[float]:
+    """Milliseconds of processor time at width 1,024, the least of turns: what else runs hardly touches it."""
+    calls = [layer(name, n, WIDE) for name in WIDE_LAYERS]
+    least = [float("inf")] * len(calls)
+    for _ in range(REPEATS + 1):  # one more, which warms up
+        for i, call in enumerate(calls):
+            start = time.process_time()
+            call()
+            least[i] = min(least[i], time.process_time() - start)
+    return [1000 * seconds for seconds in least]
 
 
 def peak_memory(name: str, n: int) -> float:
@@ -151,9 +169,11 @@ def allocations(call: Callable[[], object]) -> list[int]:
     return [event["args"]["Bytes"] for event in found]
 
 
-def table(unit: str, rows: dict[int, list[float]]) -> str:
-    lines = [f"| n | {' | '.join(f'{name}, {unit}' for name in LAYERS)} |"]
-    lines += [f"|{'---:|' * (1 + len(LAYERS))}"]
+def table(
+    unit: str, rows: dict[int, list[float]], names: Iterable[str] = LAYERS
+) -> str:
+    heads = [f"{name}, {unit}" for name in names]
+    lines = [f"| n | {' | '.join(heads)} |", f"|{'---:|' * (1 + len(heads))}"]
     for n, row in rows.items():
         cells = (f"{x:.0f}" if x >= 100 else f"{x:#.3g}" for x in row)
         lines += [f"| {n} | {' | '.join(cells)} |"]
@@ -165,13 +185,23 @@ def measure() -> str:
     for n in LENGTHS:
         milliseconds[n] = times(n)
         mebibytes[n] = [peak_memory(name, n) for name in LAYERS]
-    caption = (
-        f"One forward pass over n tokens of width {WIDTH} in float32, projections included, no gradients. "
-        f"First table: time, median of {REPEATS} repeats. Second: the most memory that a pass holds besides inputs. "
+    what = f"First table: time, median of {REPEATS} repeats. Second: the most memory that a pass holds besides inputs."
+    tables = f"{table('ms', milliseconds)}\n\n{table('MiB', mebibytes)}"
+    return f"{tables}\n\n{caption(WIDTH, what, COMMAND)}\n"
+
+
+def measure_wide() -> str:
+    rows = {n: processor_times(n) for n in WIDE_LENGTHS}
+    what = f"Processor time, the least of {REPEATS + 1} repeats."
+    return f"{table('ms', rows, WIDE_LAYERS)}\n\n{caption(WIDE, what, f'{COMMAND} --wide')}\n"
+
+
+def caption(width: int, what: str, command: str) -> str:
+    return (
+        f"One forward pass over n tokens of width {width} in float32, projections included, no gradients. {what} "
         f"{processor()}, {cores()} cores, {THREADS} of them used. "
-        f"Python {platform.python_version()}, NumPy {np.__version__}, torch {torch.__version__}. Command: `{COMMAND}`."
+        f"Python {platform.python_version()}, NumPy {np.__version__}, torch {torch.__version__}. Command: `{command}`."
     )
-    return f"{table('ms', milliseconds)}\n\n{table('MiB', mebibytes)}\n\n{caption}\n"
 
 
 def draw(page: str) -> None:
@@ -198,6 +228,9 @@ def main() -> None:
     threadpool_limits(THREADS)  # of BLAS, until the end
     torch.set_num_threads(THREADS)
     torch.set_grad_enabled(False)
+    if sys.argv[1:] == ["--wide"]:
+        WIDE_TABLE.write_text(measure_wide(), encoding="utf-8")
+        return
     if sys.argv[1:] != ["--draw"]:
         TABLE.write_text(measure(), encoding="utf-8")
     draw(TABLE.read_text(encoding="utf-8"))

@@ -22,11 +22,11 @@ customElements.define("attn-encoding", class extends attn.Figure {
     },
     seen: ({ state: { step } }, met) => `At the positions ${[...met.keys()].join(", ")}, with ${step} steps between, the product was ${[...met.values()].map((x) => attn.number(x)).join(", ")}.`,
   }, {
-    ask: "Grey is what texts of 16 tokens show: steps up to 15. Four pairs, base 10,000: at step 32, how many pairs stand as they never stood in grey?",
+    ask: "Grey is what texts of 16 tokens show: steps up to 15. Four pairs, base 10,000: at step 32, how many pairs stand outside the grey?",
     guesses: { 1: "1", 2: "2", 3: "3", 4: "4" },
     right: ({ fresh }) => String(fresh.length),
     done: ({ state: { show, step, width, base, seen } }) => show === "turned" && step === 32 && width === "8" && base === "10000" && seen === 15,
-    seen: () => "Pair 0 came round twice within 15 steps, so no angle is new to it. Pairs 1, 2 and 3 have turned by 3.2, 0.32 and 0.032 radians, where grey ends at 1.5, 0.15 and 0.015.",
+    seen: () => "Pair 0 came round twice within 15 steps, so its whole face is grey. Pairs 1, 2 and 3 have turned by 3.2, 0.32 and 0.032 radians, where grey ends at 1.5, 0.15 and 0.015.",
   }, {
     ask: "Take base 10 and width 4, query and key alike. Find a step from 10 on at which a far position looks almost like the same one: a product of at least 1.9 of 2.",
     done: ({ state: { step, width, base, words }, product }) => width === "4" && base === "10" && words === "alike" && step >= 10 && product >= 1.9,

@@ -29,12 +29,14 @@ LONGEST = 66  # letters, so that no line scrolls
 
 
 def made_by(page: str, half: str) -> dict[str, Any]:
-    [source] = LINES[page, half]
-    names: dict[str, Any] = {}
-    exec(source, names)
+    made = {}
     defined = (ast.FunctionDef, ast.ClassDef)
-    body = [node.name for node in ast.parse(source).body if isinstance(node, defined)]
-    return {name: names[name] for name in body}
+    for source in LINES[page, half]:  # each runs alone
+        names: dict[str, Any] = {}
+        exec(source, names)
+        body = [x.name for x in ast.parse(source).body if isinstance(x, defined)]
+        made |= {name: names[name] for name in body}
+    return made
 
 
 def examples(name: str) -> list[tuple[Any, ...]]:
@@ -82,14 +84,16 @@ def parts(answer: Any) -> list[Any]:
 
 @each
 def test_they_stand_on_the_page_whole_and_short(page: str, half: str) -> None:
-    [source] = LINES[page, half]
-    lines = source.split("\n")
-    assert len([x for x in lines if x.strip()]) <= 24
-    assert [x for x in lines if len(x) > LONGEST] == []
-    assert "attn_tutor" not in source
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Assign | ast.Return) and node.col_offset:
-            assert "#" in lines[(node.end_lineno or 0) - 1], "a comment says its shape"
+    assert LINES[page, half]
+    for source in LINES[page, half]:
+        lines = source.split("\n")
+        assert len([x for x in lines if x.strip()]) <= 24
+        assert [x for x in lines if len(x) > LONGEST] == []
+        assert "attn_tutor" not in source
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Assign | ast.Return) and node.col_offset:
+                comment = "#" in lines[(node.end_lineno or 0) - 1]
+                assert comment, "a comment says its shape"
 
 
 @each
@@ -122,6 +126,12 @@ def test_they_give_what_the_package_gives(page: str, half: str) -> None:
             for x, y in zip(*map(parts, (function(*changed), theirs)), strict=True):
                 near = 1e-10 if y.dtype == np.float64 else 1e-6
                 np.testing.assert_allclose(x, y, rtol=near, atol=near)
+
+
+def test_rotary_turns_what_lies_on_another_device() -> None:
+    turned = made_by("06_positional_encoding", "torch")["rotary"]
+    there = torch.empty(2, 5, 6, device="meta")  # refuses what lies on the processor
+    assert turned(there).device == there.device
 
 
 def test_the_layer_of_chapter_5_takes_the_packages_parameters() -> None:
