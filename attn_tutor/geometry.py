@@ -172,9 +172,10 @@ class Runs(Generic[A]):
 
     def pairs(self, rows: Any, j: Any) -> Any:
         """Which of these queries see which of keys j, (…, rows, keys)."""
-        parts = [[_of(X, rows) for X in run] for run in self.runs]
-        seen = [(a <= j) & (j < b) for a, b in parts]
-        return seen[0] if len(seen) == 1 else seen[0] | seen[1]
+        seen: Any = False
+        for begin, end in self.runs:  # in a comprehension the compiler would make constants of lengths
+            seen = seen | (_of(begin, rows) <= j) & (j < _of(end, rows))
+        return seen
 
     def at(self, some: Any) -> "Runs[A]":
         """Those of some queries."""

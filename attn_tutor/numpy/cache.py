@@ -62,7 +62,7 @@ class KVCache:
 
     @property
     def seen(self) -> int:
-        """Number of tokens that ever came, those dropped included: the position of the next one."""
+        """The position of the next token: how many ever came, and those that were dropped count."""
         return self._seen
 
     def append(self, K: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
