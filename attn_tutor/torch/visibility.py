@@ -1,6 +1,7 @@
 """Which query sees which key, decided once and asked ever after; and what every function does around its core."""
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -49,9 +50,10 @@ class Visibility(Seen[torch.Tensor]):
             return {"slopes": given.slopes.to(Q.device, wide)[..., None, None]}
         if name == "bias":
             require_bias(where, given, Q.device)
-            seen = given != -torch.inf
-            more = {} if look(torch.all, seen) else {"mask": seen}
-            return {"bias": given, **more}
+            least = look(torch.amin, given)
+            if least is not None and least > -math.inf:
+                return {"bias": given}
+            return {"bias": given, "mask": given != -torch.inf}
         given = given.to(Q.device)
         if name == "documents":
             return documents(where, given, Q.shape[-2], m)

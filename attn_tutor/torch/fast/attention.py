@@ -185,7 +185,8 @@ def together(
     """
     bias, mask = beside(added, cuts, q), beside(seen, cuts, q)
     lost = None
-    if bias is not None and look(lambda x: (x < torch.inf).all(), bias) is False:
+    top = None if bias is None else look(torch.amax, bias)
+    if top is not None and not top < math.inf:
         bad = ~(bias < torch.inf)
         lost = (bad if mask is None else bad & mask).any(-1, keepdim=True)
     if mask is None:
