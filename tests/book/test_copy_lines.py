@@ -26,6 +26,7 @@ LINES = {
 }
 each = pytest.mark.parametrize(("page", "half"), LINES)
 LONGEST = 66  # letters, so that no line scrolls
+INSIDE = {"gru_cell", "decoder_step", "DecoderStep"}  # of a model: compared below
 
 
 def made_by(page: str, half: str) -> dict[str, Any]:
@@ -100,7 +101,8 @@ def test_they_stand_on_the_page_whole_and_short(page: str, half: str) -> None:
 def test_their_parameters_are_the_packages_first_ones(page: str, half: str) -> None:
     functions = made_by(page, half)
     assert functions
-    for name, function in functions.items():
+    for name in functions.keys() - INSIDE:
+        function = functions[name]
         theirs = [*inspect.signature(given(name, half)).parameters.values()]
         ours = [*inspect.signature(function).parameters.values()]
         known = {x.name: x.default for x in theirs}
@@ -114,8 +116,8 @@ def test_their_parameters_are_the_packages_first_ones(page: str, half: str) -> N
 def test_they_give_what_the_package_gives(page: str, half: str) -> None:
     change = tensor if half == "torch" else np.asarray
     for name, function in made_by(page, half).items():
-        if isinstance(function, type):
-            continue  # a layer, below
+        if isinstance(function, type) or name in INSIDE:
+            continue  # a layer or a part of a model, below
         theirs_in_numpy = not hasattr(HALVES[half], name)
         takes = len(inspect.signature(function).parameters)
         tried = [x for x in examples(name) if len(x) <= takes]
@@ -145,3 +147,40 @@ def test_the_layer_of_chapter_5_takes_the_packages_parameters() -> None:
         for s in ((5, 6), (7, 4), (7, 2))
     )
     torch.testing.assert_close(ours(X, Y, Z), theirs(X, Y, Z), rtol=1e-10, atol=1e-12)
+
+
+def test_the_step_of_chapter_8_writes_what_the_packages_translator_writes() -> None:
+    """Symbol by symbol, in NumPy for each sentence alone and in torch for the batch, with and without its padding."""
+    torch.manual_seed(2)
+    model = attn_tutor.torch.Translator(7, 5, 3).double()
+    words, lengths = torch.tensor([[1, 4, 2, 6], [3, 5, 0, 0]]), torch.tensor([4, 2])
+    previous = torch.tensor([[4, 0, 2], [4, 3, 1]])
+    with torch.no_grad():
+        encoded = model.encode(words, lengths)
+        logits, weights = model.decode(encoded, previous)
+        start = torch.tanh(model.decoder.first(encoded.summary))
+    assert weights is not None
+    theirs = {k: x for k, x in model.decoder.state_dict().items() if "first" not in k}
+    P = {name: x.numpy() for name, x in theirs.items()}
+
+    ours = made_by("08_translator", "torch")["DecoderStep"](5, 3).double()
+    ours.load_state_dict({k.removeprefix("attention."): x for k, x in theirs.items()})
+    s: Any = start
+    for i, y in enumerate(previous.T):
+        with torch.no_grad():
+            found, s, alpha = ours(y, s, encoded.H, encoded.mask[:, 0])
+        torch.testing.assert_close(found, logits[:, i], rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(alpha, weights[:, i], rtol=1e-10, atol=1e-12)
+
+    functions = made_by("08_translator", "numpy")
+    gru = [P[f"cell.{x}"] for x in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+    W_q, W_k = (P[f"attention.{x}_proj.weight"].T for x in "qk")
+    for row, n in enumerate(lengths.tolist()):
+        s, H = start[row].numpy(), encoded.H[row, :n].numpy()
+        for i, y in enumerate(previous[row].tolist()):
+            found, s, alpha = functions["decoder_step"](
+                P["embedding.weight"][y], s, H, W_q, W_k, P["attention.w_v"],
+                lambda x, s: functions["gru_cell"](x, s, *gru), P["output.weight"].T, P["output.bias"],
+            )  # fmt: skip
+            np.testing.assert_allclose(found, logits[row, i], rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(alpha, weights[row, i, :n], rtol=1e-10)

@@ -341,7 +341,8 @@ def test_translations_and_weights_are_torchs(
 
 
 def test_small_models_are_searched_as_in_the_chapter(page: Page) -> None:
-    known = chapter("08_translator", "def small_model", 'Y = ["the"', "abc, even")
+    parts = ("import numpy", 'Y = ["the"', "abc, even")
+    known = chapter("08_translator/decoding", *parts)
     cases = {
         "trap": ("abcde.", known["trap"], 4),
         "dogs": (known["Y"], known["table"], 3),

@@ -33,7 +33,7 @@ ASKED = {
     "nan after softmax": "03_masked", "loss is nan": "failure", "inverted mask": "03_masked",
     "causal mask": "03_masked", "d_k": "02_scoring", "sqrt": "failure", "why divide by sqrt d": "02_scoring",
     "attention sink": "03_masked", "teacher forcing": "08_", "alibi": "06_pos", "sliding window": "10_fast",
-    "cross attention": "04_self",
+    "cross attention": "08_translator/cross",
     "einsum": "05_multi", "beam search": "08_", "is_causal": "failure", "key_padding_mask": "failure",
     "masked_fill": "03_masked", "out of memory": "10_fast", "future tokens": "04_self", "bahdanau": "02_scoring",
     "look-ahead": "glossary", "byte-pair encoding": "09_", "vanishing gradient": "02_scoring", "float16": "failure",
