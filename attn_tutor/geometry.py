@@ -173,7 +173,8 @@ class Runs(Generic[A]):
     def pairs(self, rows: Any, j: Any) -> Any:
         """Which of these queries see which of keys j, (…, rows, keys)."""
         seen: Any = False
-        for begin, end in self.runs:  # in a comprehension the compiler would make constants of lengths
+        # A loop: in a comprehension the compiler would make constants of lengths.
+        for begin, end in self.runs:
             seen = seen | (_of(begin, rows) <= j) & (j < _of(end, rows))
         return seen
 

@@ -155,9 +155,8 @@ class Core(NamedTuple):
             q, k = self.lean(q, k, rows, keys)
         seen: list[Any] = []
         added: list[Any] = []
-        for (
-            cut
-        ) in cuts:  # in a comprehension the compiler would make constants of lengths
+        # A loop: in a comprehension the compiler would make constants of lengths.
+        for cut in cuts:
             seen += [bool(k.shape[-2]) and see.tile(rows, cut)]
             added += [None if self.leans else see.added(rows, cut)]
         if self.plain:
