@@ -62,7 +62,7 @@ class KVCache:
 
     @property
     def seen(self) -> int:
-        """The position of the next token: how many ever came, and those that were dropped count."""
+        """How many tokens ever came, with those that were dropped; so the next one has this position."""
         return self._seen
 
     def append(
