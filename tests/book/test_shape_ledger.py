@@ -99,5 +99,5 @@ def test_sections_follow_the_chapters_and_the_source() -> None:
         name.rpartition(".")[2]: list(things)
         for name, things in sections("attn_tutor.numpy").items()
     }
-    assert list(found)[:4] == ["scoring", "kernels", "masks", "softmax"]
+    assert list(found)[:5] == ["scoring", "kernels", "masks", "rules", "softmax"]
     assert found["softmax"] == ["softmax", "masked_softmax", "normalize"]
