@@ -241,7 +241,8 @@ class Seen(Generic[A]):
         if "begin" in said:
             rules["document"] = said["begin"], said["end"]
         rules |= {"last": self.last, "window": self.window, "sinks": self.sinks}
-        return Runs.of(self.count(0, self.n)[:, None], self.m, **rules)  # type: ignore[index]
+        i: Any = self.count(0, self.n)
+        return Runs.of(i[:, None], self.m, **rules)
 
     @classmethod
     def of(
