@@ -10,15 +10,18 @@ from attn_tutor.data.numbers import (
 )
 from attn_tutor.data.reactions import Reaction, load_reactions
 from attn_tutor.data.text import load_book
+from attn_tutor.data.texts import Text, load_texts
 
 __all__ = [
     "NumberPairs",
     "Reaction",
+    "Text",
     "decode_digits",
     "encode_words",
     "load_book",
     "load_cars",
     "load_reactions",
+    "load_texts",
     "number_pairs",
     "number_words",
 ]

@@ -37,10 +37,20 @@ class Reader(gguf.GGUFReader):  # type: ignore[misc]  # gguf has no types
 
 
 def read_gguf(path: str | PathLike[str]) -> GGUF:
-    """Read a file whose vocabulary is one of byte pairs, with every digit a token of its own."""
-    reader = Reader(path)
-    matrices = {t.name.removesuffix(".weight"): _matrix(t) for t in reader.tensors}
-    return GGUF(matrices, _tokenizer(reader))
+    """Read a file whose vocabulary is one of byte pairs, with every digit a token of its own.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not GGUF, cut short, or without such a vocabulary. The message names it.
+    """
+    try:
+        reader = Reader(path)
+        matrices = {t.name.removesuffix(".weight"): _matrix(t) for t in reader.tensors}
+        return GGUF(matrices, _tokenizer(reader))
+    except (ValueError, KeyError, IndexError) as error:
+        raise ValueError(
+            f"read_gguf: {path} is not a whole GGUF file with a vocabulary of byte pairs ({error})"
+        ) from error
 
 
 def _matrix(tensor: Any) -> Tensor:

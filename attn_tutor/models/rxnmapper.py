@@ -69,6 +69,7 @@ class RXNMapper:
 
     def decode(self, ids: Tensor) -> list[str]:
         """Tokens to words."""
+        ids = require_ids("decode", "ids", ids, len(self.vocabulary))
         return [self.vocabulary[i] for i in ids]
 
     def __call__(self, ids: Tensor) -> Tensor:
@@ -81,7 +82,13 @@ class RXNMapper:
         """The tokens' vectors as they enter each layer and as they leave the last, (13, …, n, 256)."""
         words = self.learnt["embeddings.word_embeddings.weight"]
         ids = require_ids("RXNMapper", "ids", ids, len(words))
-        places = self.learnt["embeddings.position_embeddings.weight"][: ids.shape[-1]]
+        places = self.learnt["embeddings.position_embeddings.weight"]
+        if ids.shape[-1] > len(places):
+            raise ValueError(
+                f"RXNMapper: a reaction has at most {len(places)} tokens, one for each learnt position; got "
+                f"{ids.shape[-1]}"
+            )
+        places = places[: ids.shape[-1]]
         kind = self.learnt["embeddings.token_type_embeddings.weight"][0]
         X = self._norm(words[ids] + places + kind, "embeddings.LayerNorm")
         stream = [self._linear(X, "encoder.embedding_hidden_mapping_in")]

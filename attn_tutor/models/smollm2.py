@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from attn_tutor._checks import require_size
 from attn_tutor.models.gguf_file import read_gguf
@@ -32,6 +33,11 @@ def heads_off(heads: Sequence[tuple[int, int]]) -> Tensor:
     """The mask in which these heads, pairs (layer, head), may attend to nothing and so add nothing, (30, 9, 1, 1)."""
     mask = torch.ones(N_LAYERS, N_HEADS, 1, 1, dtype=torch.bool)
     for layer, head in heads:
+        if not (0 <= layer < N_LAYERS and 0 <= head < N_HEADS):
+            raise ValueError(
+                f"heads_off: a head is a layer, 0 … {N_LAYERS - 1}, and its number there, 0 … {N_HEADS - 1}; "
+                f"got {(layer, head)}"
+            )
         mask[layer, head] = False
     return mask
 
@@ -40,9 +46,10 @@ def heads_off(heads: Sequence[tuple[int, int]]) -> Tensor:
 class SmolLM2:
     """Tokens to scores for the token that follows each; every part can be looked at and taken away.
 
-    In all methods ``ids`` are whole numbers, (…, n). ``mask`` takes keys away: boolean, True = may attend; with four
-    axes it has one mask a layer, (30, h, n, m), with fewer it is the same in all. ``torch.arange(n) > 0`` hides the
-    first key everywhere, and :func:`heads_off` makes the mask that switches heads off.
+    In all methods ``ids`` are whole numbers, (…, n). ``mask`` takes keys away: boolean, True = may attend. With up to
+    three axes, (h, n, m), it is the same in all layers; with more, the first is that of the layers, 30 or 1, and then
+    come those of a batch. ``torch.arange(n) > 0`` hides the first key everywhere, :func:`heads_off` makes the mask that
+    switches heads off, and texts padded on the left, with ``real`` (b, n), take ``real[None, :, None, None]``.
 
     Example::
 
@@ -72,6 +79,7 @@ class SmolLM2:
 
     def decode(self, ids: Tensor) -> str:
         """Tokens to text; those of one token alone label a picture."""
+        ids = require_ids("decode", "ids", ids, len(self.embedding))
         return self.tokenizer.decode(ids.flatten().tolist(), skip_special_tokens=False)
 
     def __call__(
@@ -94,15 +102,26 @@ class SmolLM2:
         """Tokens' vectors, also those between two layers, to logits: (…, 576) -> (…, 49152)."""
         return rms_norm(X, self.norm) @ self.embedding.T
 
-    def generate(self, ids: Tensor, n_new: int, *, cached: bool = True) -> Tensor:
-        """Write on, the likeliest token each time: (…, n) -> (…, n + n_new), the same with and without the cache."""
+    def generate(
+        self, ids: Tensor, n_new: int, *, mask: Mask = None, cached: bool = True
+    ) -> Tensor:
+        """Write on, the likeliest token each time: (…, n) -> (…, n + n_new), the same with and without the cache.
+
+        ``mask`` is the same for all queries, (…, 1, n) or (…, 1, 1); the tokens that are written may be seen.
+        """
         require_size("generate", "n_new", n_new)
         if ids.ndim == 0 or not ids.shape[-1]:
             raise ValueError("generate: ids holds no token; begin with at least one")
+        if mask is not None and mask.ndim > 1 and mask.shape[-2] != 1:
+            raise ValueError(
+                f"generate: a mask is the same for all queries, (…, 1, n), got {tuple(mask.shape)}"
+            )
         caches = [KVCache() for _ in self.layers] if cached else None
         new = ids
         for _ in range(n_new):
-            token = self(new, caches=caches)[..., -1:, :].argmax(-1)
+            token = self(new, mask=mask, caches=caches)[..., -1:, :].argmax(-1)
+            if mask is not None and mask.shape[-1] > 1:
+                mask = pad(mask, (0, 1), value=True)
             ids = torch.cat([ids, token], -1)
             new = token if cached else ids
         return ids
@@ -125,8 +144,9 @@ def _each(mask: Mask) -> Sequence[Mask]:
     """The mask of each layer."""
     if mask is None or mask.ndim < 4:
         return [mask] * N_LAYERS
-    if mask.ndim > 4 or len(mask) != N_LAYERS:
+    if len(mask) not in (1, N_LAYERS):
         raise ValueError(
-            f"SmolLM2: a mask with four axes has one for each of {N_LAYERS} layers, got {tuple(mask.shape)}"
+            f"SmolLM2: a mask with four axes or more begins with that of the {N_LAYERS} layers, got "
+            f"{tuple(mask.shape)}; one for each text of a batch, (b, n), is mask[None, :, None, None]"
         )
-    return [*mask]
+    return [*mask.expand(N_LAYERS, *mask.shape[1:])]

@@ -9,7 +9,7 @@ import string
 import numpy as np
 import pytest
 
-from attn_tutor.data import load_book, load_cars, load_reactions
+from attn_tutor.data import load_book, load_cars, load_reactions, load_texts
 from attn_tutor.data.cars import COLUMNS
 
 HEADER = ",".join(COLUMNS)
@@ -203,3 +203,12 @@ def test_there_are_five_reactions_of_each_of_ten_kinds():
     kinds = [reaction.kind for reaction in load_reactions()]
     assert len(set(kinds)) == 10 and {kinds.count(kind) for kind in kinds} == {5}
     assert len({reaction.smiles for reaction in load_reactions()}) == 50
+
+
+def test_the_texts_are_of_six_kinds() -> None:
+    texts = load_texts()
+    kinds = [kind for kind, _ in texts]
+    assert len({text for _, text in texts}) == 24
+    assert all(kinds.count(kind) == 4 for kind in kinds) and len({*kinds}) == 6
+    assert any("\n" in text for _, text in texts)  # code has lines
+    assert not any("\r" in text for _, text in texts)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from attn_tutor.models import smollm2, smollm2_layer
+from attn_tutor.models.gguf_file import read_gguf
 from attn_tutor.models.rxnmapper import RXNMapper
 from attn_tutor.models.weights import WeightsFile
 
@@ -103,14 +104,86 @@ def test_stream_ends_in_the_logits_and_carries_the_weights(model, ids, close):
 def test_smollm2_refuses_what_it_cannot_read(model, ids):
     with pytest.raises(TypeError, match="masks are boolean"):
         model(ids, mask=torch.ones(N))
-    one = torch.ones(1, 9, N, N, dtype=torch.bool)  # not of all layers
+    three = torch.ones(3, 9, N, N, dtype=torch.bool)  # a batch, read as layers
     for call in (model, model.weights):
-        with pytest.raises(ValueError, match="30 layers, got \\(1, 9,"):
-            call(ids, mask=one)
+        with pytest.raises(
+            ValueError, match=r"30 layers, got \(3, 9,.*mask\[None, :, "
+        ):
+            call(ids, mask=three)
     with pytest.raises(ValueError, match=r"SmolLM2: ids must lie in 0 … 22, got 23"):
         model(ids + 14)
-    with pytest.raises(IndexError):
-        smollm2.heads_off([(30, 0)])
+    with pytest.raises(ValueError, match="30 layers need as many caches, got 2"):
+        model(ids, caches=[smollm2.KVCache() for _ in range(2)])
+
+
+@pytest.mark.parametrize("head", [(30, 0), (-1, 0), (0, 9), (0, -1)])
+def test_a_head_that_is_not_there_cannot_be_switched_off(head):
+    with pytest.raises(ValueError, match=r"heads_off: .*0 … 29.*0 … 8; got \("):
+        smollm2.heads_off([(3, 3), head])
+
+
+def test_texts_padded_on_the_left_are_read_as_each_alone(model, ids, close):
+    """The positions of the shorter ones begin later, but rotary looks at distances alone."""
+    batch = torch.stack([ids, ids.roll(3), ids.roll(2)])
+    real = torch.arange(N) >= torch.tensor([[0], [3], [2]])  # (b, n)
+    mask = real[None, :, None, None]
+    assert (model.weights(batch, mask=mask)[:, 1, ..., :3] == 0).all()
+    logits = model(batch, mask=mask)
+    alone = [model(text[seen]) for text, seen in zip(batch, real, strict=True)]
+    for row, seen, expected in zip(logits, real, alone, strict=True):
+        close(row[seen], expected)
+    for cached in (True, False):
+        written = model.generate(batch, 4, mask=mask, cached=cached)
+        for text, seen, row in zip(batch, real, written, strict=True):
+            assert row[N:].equal(model.generate(text[seen], 4)[seen.sum() :])
+
+
+def test_a_text_is_written_without_some_heads(model, ids):
+    off = smollm2.heads_off([(k, h) for k in range(30) for h in range(5)])
+    expected = ids
+    for _ in range(4):
+        last = model(expected, mask=off)[-1:].argmax(-1)
+        expected = torch.cat([expected, last])
+    assert model.generate(ids, 4, mask=off).equal(expected)
+    assert not model.generate(ids, 4).equal(expected)
+
+
+def test_nothing_is_written_after_nothing(model, ids):
+    with pytest.raises(ValueError, match="generate: ids holds no token"):
+        model.generate(ids[:0], 3)
+    with pytest.raises(ValueError, match="generate: n_new must be 0 or more, got -1"):
+        model.generate(ids, -1)
+    assert model.generate(ids, 0).equal(ids)
+    with pytest.raises(ValueError, match=r"the same for all queries.*got \(7, 7\)"):
+        model.generate(ids, 1, mask=torch.ones(N, N, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("unknown", [WORDS, -1])
+def test_an_unknown_token_has_no_text(model, unknown):
+    with pytest.raises(ValueError, match=f"decode: ids must lie in .* got {unknown}$"):
+        model.decode(torch.tensor([3, unknown]))
+    chemist = RXNMapper({}, ["[CLS]"] * WORDS)
+    with pytest.raises(ValueError, match=f"decode: ids must lie in .* got {unknown}$"):
+        chemist.decode(torch.tensor([3, unknown]))
+
+
+def test_a_reaction_has_no_more_tokens_than_learnt_positions():
+    learnt = {
+        f"embeddings.{name}_embeddings.weight": torch.zeros(n, 4)
+        for name, n in (("word", WORDS), ("position", 6), ("token_type", 1))
+    }
+    with pytest.raises(ValueError, match="RXNMapper: .*at most 6 tokens.* got 7$"):
+        RXNMapper(learnt, ["[CLS]"] * WORDS).stream(torch.zeros(7, dtype=torch.long))
+
+
+@pytest.mark.parametrize("content", [b"", b"no GGUF at all", b"GGUF\x03\0\0\0"])
+def test_a_file_that_is_no_gguf_is_named(tmp_path, content):
+    file = tmp_path / "weights.gguf"
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"weights.gguf is not a whole GGUF file"):
+        read_gguf(file)
+    with pytest.raises(FileNotFoundError, match="missing.gguf"):
+        read_gguf(tmp_path / "missing.gguf")
 
 
 def test_a_reaction_has_one_arrow():
