@@ -1,0 +1,174 @@
+"""Checks of what a call of a model needs: one answer for one input, finite numbers, order, and room for its text."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import nn
+
+from attn_tutor.failures.finding import Finding
+from attn_tutor.failures.pads import Side, square, words_of
+from attn_tutor.failures.program import (
+    Model,
+    answer,
+    drawn,
+    dtype_of,
+    modules_of,
+    moved,
+    sample,
+)
+
+__all__ = ["changes_in_eval", "gives_nan", "loses_order", "runs_out_of_positions"]
+
+
+def changes_in_eval(model: Model, tokens: Any) -> Finding:
+    """Whether two calls with the same input disagree in evaluation mode.
+
+    Args:
+        model: takes tokens and returns a tensor, or a tuple, dict or object that has one.
+        tokens: ids (b, n), or vectors (b, n, d).
+
+    Returns:
+        A finding, true if they disagree: for chance, if they agree once both have the same seed, or else for a state
+        that a call leaves behind.
+
+    Raises:
+        ValueError: there is only one sentence or token, or all tokens are the same.
+
+    Example:
+        >>> changes_in_eval(lambda X: X + torch.rand(()), torch.rand(2, 5, 3)).cause
+        'random in eval'
+    """
+    tokens = sample(tokens)
+    kind = dtype_of(model, tokens)
+    one, other = (answer(model, tokens, seed=seed) for seed in (0, 1))
+    apart = moved(one, other, kind)
+    if not apart.any():
+        return Finding("changes_in_eval")
+    again = moved(one, answer(model, tokens, seed=0), kind)
+    cause = "state between calls" if again.any() else "random in eval"
+    says = f"Two calls in eval() differ at {apart.sum()} of {apart.numel()} places."
+    return Finding("changes_in_eval", cause, says)
+
+
+def loses_order(model: Model, tokens: Any) -> Finding:
+    r"""Whether the last output is the same for another order of the earlier tokens.
+
+    .. math:: f(PX)_{n-1} = f(X)_{n-1} \quad \text{for a permutation } P \text{ of the tokens } 0 \dots n - 2
+
+    A causal model of several layers can tell order without positions, and is not found.
+
+    Args:
+        model: takes ids and returns a tensor (b, n, …) or (b, …), or a tuple, dict or object that has one.
+        tokens: ids (b, n).
+
+    Returns:
+        A finding, true if order makes no difference.
+
+    Raises:
+        ValueError: there is only one sentence or token, or all tokens are the same.
+
+    Example:
+        >>> ids = torch.tensor([[1, 2, 3, 4], [4, 3, 1, 2]])
+        >>> loses_order(lambda x: x[..., None].double().cumsum(1), ids).cause
+        'order is lost'
+    """
+    tokens = sample(tokens)
+    other = torch.cat([tokens[:, :-1].flip(1), tokens[:, -1:]], 1)
+    rows = (other != tokens).flatten(1).any(1)  # a sentence may read alike both ways
+    if tokens.shape[1] < 3 or not rows.any():
+        return Finding("loses_order")
+    one, two = answer(model, tokens)[rows], answer(model, other)[rows]
+    if one.ndim > 2 and one.shape[1] == tokens.shape[1]:
+        one, two = one[:, -1:], two[:, -1:]
+    if moved(one, two, dtype_of(model, tokens)).any() or not one.isfinite().all():
+        return Finding("loses_order")
+    says = "The earlier tokens turned round give the same last output."
+    return Finding("loses_order", "order is lost", says)
+
+
+def gives_nan(model: Model, tokens: Any, pads: Side | None = None) -> Finding:
+    """Whether outputs at words, or the gradient of what is made of them, are not all finite.
+
+    Args:
+        model: takes tokens, and a mask if there are pads, as in :func:`reads_pads`.
+        tokens: ids (b, n), or vectors (b, n, d).
+        pads: on which side there are pads; None is without.
+
+    Returns:
+        A finding, true if there is a NaN or an infinity.
+
+    Raises:
+        ValueError: there is only one sentence or token, or all tokens are the same.
+
+    Example:
+        >>> gives_nan(lambda X: (X - X).sqrt(), torch.rand(2, 5, 3)).cause
+        'gradient not finite'
+    """
+    X = sample(tokens) if pads is None else square(tokens)
+    n = X.shape[1]
+    words = None if pads is None else words_of(n, pads).to(X.device)
+    if X.is_floating_point():
+        X.requires_grad_()
+    parameters = [
+        p for m in modules_of(model) for p in m.parameters() if p.requires_grad
+    ]
+    wanted = [*parameters, *([X] if X.requires_grad else [])]
+    out = answer(model, X, words, training=bool(parameters), grad=bool(wanted))
+    for numbers in out, answer(model, X, words):
+        counted = (
+            numbers if words is None or out.shape[:2] != words.shape else numbers[words]
+        )
+        if bad := int((~counted.isfinite()).sum()):
+            alone = answer(model, X[:, :1])
+            cause = "NaN" if alone.isfinite().all() else "inverted mask"
+            says = f"{bad} of {counted.numel()} outputs are not finite"
+            says += (
+                "."
+                if cause == "NaN"
+                else ", and a sentence of one token gives NaN: it may not see itself."
+            )
+            return Finding("gives_nan", cause, says)
+    if not out.requires_grad:
+        return Finding("gives_nan")
+    counted = out if words is None or out.shape[:2] != words.shape else out[words]
+    slopes = torch.autograd.grad(counted.square().sum(), wanted, allow_unused=True)
+    bad = sum(int((~g.isfinite()).sum()) for g in slopes if g is not None)
+    if not bad:
+        return Finding("gives_nan")
+    cause = "gradient not finite" if pads is None else "empty row is NaN"
+    says = f"The outputs are finite, but {bad} numbers of the gradient are not."
+    return Finding("gives_nan", cause, says)
+
+
+def runs_out_of_positions(model: Model, tokens: Any, length: int) -> Finding:
+    """Whether a text of a promised length is an error: a position past the table.
+
+    A module on a GPU is copied to the CPU first, since there an index out of range ends the process.
+
+    Args:
+        model: takes tokens.
+        tokens: ids (b, n), or vectors (b, n, d), of which the text is drawn.
+        length: tokens of the longest text that the model is to read.
+
+    Returns:
+        A finding, true if the call raises.
+
+    Raises:
+        ValueError: there is only one sentence or token, or all tokens are the same.
+
+    Example:
+        >>> table = torch.nn.Embedding(8, 3)
+        >>> model = lambda ids: table(torch.arange(ids.shape[1]).expand(ids.shape))
+        >>> runs_out_of_positions(model, torch.tensor([[1, 2], [2, 1]]), 9).cause
+        'position past the table'
+    """
+    X = sample(tokens).cpu()
+    if isinstance(model, nn.Module):
+        model = copy.deepcopy(model).cpu()
+    try:
+        answer(model, drawn(X, 1, length))
+    except (IndexError, RuntimeError, ValueError) as error:
+        says = f"At {length} tokens: {str(error).splitlines()[0]}"
+        return Finding("runs_out_of_positions", "position past the table", says)
+    return Finding("runs_out_of_positions")

@@ -1,0 +1,101 @@
+"""What a check found: the name of the bug, what was seen, and where to read about it."""
+
+from dataclasses import dataclass
+
+__all__ = ["Finding"]
+
+GALLERY = "book/failure_gallery.ipynb"
+# The bug's name → the heading that tells it, in the failure gallery.
+HEADINGS = {
+    "no causal mask": "Loss goes to zero and generated text is nonsense",
+    "mask off by one": "Loss goes to zero and generated text is nonsense",
+    "leak": "Loss goes to zero and generated text is nonsense",
+    "noise is learnt": "Loss goes to zero and generated text is nonsense",
+    "heads cut by reshape": "`reshape` or `view` in place of `transpose`",
+    "inverted mask": "Inverted attention mask",
+    "batch taken for tokens": "`batch_first` left out",
+    "sentences mixed": "Implicit dimension choice for softmax",
+    "softmax over the wrong axis": "Implicit dimension choice for softmax",
+    "mask lost on one path": "The mask is lost on one code path",
+    "mask not used": "The mask is lost on one code path",
+    "mask added as 0 and 1": "A mask of 0 and 1 is added to the scores",
+    "scores multiplied by the mask": "A mask of 0 and 1 is added to the scores",
+    "mask after softmax": "A mask of 0 and 1 is added to the scores",
+    "mask of (b, m) read as (n, m)": "A mask of shape (b, m) is read as (n, m)",
+    "mask repeated for the wrong heads": "Attention mask repeated for the wrong heads",
+    "pads are read": "Attention mask repeated for the wrong heads",
+    "mask as a large number": "value cannot be converted to type Half without overflow",
+    "masks add up": "`finfo.min` masks add up to -inf",
+    "NaN": "Loss is NaN after the first step, with left padding",
+    "empty row is NaN": "Loss is NaN after the first step, with left padding",
+    "gradient not finite": "NaN gradient from `torch.where`",
+    "positions count pads": "Left padding shifts the position ids",
+    "answer read at a pad": "Right-padding was detected",
+    "documents mixed": "Packed documents attend to each other",
+    "mask of the wrong dtype": "Expected attn_mask dtype to be bool or float",
+    "position past the table": "index out of range in self",
+    "shapes do not fit": "A mask of shape (b, m) is read as (n, m)",
+    "no √d": "Missing scale, no sqrt of d",
+    "√ of another width": "Missing scale, no sqrt of d",
+    "√d too many": "T5 has no sqrt of d, and sdpa adds one",
+    "groups by repeat": "`repeat` in place of `repeat_interleave` for GQA heads",
+    "weights differ": "Converted weights load, and the outputs are wrong",
+    "positions differ": "RoPE interleaved or half split",
+    "far positions differ": "RoPE in bfloat16 loses positions",
+    "sum in half precision": "Attention weights do not sum to 1 in half precision",
+    "causal mask upper left": "`is_causal` with a KV cache sees only the first key",
+    "cache differs": "KV cache in which all keys are the same",
+    "random in eval": "`model.eval()` and outputs still change",
+    "state between calls": "`model.eval()` and outputs still change",
+    "targets not moved": "Labels not shifted, the model repeats its last token",
+    "targets moved twice": "Labels not shifted, the model repeats its last token",
+    "pads are counted": "Mean over pad tokens",
+    "end never taught": "`pad_token = eos_token`, and generation never stops",
+    "loss depends on the cut": "Gradient accumulation changes the loss",
+    "short is better": "Beam search returns short or empty outputs",
+    "scores are stored": "CUDA out of memory at long texts",
+    "slow kernel": "CUDA out of memory at long texts",
+    "processes differ": "Bias added once for each tensor parallel rank",
+    "processes wait": "torch.distributed hangs in send and recv",
+    "heads cut apart": "Fused QKV weights split across GPUs give garbage",
+    "local positions": "Context parallel: every rank starts at position 0",
+    "gradient without softmax": "loss_parallel and log_softmax: wrong gradient, right loss",
+}
+OTHER_PAGES = {
+    "order is lost": ("book/06_positional_encoding.ipynb", "Positional encoding")
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check saw. It is true if there is a bug, so that a test reads ``assert not leaks_future(…)``.
+
+    Args:
+        check: the function that looked.
+        cause: the bug's name; "" if all is well.
+        says: what was seen, in a sentence.
+
+    Example:
+        >>> bool(Finding("leaks_future")), bool(Finding("leaks_future", "no causal mask"))
+        (False, True)
+    """
+
+    check: str
+    cause: str = ""
+    says: str = ""
+
+    def __bool__(self) -> bool:
+        return self.cause != ""
+
+    @property
+    def read(self) -> str:
+        """The section that tells the bug, and its page."""
+        if not self:
+            return ""
+        page, heading = OTHER_PAGES.get(self.cause, (GALLERY, HEADINGS.get(self.cause)))
+        return f"“{heading}” in {page}".replace("`", "") if heading else page
+
+    def __str__(self) -> str:
+        if not self:
+            return f"{self.check}: no"
+        return f"{self.check}: {self.cause}. {self.says}\n    read {self.read}"

@@ -1,0 +1,155 @@
+"""Checks that no output hears of a later token, another sentence or another document."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attn_tutor.failures.finding import Finding
+from attn_tutor.failures.program import (
+    Model,
+    answer,
+    changed,
+    dtype_of,
+    modules_of,
+    moved,
+    sample,
+)
+from attn_tutor.failures.reach import reach, reshaped, shows
+
+__all__ = ["leaks_future", "mixes_documents", "mixes_sentences"]
+
+HEADS = 2, 3, 4, 6, 8, 12, 16
+
+
+def leaks_future(model: Model, tokens: Any) -> Finding:
+    r"""Whether an output depends on a later token.
+
+    .. math:: \exists\, i < j: \quad f(X)_i \ne f(X')_i, \qquad X' = X \text{ with another token } j
+
+    The table of which output moves with which token tells an absent mask from one that is off by one, an inverted one,
+    or heads cut by a reshape. A module is tried in evaluation and in training mode.
+
+    Args:
+        model: takes tokens and returns a tensor (b, n, …), or a tuple, dict or object that has one.
+        tokens: ids (b, n), or vectors (b, n, d); the first of them are used.
+
+    Returns:
+        A finding, true if there is a leak.
+
+    Raises:
+        ValueError: there is only one sentence or token, or all tokens are the same.
+
+    Example:
+        >>> str(leaks_future(lambda X: X.cumsum(1), torch.rand(2, 5, 3)))
+        'leaks_future: no'
+        >>> leaks_future(lambda X: X + X.sum(1, keepdim=True), torch.rand(2, 5, 3)).cause
+        'no causal mask'
+    """
+    tokens = sample(tokens)
+    ways = [False, True] if modules_of(model) else [False]
+    tables = [reach(model, tokens, training=way).any(0).cpu() for way in ways]
+    leaky = [x for x in tables if x.triu(1).any()]
+    if not leaky:
+        return Finding("leaks_future")
+    cause, seen = pattern_of_leak(leaky[0])
+    sound = [x for x in tables if not x.triu(1).any() and x.tril(-1).any()]
+    if sound and cause != "inverted mask":
+        mode = "evaluation" if tables[0] is leaky[0] else "training"
+        cause, seen = "mask lost on one path", f"In {mode} mode alone, {seen}"
+    return Finding("leaks_future", cause, seen[0].upper() + seen[1:])
+
+
+def pattern_of_leak(table: Tensor) -> tuple[str, str]:
+    n = len(table)
+    every, past = (
+        torch.ones(n, n, dtype=torch.bool),
+        torch.ones(n, n, dtype=torch.bool).tril(),
+    )
+    if shows(table, past.mT) and not (table.tril(-1)).any():
+        return "inverted mask", "outputs depend on later tokens and on no earlier one."
+    for lead in range(1, n - 1):
+        if torch.equal(table | torch.eye(n, dtype=torch.bool), every.tril(lead)):
+            return (
+                "mask off by one",
+                f"each output reaches {lead} tokens ahead, through all layers.",
+            )
+    for heads in HEADS:
+        for split, merge in (True, True), (True, False), (False, True):
+            if not every.equal(table) and shows(
+                table, reshaped(n, heads, split, merge)
+            ):
+                part = "cut" if split else "merged"
+                return (
+                    "heads cut by reshape",
+                    f"they are the tokens that {heads} heads reach if a reshape has {part} them.",
+                )
+    if table.all():
+        return "no causal mask", "every output depends on every token."
+    return (
+        "leak",
+        f"{table.triu(1).sum()} outputs depend on a later token, in no pattern known here.",
+    )
+
+
+def mixes_sentences(model: Model, tokens: Any) -> Finding:
+    r"""Whether an output depends on another sentence of the batch.
+
+    .. math:: \exists\, c \ne 0: \quad f(X)_c \ne f(X')_c, \qquad X' = X \text{ with another sentence } 0
+
+    Args:
+        model: takes tokens and returns a tensor (b, …), or a tuple, dict or object that has one.
+        tokens: ids (b, n), or vectors (b, n, d), b at least 2.
+
+    Returns:
+        A finding, true if sentences hear each other.
+
+    Raises:
+        ValueError: there is only one sentence or token, or all tokens are the same.
+
+    Example:
+        >>> mixes_sentences(lambda X: X.softmax(0), torch.rand(2, 5, 3)).cause
+        'batch taken for tokens'
+    """
+    tokens = sample(tokens)
+    table = reach(model, tokens, sentence=0).cpu()
+    others, own = table[1:].any(0), table[0]
+    if not others.any():
+        return Finding("mixes_sentences")
+    n = tokens.shape[1]
+    if n == len(own) and not (others | own)[~torch.eye(n, dtype=torch.bool)].any():
+        says = "A token reaches the same place in other sentences, and no other place of its own."
+        return Finding("mixes_sentences", "batch taken for tokens", says)
+    says = f"Of {others.numel()} pairs of places {others.sum()} hear another sentence."
+    return Finding("mixes_sentences", "sentences mixed", says)
+
+
+def mixes_documents(model: Model, tokens: Any) -> Finding:
+    """Whether a document that is packed behind another hears it.
+
+    Args:
+        model: takes tokens (b, n) or (b, n, d) and the number of each token's document, (b, n); returns a tensor
+            (b, n, …), or a tuple, dict or object that has one.
+        tokens: ids (b, n), or vectors (b, n, d).
+
+    Returns:
+        A finding, true if the second document moves with the first.
+
+    Raises:
+        ValueError: there is only one sentence or token, or all tokens are the same.
+
+    Example:
+        >>> mixes_documents(lambda X, documents: X.cumsum(1), torch.rand(2, 5, 3)).cause
+        'documents mixed'
+    """
+    tokens = sample(tokens)
+    b, n = tokens.shape[:2]
+    half = n // 2
+    documents = (torch.arange(n, device=tokens.device) >= half).long().expand(b, -1)
+    other = torch.cat([changed(tokens)[:, :half], tokens[:, half:]], 1)
+    one, two = (answer(lambda x: model(x, documents), x) for x in (tokens, other))
+    apart = moved(one[:, half:], two[:, half:], dtype_of(model, tokens))
+    if not apart.any():
+        return Finding("mixes_documents")
+    says = f"{apart.sum()} of {apart.numel()} outputs of the second document move with the first."
+    return Finding("mixes_documents", "documents mixed", says)

@@ -1,0 +1,191 @@
+"""Checks that pads change nothing."""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from attn_tutor.failures.finding import Finding
+from attn_tutor.failures.leaks import HEADS
+from attn_tutor.failures.program import (
+    Model,
+    answer,
+    drawn,
+    dtype_of,
+    modules_of,
+    moved,
+    sample,
+)
+from attn_tutor.failures.reach import DEEPEST, reach, stacked
+
+__all__ = ["misplaces_words", "reads_pads"]
+
+Side = Literal["left", "right"]
+
+
+def words_of(n: int, pads: Side) -> Tensor:
+    """As many sentences as tokens, of all lengths, the first of them whole."""
+    lengths = torch.randperm(n - 1, generator=torch.Generator().manual_seed(0)) + 1
+    right = torch.arange(n) < torch.cat([torch.tensor([n]), lengths])[:, None]
+    return right if pads == "right" else right.flip(1)
+
+
+def square(tokens: Any) -> Tensor:
+    """A batch as large as its sentences are long, so that a mask of (b, m) fits where (n, m) is meant."""
+    tokens = sample(tokens)
+    n = min(tokens.shape[1], 7)
+    return drawn(tokens, n, n)
+
+
+def reads_pads(
+    model: Model, tokens: Any, pads: Side = "right", *, causal: bool = True
+) -> Finding:
+    r"""Whether a word's output depends on what stands at a pad.
+
+    .. math:: \exists\, i \text{ a word}, j \text{ a pad}: \quad f(X)_i \ne f(X')_i, \qquad
+        X' = X \text{ with another token } j
+
+    The batch is square, as many sentences as tokens, and the table of which output moves with which token is compared
+    with those of masks that are inverted, transposed to queries, or dealt to the wrong heads.
+
+    Args:
+        model: takes tokens and a mask, and returns a tensor (b, n, …), or a tuple, dict or object that has one. The
+            mask is boolean, (b, n), True at words; an argument called ``attention_mask``, ``key_padding_mask`` or
+            ``src_key_padding_mask`` gets it as Hugging Face or torch means it.
+        tokens: ids (b, n), or vectors (b, n, d), of which the batch is drawn.
+        pads: on which side they stand.
+        causal: whether the model is to see the past alone.
+
+    Returns:
+        A finding, true if pads are read or words are not.
+
+    Raises:
+        ValueError: there is only one sentence or token, or all tokens are the same.
+
+    Example:
+        >>> reads_pads(lambda X, words: X.cumsum(1), torch.rand(4, 5, 3), "left").cause
+        'mask not used'
+    """
+    X = square(tokens)
+    n = len(X)
+    words = words_of(n, pads).to(X.device)
+    ways = [False, True] if modules_of(model) else [False]
+    tables = [reach(model, X, words, training=way).cpu() for way in ways]
+    kept = words.cpu()
+    found = [why for table in tables if (why := cause_of_pads(table, kept, causal))]
+    if not found:
+        return Finding("reads_pads")
+    if found[0] == "mask not used" and heeds(model, X, words):
+        found[0] = "mask added as 0 and 1"
+    if len(found) < len(tables):
+        found[0] = "mask lost on one path"
+    says = {
+        "mask not used": "Outputs of words move with every pad, and the mask changes nothing.",
+        "mask added as 0 and 1": "Outputs of words move with every pad, though the mask changes them a little.",
+        "inverted mask": "Outputs of words move with pads, and with no other word.",
+        "mask of (b, m) read as (n, m)": "Query i has the mask of sentence i, whatever sentence it stands in.",
+        "mask repeated for the wrong heads": "Each head has the mask of another sentence.",
+        "answer read at a pad": "The answer moves with the last column, a pad, and with no other pad.",
+        "mask lost on one path": "In one of training and evaluation mode alone, outputs of words move with pads.",
+    }.get(found[0], "Outputs of words move with some pads, or not with some words.")
+    return Finding("reads_pads", found[0], says)
+
+
+def heeds(model: Model, X: Tensor, words: Tensor) -> bool:
+    """Whether the mask changes a word's output: a pad and the word next to it change places, so that no other word
+    has another position."""
+    swapped, told = words.clone(), words.clone()
+    for c in range(len(X)):
+        edges = (words[c, 1:] != words[c, :-1]).nonzero()
+        if len(edges):
+            edge = int(edges[0])
+            swapped[c, edge : edge + 2] = words[c, edge : edge + 2].flip(0)
+            told[c, edge : edge + 2] = False
+    one, other = answer(model, X, words), answer(model, X, swapped)
+    apart = moved(one, other, dtype_of(model, X))
+    return bool((apart & told).any() if apart.shape == told.shape else apart.any())
+
+
+def cause_of_pads(table: Tensor, words: Tensor, causal: bool) -> str:
+    """Of a table (b, n, n), or (b, 1, n) where each sentence has one output."""
+    b, n = words.shape
+    keys = words[:, None].expand(-1, table.shape[1], -1)
+    rows = (
+        words[..., None]
+        if table.shape[1] == n
+        else torch.ones(b, 1, 1, dtype=torch.bool)
+    )
+    if not (table & rows & ~keys).any() and (table & rows & keys).any():
+        return ""
+    if table.shape[1] != n:
+        at_pads = (table & ~keys).flatten(0, 1)
+        if not at_pads[:, :-1].any():
+            return "answer read at a pad"
+        return "pads are read" if (table & keys).any() else "inverted mask"
+    past = torch.ones(n, n, dtype=torch.bool)
+    past = past.tril() if causal else past
+
+    own = torch.eye(n, dtype=torch.bool)
+
+    def fits(masks: Tensor) -> bool:
+        """Masks (b, n, n) of one layer, or of several."""
+        deeper = [stacked(mask & past) for mask in masks]
+        return any(
+            all(
+                torch.equal((table[c] | own)[words[c]], deeper[c][k][words[c]])
+                for c in range(b)
+            )
+            for k in range(DEEPEST)
+        )
+
+    if fits(torch.ones(b, n, n, dtype=torch.bool)):
+        return "mask not used"
+    if fits(~keys) or not (table & rows & keys & ~own).any():
+        return "inverted mask"
+    if fits(words[None].expand(b, -1, -1)):
+        return "mask of (b, m) read as (n, m)"
+    for heads in HEADS:
+        dealt = [[(c * heads + k) % b for k in range(heads)] for c in range(b)]
+        if fits(
+            torch.stack([words[d].any(0) for d in dealt])[:, None].expand(-1, n, -1)
+        ):
+            return "mask repeated for the wrong heads"
+    return "pads are read"
+
+
+def misplaces_words(model: Model, tokens: Any, pads: Side = "left") -> Finding:
+    r"""Whether a sentence's outputs among pads are others than those without pads.
+
+    .. math:: f(\text{pads}, X)_{\text{words}} \ne f(X)
+
+    Args:
+        model: takes tokens and a mask, as in :func:`reads_pads`.
+        tokens: ids (b, n), or vectors (b, n, d), of which the batch is drawn.
+        pads: on which side they stand.
+
+    Returns:
+        A finding, true if they differ: mostly positions that count pads, if :func:`reads_pads` has found nothing.
+
+    Raises:
+        ValueError: there is only one sentence or token, or all tokens are the same.
+
+    Example:
+        >>> places = torch.arange(5.0)[:, None]
+        >>> late = lambda X, words: words[..., None] * (X + places[: X.shape[1]])
+        >>> misplaces_words(late, torch.rand(4, 5, 3)).cause
+        'positions count pads'
+    """
+    X = square(tokens)
+    n, kind = len(X), dtype_of(model, X)
+    words = words_of(n, pads).to(X.device)
+    together = answer(model, X, words)
+    for c in range(n):
+        alone = answer(model, X[c : c + 1, words[c]], words[c : c + 1, words[c]])
+        here = together[c : c + 1]
+        here = here[:, words[c]] if here.shape[1] == n and here.ndim > 2 else here
+        if moved(alone, here, kind).any():
+            length = int(words[c].sum())
+            says = f"A sentence of {length} tokens with {n - length} pads on the {pads} changes its outputs."
+            cause = "positions count pads" if here.ndim > 2 else "answer read at a pad"
+            return Finding("misplaces_words", cause, says)
+    return Finding("misplaces_words")

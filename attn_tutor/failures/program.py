@@ -1,0 +1,166 @@
+"""How the reader's program is called: found in what it returns, and left as it was."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+Model = Callable[..., Any]
+ENOUGH = 4, 12  # sentences and tokens that a check looks at, at most
+NAMES = "logits", "last_hidden_state", "prediction_logits"
+MASKS: dict[str, Callable[[Tensor], Tensor]] = {  # as each library means it
+    "attention_mask": lambda words: words.long(),
+    "src_key_padding_mask": lambda words: ~words,
+    "key_padding_mask": lambda words: ~words,
+}
+
+
+def modules_of(model: Model) -> list[nn.Module]:
+    """The module itself, or those that a function names or holds."""
+    if isinstance(model, nn.Module):
+        return [model]
+    model = getattr(model, "func", model)  # of a functools.partial
+    held: list[Any] = [model, getattr(model, "__self__", None)]
+    if inspect.isfunction(model):
+        seen = inspect.getclosurevars(model)
+        held += [*seen.nonlocals.values(), *seen.globals.values()]
+    return [x for x in held if isinstance(x, nn.Module)]
+
+
+@contextmanager
+def undisturbed(model: Model, training: bool, seed: int | None) -> Iterator[None]:
+    """Modes, buffers and torch's random states are afterwards what they were."""
+    modules = [m for owner in modules_of(model) for m in owner.modules()]
+    modes = [m.training for m in modules]
+    buffers = [(b, b.clone()) for m in modules for b in m.buffers(recurse=False)]
+    devices = {p.device for m in modules for p in m.parameters(recurse=False)}
+    cuda = [d for d in devices if d.type == "cuda"]
+    try:
+        with torch.random.fork_rng(cuda):
+            if seed is not None:
+                torch.manual_seed(seed)
+            for m in modules:
+                m.training = training
+            yield
+    finally:
+        for m, mode in zip(modules, modes, strict=True):
+            m.training = mode
+        for buffer, value in buffers:
+            buffer.data.copy_(value)  # unseen by autograd, which may still go backward
+
+
+def numbers_of(out: Any) -> Tensor:
+    """The logits or hidden states in what a model returns: a tensor, a tuple, a dict, an object with names."""
+    if isinstance(out, np.ndarray):
+        return torch.from_numpy(out)
+    if isinstance(out, Tensor):
+        return out
+    for name in NAMES:
+        if (found := getattr(out, name, None)) is not None:
+            return numbers_of(found)
+        if isinstance(out, Mapping) and name in out:
+            return numbers_of(out[name])
+    parts = list(out.values() if isinstance(out, Mapping) else out)
+    for part in parts:
+        if (
+            isinstance(part, Tensor | np.ndarray)
+            and numbers_of(part).is_floating_point()
+        ):
+            return numbers_of(part)
+    raise TypeError(
+        f"no tensor of real numbers in what the model returned: {type(out).__name__}"
+    )
+
+
+def answer(
+    model: Model,
+    tokens: Tensor,
+    words: Tensor | None = None,
+    *,
+    training: bool = False,
+    grad: bool = False,
+    seed: int | None = 0,
+) -> Tensor:
+    """What the model says to tokens (b, n) or (b, n, d): (b, n, …), in double precision.
+
+    ``words`` (b, n) is True at words and goes to the model's mask in the meaning of its library.
+    """
+    parameters = [p for m in modules_of(model) for p in m.parameters()]
+    if parameters:
+        tokens = tokens.to(parameters[0].device)
+    positional, named = mask_arguments(model, tokens, words)
+    with undisturbed(model, training, seed), torch.set_grad_enabled(grad):
+        out = numbers_of(model(tokens, *positional, **named))
+    return out.double()
+
+
+def mask_arguments(
+    model: Model, tokens: Tensor, words: Tensor | None
+) -> tuple[list[Tensor], dict[str, Tensor]]:
+    """The mask by place or by name. A model that insists on one gets one without pads."""
+    call = model.forward if isinstance(model, nn.Module) else model
+    try:
+        _, *others = inspect.signature(call).parameters.values()
+    except ValueError:  # a function written in C
+        others = []
+    if words is None:
+        if not others or others[0].default is not inspect.Parameter.empty:
+            return [], {}
+        words = torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
+    for other in others:
+        if other.name in MASKS:
+            return [], {other.name: MASKS[other.name](words)}
+    return [words], {}
+
+
+def sample(tokens: Any) -> Tensor:
+    """The reader's tokens as a tensor, no more of them than a check needs."""
+    tokens = torch.as_tensor(tokens)
+    vectors = tokens.is_floating_point()
+    if tokens.ndim != 2 + vectors or min(tokens.shape[:2]) < 2:
+        raise ValueError(
+            f"tokens have shape {tuple(tokens.shape)} but need (b, n) of ids or (b, n, d) of vectors, b and n above 1"
+        )
+    if not vectors and len(tokens.unique()) < 2:
+        raise ValueError("tokens are all the same; give some that differ")
+    return tokens[: ENOUGH[0], : ENOUGH[1]].clone()
+
+
+def drawn(tokens: Tensor, b: int, n: int) -> Tensor:
+    """Other tokens of the same kind, (b, n, …): ids that occur in these, or vectors as large."""
+    generator = torch.Generator().manual_seed(7)
+    if tokens.is_floating_point():
+        shape = b, n, tokens.shape[-1]
+        noise = torch.randn(shape, generator=generator, dtype=torch.float64)
+        return (noise * tokens.double().std().cpu()).to(tokens)
+    kinds = tokens.unique()
+    picked = torch.randint(len(kinds), (b, n), generator=generator)
+    return kinds[picked.to(kinds.device)]
+
+
+def changed(tokens: Tensor) -> Tensor:
+    """Each token replaced by another of its kind."""
+    if tokens.is_floating_point():
+        return tokens.roll(1, -1) * -1 + tokens.std()
+    kinds = tokens.unique()
+    return kinds[(torch.searchsorted(kinds, tokens) + 1) % len(kinds)]
+
+
+def moved(one: Tensor, other: Tensor, like: torch.dtype) -> Tensor:
+    """(b, n, …) twice -> (b, n): where they lie apart by more than rounding in the dtype of the parameters."""
+    slack = min(1000 * torch.finfo(like).eps, 0.05)
+    size = torch.nan_to_num(one, 0, 0, 0).abs().max().clamp(min=1e-6)
+    gap = (one - other).abs()
+    gap = torch.where(one.isnan() != other.isnan(), torch.inf, gap.nan_to_num(0.0))
+    apart = gap > slack * size
+    return apart.flatten(2).any(-1) if apart.ndim > 2 else apart.any(-1, keepdim=True)
+
+
+def dtype_of(model: Model, tokens: Tensor) -> torch.dtype:
+    kinds = [p.dtype for m in modules_of(model) for p in m.parameters()]
+    kinds += [tokens.dtype] if tokens.is_floating_point() else []
+    return kinds[0] if kinds else torch.float32

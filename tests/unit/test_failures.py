@@ -1,0 +1,249 @@
+"""Thirty bugs in programs of other styles are found and named, and right programs in the same styles raise no alarm."""
+
+import pytest
+import torch
+from planted import einsums, functions
+from planted.hugging import ForCausalLM
+from planted.mingpt import GPT
+from planted.others import (
+    Classifier,
+    HalfRight,
+    Padded,
+    Rotated,
+    Translator,
+    Upper,
+    by_distance,
+    step_of,
+)
+from planted.torchs_layers import Encoder, LeftPadded, Reader
+
+from attn_tutor import failures
+
+IDS = torch.randint(13, (3, 7), generator=torch.Generator().manual_seed(1))
+X = torch.randn(3, 7, 16, generator=torch.Generator().manual_seed(2))
+
+
+def made(kind, *args, **options):
+    torch.manual_seed(0)
+    return kind(*args, **options)
+
+
+def everything(model, tokens=IDS, **options):
+    return failures.check_all(model, tokens, **options)
+
+
+def of_attention(bug="", **options):
+    return failures.check_attention(einsums.attention(bug), **options)
+
+
+def mapped(bug=""):
+    """Weights of a layer of torch's, with the matrices on the right: transposed, or as they are."""
+    layer = made(torch.nn.MultiheadAttention, 16, 2, bias=False, batch_first=True)
+    maps = [*layer.in_proj_weight.detach().chunk(3), layer.out_proj.weight.detach()]
+    q, k, v, o = maps if bug else [W.T for W in maps]
+
+    def mine(X):
+        Q, K, V = ((X @ W).unflatten(-1, (2, 8)).swapaxes(1, 2) for W in (q, k, v))
+        return einsums.attention()(Q, K, V).swapaxes(1, 2).flatten(2) @ o
+
+    return failures.differs_from_original(mine, lambda X: layer(X, X, X)[0], X)
+
+
+PLANTED = [
+    # torch's own layers
+    (
+        "batch taken for tokens",
+        lambda: everything(made(Encoder, "batch", causal=False), causal=False),
+    ),
+    (
+        "order is lost",
+        lambda: everything(made(Encoder, "order", causal=False), causal=False),
+    ),
+    ("no causal mask", lambda: everything(made(Encoder, causal=False))),
+    ("inverted mask", lambda: everything(made(Encoder, "inverted"))),
+    (
+        "inverted mask",
+        lambda: everything(
+            made(Encoder, "inverted pads", causal=False), causal=False, pads="right"
+        ),
+    ),
+    (
+        "mask repeated for the wrong heads",
+        lambda: everything(made(Reader, "heads"), X, causal=False, pads="right"),
+    ),
+    ("empty row is NaN", lambda: everything(made(LeftPadded), X, pads="left")),
+    ("weights differ", lambda: [mapped("as they are")]),
+    # minGPT's layout
+    ("heads cut by reshape", lambda: everything(made(GPT, "view"))),
+    ("heads cut by reshape", lambda: everything(made(GPT, "merge"))),
+    ("mask off by one", lambda: everything(made(GPT, "off by one"))),
+    ("random in eval", lambda: everything(made(GPT, "dropout"))),
+    ("mask lost on one path", lambda: everything(made(GPT, "flash"))),
+    ("position past the table", lambda: everything(made(GPT), length=33)),
+    # Hugging Face's
+    (
+        "positions count pads",
+        lambda: everything(made(ForCausalLM, "columns"), pads="left"),
+    ),
+    ("mask not used", lambda: everything(made(ForCausalLM, "unused"), pads="left")),
+    (
+        "mask added as 0 and 1",
+        lambda: everything(made(ForCausalLM, "float"), pads="left"),
+    ),
+    (
+        "causal mask upper left",
+        lambda: [failures.differs_step_by_step(made(ForCausalLM, "upper left"), IDS)],
+    ),
+    (
+        "cache differs",
+        lambda: [failures.differs_step_by_step(made(ForCausalLM, "from 0"), IDS)],
+    ),
+    # einsum
+    ("no √d", lambda: of_attention("no root")),
+    ("√ of another width", lambda: of_attention("model width")),
+    ("softmax over the wrong axis", lambda: of_attention("queries")),
+    ("scores multiplied by the mask", lambda: of_attention("times", masked=True)),
+    ("mask as a large number", lambda: of_attention("large", masked=True)),
+    ("groups by repeat", lambda: of_attention("groups", kv_heads=2)),
+    (
+        "mask of (b, m) read as (n, m)",
+        lambda: [failures.misreads_batch_mask(einsums.pads_by_row)],
+    ),
+    # plain functions
+    ("documents mixed", lambda: [failures.mixes_documents(functions.packed(False), X)]),
+    (
+        "targets not moved",
+        lambda: [failures.misses_the_next_token(functions.targets_in_place)],
+    ),
+    ("pads are counted", lambda: [failures.counts_pads(functions.mean_over_columns)]),
+    (
+        "far positions differ",
+        lambda: [failures.blurs_far_positions(functions.rope(None))],
+    ),
+]
+
+
+def cached(bug=""):
+    step = step_of(made(torch.nn.Linear, 16, 48), bug)
+    return [failures.differs_step_by_step(lambda x: step(x, None)[0], X, step)]
+
+
+def turned(bug=""):
+    return [failures.differs_from_original(made(Rotated, bug), made(Rotated), IDS)]
+
+
+BLIND = [  # written after the checks
+    ("no causal mask", lambda: everything(made(Translator, "none"))),
+    ("positions differ", lambda: turned("halves")),
+    ("inverted mask", lambda: everything(made(Upper))),
+    ("cache differs", lambda: cached("newest")),
+    (
+        "pads are read",
+        lambda: everything(made(Classifier, "mean"), causal=False, pads="right"),
+    ),
+    (
+        "answer read at a pad",
+        lambda: everything(made(Classifier, "last"), causal=False, pads="right"),
+    ),
+    (
+        "gradient not finite",
+        lambda: everything(by_distance("outside"), X, causal=False),
+    ),
+    (
+        "mask of (b, m) read as (n, m)",
+        lambda: everything(made(Padded, "rows"), X, causal=False, pads="right"),
+    ),
+    (
+        "mask of the wrong dtype",
+        lambda: everything(made(Padded, "dtype"), X, causal=False, pads="right"),
+    ),
+    ("heads cut by reshape", lambda: everything(made(HalfRight, "keys"), X)),
+]
+
+
+@pytest.mark.parametrize(("cause", "check"), [*PLANTED, *BLIND])
+def test_a_bug_is_named(cause, check):
+    found = check()
+    assert cause in [finding.cause for finding in found], found
+
+
+RIGHT = {
+    "encoder": lambda: everything(made(Encoder), pads="right"),
+    "encoder that reads both ways": lambda: everything(
+        made(Encoder, causal=False), causal=False, pads="right"
+    ),
+    "masks for heads": lambda: everything(made(Reader), X, causal=False, pads="right"),
+    "minGPT": lambda: everything(made(GPT), length=32),
+    "causal model with a mask, left": lambda: everything(
+        made(ForCausalLM), pads="left"
+    ),
+    "causal model with a mask, right": lambda: everything(
+        made(ForCausalLM), pads="right"
+    ),
+    "cache": lambda: [failures.differs_step_by_step(made(ForCausalLM), IDS)],
+    "einsum": lambda: of_attention(),
+    "einsum, grouped": lambda: of_attention(kv_heads=2),
+    "weights of another library": lambda: [mapped()],
+    "nn.Transformer": lambda: everything(made(Translator)),
+    "pairs of neighbours": turned,
+    "list as a cache": cached,
+    "classifier": lambda: everything(made(Classifier), causal=False, pads="right"),
+    "distances": lambda: everything(by_distance(), X, causal=False),
+    "mask without heads": lambda: everything(
+        made(Padded), X, causal=False, pads="right"
+    ),
+    "heads of vectors": lambda: everything(made(HalfRight), X),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_program_raises_no_alarm(name):
+    assert not any(RIGHT[name]()), name
+
+
+class Output:
+    def __init__(self, logits):
+        self.logits = logits
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        Output,
+        lambda x: (torch.tensor(1), x),
+        lambda x: {"logits": x},
+        lambda x: x.numpy(),
+    ],
+)
+def test_whatever_a_model_returns(wrap):
+    finding = failures.leaks_future(lambda X: wrap(X + X.sum(1, keepdim=True)), X)
+    assert finding.cause == "no causal mask"
+
+
+def test_all_is_left_as_it_was():
+    torch.manual_seed(0)
+    parts = torch.nn.Linear(16, 16), torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(7)
+    model = torch.nn.Sequential(*parts)
+    parts[0].eval()
+    model(X).sum().backward()
+    slopes = [p.grad.clone() for p in model.parameters()]
+    before = {name: x.clone() for name, x in model.state_dict().items()}
+    modes, state = [m.training for m in model.modules()], torch.get_rng_state()
+    assert not everything(model, X)  # which trains it, and batch norm counts
+    assert [m.training for m in model.modules()] == modes
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
+    for p, slope in zip(model.parameters(), slopes, strict=True):
+        assert torch.equal(p.grad, slope)
+
+
+def test_a_function_that_holds_a_module_is_evaluated():
+    model = made(torch.nn.Sequential, torch.nn.Dropout(0.5))
+    assert not failures.changes_in_eval(lambda X: model(X), X)
+    assert model.training
+
+
+@pytest.mark.parametrize("tokens", [IDS[:1], IDS[0], torch.ones_like(IDS), X[0]])
+def test_what_tokens_are_needed(tokens):
+    with pytest.raises(ValueError, match="tokens"):
+        failures.leaks_future(made(GPT), tokens)
