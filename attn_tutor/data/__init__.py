@@ -10,7 +10,7 @@ from attn_tutor.data.numbers import (
 )
 from attn_tutor.data.reactions import Reaction, load_reactions
 from attn_tutor.data.text import load_book
-from attn_tutor.data.texts import Text, load_texts
+from attn_tutor.data.texts import Text, load_capitals, load_texts
 
 __all__ = [
     "NumberPairs",
@@ -19,6 +19,7 @@ __all__ = [
     "decode_digits",
     "encode_words",
     "load_book",
+    "load_capitals",
     "load_cars",
     "load_reactions",
     "load_texts",

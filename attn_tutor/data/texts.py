@@ -1,10 +1,10 @@
-"""Twenty-four short texts of six kinds, to measure on a published model what shall hold for more than one sentence."""
+"""Short texts and capitals, to measure on a published model what shall hold for more than one sentence."""
 
 import csv
 from importlib.resources import files
 from typing import NamedTuple
 
-__all__ = ["Text", "load_texts"]
+__all__ = ["Text", "load_capitals", "load_texts"]
 
 
 class Text(NamedTuple):
@@ -25,3 +25,14 @@ def load_texts() -> list[Text]:
     rows = (files(__package__) / "texts.csv").read_bytes().decode("utf-8")
     lines = rows.replace("\r\n", "\n").splitlines(keepends=True)
     return [Text(**row) for row in csv.DictReader(lines)]
+
+
+def load_capitals() -> dict[str, str]:
+    """Read the capitals of 43 countries, by country.
+
+    Example:
+        >>> load_capitals()["France"]
+        'Paris'
+    """
+    rows = (files(__package__) / "capitals.csv").read_text(encoding="ascii")
+    return {x["country"]: x["capital"] for x in csv.DictReader(rows.splitlines())}

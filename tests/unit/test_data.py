@@ -9,7 +9,13 @@ import string
 import numpy as np
 import pytest
 
-from attn_tutor.data import load_book, load_cars, load_reactions, load_texts
+from attn_tutor.data import (
+    load_book,
+    load_capitals,
+    load_cars,
+    load_reactions,
+    load_texts,
+)
 from attn_tutor.data.cars import COLUMNS
 
 HEADER = ",".join(COLUMNS)
@@ -212,3 +218,9 @@ def test_the_texts_are_of_six_kinds() -> None:
     assert all(kinds.count(kind) == 4 for kind in kinds) and len({*kinds}) == 6
     assert any("\n" in text for _, text in texts)  # code has lines
     assert not any("\r" in text for _, text in texts)
+
+
+def test_each_country_has_a_capital_of_its_own() -> None:
+    capitals = load_capitals()
+    assert len(capitals) == len({*capitals.values()}) == 43
+    assert capitals["Kenya"] == "Nairobi" and not any(" " in x for x in capitals)
