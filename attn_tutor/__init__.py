@@ -7,7 +7,8 @@ The map of the package:
 * ``attn_tutor.figures``: pictures of weights, masks, heads and encodings;
 * ``attn_tutor.models``: published models, run by the functions of the two halves;
 * ``attn_tutor.data``: small real data sets;
-* ``attn_tutor.check``: checkers that say which mistake is in a solution of an exercise.
+* ``attn_tutor.check``: checkers that say which mistake is in a solution of an exercise;
+* ``attn_tutor.failures``: tests that say which bug is in a model or a function of yours.
 
 This module imports none of them, so that ``import attn_tutor.numpy`` needs NumPy alone.
 """

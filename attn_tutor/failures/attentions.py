@@ -13,6 +13,7 @@ __all__ = [
     "differs_from_formula",
     "misreads_batch_mask",
     "reads_hidden_keys",
+    "weighs_hidden_keys",
     "wrong_corner",
 ]
 
@@ -282,3 +283,27 @@ def wrong_corner(attention: Attention, *, heads: int | None = 4) -> Finding:
         return Finding("wrong_corner")
     says = "The last two queries alone do not see what they see among all five."
     return Finding("wrong_corner", "causal mask upper left", says)
+
+
+def weighs_hidden_keys(weights: Callable[[Tensor], Tensor], mask: Tensor) -> Finding:
+    """Whether a hidden key has weight in any row, a row without permitted keys included.
+
+    Args:
+        weights: takes scores (n, m), hides keys by itself and returns weights (n, m).
+        mask: boolean, (n, m), True where a query may attend: what is meant to be hidden.
+
+    Returns:
+        A finding, true if a hidden key has a weight other than 0.
+
+    Example:
+        >>> mask = torch.tensor([[True, False], [True, True]])
+        >>> weighs_hidden_keys(lambda S: S.softmax(-1), mask).cause
+        'masks add up'
+    """
+    A = weights(normal(*mask.shape))
+    rows = (A.masked_fill(mask, 0) != 0).any(-1)
+    if not rows.any():
+        return Finding("weighs_hidden_keys")
+    i = int(rows.nonzero()[0])
+    says = f"Query {i} gives {A[i].masked_fill(mask[i], 0).sum():.2f} of its weight to hidden keys."
+    return Finding("weighs_hidden_keys", "masks add up", says)

@@ -54,7 +54,7 @@ HEADINGS = {
     "loss depends on the cut": "Gradient accumulation changes the loss",
     "short is better": "Beam search returns short or empty outputs",
     "scores are stored": "CUDA out of memory at long texts",
-    "slow kernel": "CUDA out of memory at long texts",
+    "slow kernel": "The slow kernel is taken in silence",
     "processes differ": "Bias added once for each tensor parallel rank",
     "processes wait": "torch.distributed hangs in send and recv",
     "heads cut apart": "Fused QKV weights split across GPUs give garbage",

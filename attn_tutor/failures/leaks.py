@@ -72,7 +72,7 @@ def pattern_of_leak(table: Tensor) -> tuple[str, str]:
         if torch.equal(table | torch.eye(n, dtype=torch.bool), every.tril(lead)):
             return (
                 "mask off by one",
-                f"each output reaches {lead} tokens ahead, through all layers.",
+                f"each output reaches {lead} token{'s' * (lead > 1)} too far, all layers together.",
             )
     for heads in HEADS:
         for split, merge in (True, True), (True, False), (False, True):

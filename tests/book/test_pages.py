@@ -233,6 +233,9 @@ def test_reference_has_pictures_data_and_the_help_of_commands() -> None:
     for package in ("attn_tutor.figures", "attn_tutor.data"):
         for name in importlib.import_module(package).__all__:
             assert page.find(id=f"{package}.{name}"), name
+    page = soup(BUILT / "book" / "api_failures.html")
+    for name in importlib.import_module("attn_tutor.failures").__all__:
+        assert page.find(id=f"attn_tutor.failures.{name}"), name
     page = soup(BUILT / "book" / "api_distributed.html")
     for name in importlib.import_module("attn_tutor.torch.distributed").__all__:
         assert page.find(id=f"attn_tutor.torch.distributed.{name}"), name

@@ -264,6 +264,7 @@ ABOVE = (
     "bench",
     "models",
     "search",
+    "failures",
 )  # stand above both halves
 FORBIDDEN = {
     "numpy": [
