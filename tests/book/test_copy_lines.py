@@ -27,6 +27,8 @@ LINES = {
 each = pytest.mark.parametrize(("page", "half"), LINES)
 LONGEST = 66  # letters, so that no line scrolls
 INSIDE = {"gru_cell", "decoder_step", "DecoderStep"}  # of a model: compared below
+INSIDE |= {"norm", "mlp", "block", "Heads", "SmallBlock", "SmallTransformer"}
+MOST_LINES = {("09_transformer", "torch"): 45}  # a whole model, on one screen
 
 
 def made_by(page: str, half: str) -> dict[str, Any]:
@@ -88,7 +90,7 @@ def test_they_stand_on_the_page_whole_and_short(page: str, half: str) -> None:
     assert LINES[page, half]
     for source in LINES[page, half]:
         lines = source.split("\n")
-        assert len([x for x in lines if x.strip()]) <= 24
+        assert len([x for x in lines if x.strip()]) <= MOST_LINES.get((page, half), 24)
         assert [x for x in lines if len(x) > LONGEST] == []
         assert "attn_tutor" not in source
         for node in ast.walk(ast.parse(source)):
@@ -184,3 +186,33 @@ def test_the_step_of_chapter_8_writes_what_the_packages_translator_writes() -> N
             )  # fmt: skip
             np.testing.assert_allclose(found, logits[row, i], rtol=1e-10, atol=1e-12)
             np.testing.assert_allclose(alpha, weights[row, i, :n], rtol=1e-10)
+
+
+def test_the_model_of_chapter_9_is_the_packages() -> None:
+    """The whole model in torch, and in NumPy a block with the package's attention."""
+    torch.manual_seed(3)
+    theirs = attn_tutor.torch.LanguageModel(11, 12, n_heads=3, n_layers=2).double()
+    SmallTransformer = made_by("09_transformer", "torch")["SmallTransformer"]
+    ours = SmallTransformer(11, 12, 3, 2, attn_tutor.torch.rotary).double()
+    ours.load_state_dict(theirs.state_dict())
+    ids = torch.randint(11, (2, 7))
+    with torch.no_grad():
+        for some in (ids, ids[0]):
+            torch.testing.assert_close(ours(some), theirs(some), rtol=1e-10, atol=1e-12)
+
+    one: Any = theirs.blocks[0]
+    X = torch.randn(7, 12, dtype=torch.float64)
+
+    def attention(N: Any) -> Any:
+        with torch.no_grad():
+            return one.attend(torch.from_numpy(N)).numpy()
+
+    def parameters(layer: Any) -> list[Any]:
+        return [x.detach().numpy().T for x in (layer.weight, layer.bias)]
+
+    norms = [parameters(one.norm_1), parameters(one.norm_2)]
+    layers = [*parameters(one.widen), *parameters(one.narrow)]
+    block = made_by("09_transformer", "numpy")["block"]
+    found = block(X.numpy(), attention, *norms, layers)
+    with torch.no_grad():
+        np.testing.assert_allclose(found, one(X), rtol=1e-10, atol=1e-12)

@@ -217,7 +217,7 @@ def test_a_page_shows_and_loads_the_twins_of_its_theme_alone(
     book: Path, visit: Callable[..., Any], theme: str
 ) -> None:
     other = {"light": "dark", "dark": "light"}[theme]
-    path = book / "book" / "09_transformer.html"
+    path = book / "book" / "08_translator.html"
     with visit(path, color_scheme=theme) as page:
         for image in page.locator(f"img.in-{theme}").all():
             image.scroll_into_view_if_needed()

@@ -449,7 +449,7 @@ TOPICS = {
     "SwiGLU, grouped-query attention, rotary encoding, key–value cache, encoder",
     "09": "transformer, residual connection, layer norm, feed-forward network, cross-entropy, perplexity, vocabulary, "
     "autoregressive, key–value cache, cross-attention, residual stream, previous-token head, induction head, "
-    "overfitting, pre-norm, RMSNorm, SwiGLU, tied embeddings, byte-pair encoding, top-k sampling, sliding window",
+    "overfitting, pre-norm, tied embeddings, byte-pair encoding, top-k sampling, sliding window, temperature",
     "12": "all-reduce, all-to-all, tensor parallelism, context parallelism, ring attention, zigzag, FSDP, NVLink, "
     "InfiniBand, NCCL, node, mesh, rank of a process, key–value cache, causal mask",
 }
