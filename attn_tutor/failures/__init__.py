@@ -16,9 +16,9 @@ if _find("torch") is None:
 
 from attn_tutor.failures.attentions import *
 from attn_tutor.failures.calls import *
+from attn_tutor.failures.cost import *
 from attn_tutor.failures.everything import *
 from attn_tutor.failures.finding import *
-from attn_tutor.failures.kernels import *
 from attn_tutor.failures.leaks import *
 from attn_tutor.failures.numbers import *
 from attn_tutor.failures.pads import *

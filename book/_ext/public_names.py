@@ -7,8 +7,8 @@ from typing import Any
 
 # Modules in the order of the chapters; one that is not listed comes last.
 ORDER = [
-    "scoring", "kernels", "masks", "rules", "softmax", "attention", "self_attention", "multi_head", "positional",
-    "cache", "gradients", "layers", "decoding", "models",
+    "everything", "scoring", "kernels", "masks", "rules", "softmax", "attention", "self_attention", "multi_head",
+    "positional", "cache", "gradients", "layers", "decoding", "models",
 ]  # fmt: skip  # a list of words reads as lines
 
 
