@@ -15,55 +15,70 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 GLOSSARY = "book/glossary"
-Section = tuple[str, str, set[str]]  # its id, its text and the terms that it links to
+ById = dict[str, dict[str, str]]  # kept with the environment between builds
 
 
-def sections(env: BuildEnvironment) -> dict[str, list[Section]]:
-    """Of each page, kept with the environment between builds."""
-    return vars(env).setdefault("glossary_sections", {})
+def uses(env: BuildEnvironment) -> ById:
+    """Page: term: id of the section that links to it first."""
+    return vars(env).setdefault("term_uses", {})
+
+
+def texts(env: BuildEnvironment) -> ById:
+    """Page: id of a section: its words."""
+    return vars(env).setdefault("section_texts", {})
+
+
+def section_of(node: Any) -> str:
+    # The boxes of theorems and exercises hold sections too, which have no title.
+    while node and not (
+        isinstance(node, nodes.section) and isinstance(node[0], nodes.title)
+    ):
+        node = node.parent
+    return node["ids"][0] if node else ""
 
 
 def collect(app: Sphinx, doctree: nodes.document) -> None:
-    if not app.env.doc2path(app.env.docname).endswith(".ipynb"):
+    page = app.env.docname
+    if not app.env.doc2path(page).endswith(".ipynb"):
         return
-    found: dict[int, Section] = {}
-    for text in doctree.findall(
-        lambda x: isinstance(x, nodes.Text | addnodes.pending_xref)
-    ):
-        section: Any = text.parent
-        # The boxes of theorems and exercises hold sections too, which have no title.
-        while section and not (
-            isinstance(section, nodes.section) and isinstance(section[0], nodes.title)
-        ):
-            section = section.parent
-        if not section:
-            continue
-        name = section["ids"][0]
-        _, words, terms = found.get(id(section), (name, "", set()))
-        if isinstance(text, nodes.Text):
-            words += f" {text.astext().casefold()}"
-        elif text["reftype"] == "term":
-            terms.add(text["reftarget"].casefold())
-        found[id(section)] = name, words, terms
-    sections(app.env)[app.env.docname] = list(found.values())
+    found = uses(app.env)[page] = {}
+    for link in doctree.findall(addnodes.pending_xref):
+        if link["reftype"] == "term":
+            found.setdefault(link["reftarget"].casefold(), section_of(link))
+    words = texts(app.env)[page] = {}
+    for text in doctree.findall(nodes.paragraph):
+        name = section_of(text)
+        words[name] = f"{words.get(name, '')} {text.astext().casefold()}"
 
 
 def forget(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
-    sections(env).pop(docname, None)
+    uses(env).pop(docname, None)
+    texts(env).pop(docname, None)
 
 
-def places(
-    env: BuildEnvironment, terms: list[str], linked: bool
-) -> Iterator[tuple[str, str, str]]:
-    """Number, page and section of each page's first use, in the order of the book."""
-    words = re.compile("|".join(rf"\b{re.escape(term)}\b" for term in terms))
+def pages() -> Iterator[tuple[str, str]]:
+    """Number and name of each page, in the order of the book."""
     for main, further in toc().items():
         for path in (main, *further):
-            docname = f"book/{path.relative_to(main.parent).with_suffix('').as_posix()}"
-            for name, text, links in sections(env).get(docname, []):
-                if links & {*terms} if linked else words.search(text):
-                    yield Notebook(path).number, docname, name
-                    break
+            name = path.relative_to(main.parents[1]).with_suffix("").as_posix()
+            yield Notebook(path).number, name
+
+
+def places(env: BuildEnvironment, terms: list[str]) -> list[tuple[str, str, str]]:
+    """Number, page and section of each page's first use."""
+    linked = [
+        (number, page, next(uses(env)[page][x] for x in terms if x in uses(env)[page]))
+        for number, page in pages()
+        if {*terms} & uses(env).get(page, {}).keys()
+    ]
+    words = re.compile("|".join(rf"\b{re.escape(term)}\b" for term in terms))
+    said = (
+        (number, page, section)
+        for number, page in pages()
+        for section, text in texts(env).get(page, {}).items()
+        if words.search(text)
+    )
+    return linked or list(said)[:1]
 
 
 def add_links(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -71,15 +86,13 @@ def add_links(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         return
     for item in doctree.findall(nodes.definition_list_item):
         terms = [t.astext().casefold() for t in item.findall(nodes.term)]
-        used = list(places(app.env, terms, linked=True))
-        used = used or list(places(app.env, terms, linked=False))[:1]
         line = nodes.paragraph("", classes=["glossary-links"])
-        for i, (number, page, section) in enumerate(used):
+        for i, (number, page, section) in enumerate(places(app.env, terms)):
             address = f"{app.builder.get_relative_uri(docname, page)}#{section}"
             line += nodes.Text(("→ first in ", ", then in ", ", ")[min(i, 2)])
-            words = f"{number}" if i else f"chapter {number}"
+            words = number if i else f"chapter {number}"
             line += nodes.reference("", words, refuri=address, internal=True)
-        if used:
+        if line.children:
             item[-1].append(line)
 
 
