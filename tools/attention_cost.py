@@ -4,9 +4,9 @@ python tools/attention_cost.py            measure, write book/_tables/attention_
 python tools/attention_cost.py --wide     measure width 1,024, write book/_tables/attention_cost_wide.markdown
 python tools/attention_cost.py --draw     measure nothing; draw the picture again from the table
 
-Time is the median of repeats that take turns, so that a busy moment of the machine hits all layers alike. Memory
-is counted, not sampled: every array that NumPy or torch takes or gives back during one call. The recurrent layer is
-measured twice, as torch has it and as a loop in C (the command ``cc`` compiles it), in which a step is no call.
+Time is the processor's, the least of repeats that take turns. Memory is counted, not sampled: every array that NumPy
+or torch takes or gives back during one call. The recurrent layer is measured twice, as torch has it and as a loop in C
+(the command ``cc`` compiles it), in which a step is no call.
 """
 
 import ctypes
@@ -32,9 +32,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
-from attn_tutor.bench.case import Case
 from attn_tutor.bench.command import cores, processor
-from attn_tutor.bench.measure import in_turns
 
 THREADS = 1
 BOOK = Path(__file__).resolve().parents[1] / "book"
@@ -44,7 +42,8 @@ PICTURE = BOOK / "_static" / "attention_cost.svg"
 COMMAND = "python tools/attention_cost.py"
 WIDTH = 64
 LENGTHS = [256, 512, 1024, 2048, 4096, 8192]
-REPEATS = 9
+REPEATS = 20
+TIME = f"processor time, the least of {REPEATS} repeats"
 WIDE = 1024
 WIDE_LENGTHS = [128, 256, 512, 1024, 2048]
 WIDE_LAYERS = ["fast torch", "RNN torch", "RNN in C"]
@@ -57,14 +56,12 @@ LAYERS: dict[str, dict[str, Any]] = {  # and how each is drawn
 }
 RECURRENCE = """
 #include <math.h>
-void run(const float *x, const float *W, const float *U, float *h, int n) {
+void run(const float *U, float *restrict h, int n) {  // h comes in with the rows x W
     float last[D] = {0};
-    for (int t = 0; t < n; t++) {
-        float sum[D] = {0};
+    for (int t = 0; t < n; t++, h += D) {
         for (int i = 0; i < D; i++)
-            for (int j = 0; j < D; j++)
-                sum[j] += x[t * D + i] * W[i * D + j] + last[i] * U[i * D + j];
-        for (int j = 0; j < D; j++) h[t * D + j] = last[j] = tanhf(sum[j]);
+            for (int j = 0; j < D; j++) h[j] += last[i] * U[i * D + j];
+        for (int j = 0; j < D; j++) last[j] = h[j] = tanhf(h[j]);
     }
 }
 """
@@ -80,21 +77,21 @@ STYLE: dict[Any, Any] = {
 
 @cache
 def compiled(width: int) -> Callable[..., None]:
-    """The recurrence in C, made for one width: ``run(x, W, U, h, n)`` writes h."""
+    """The recurrence in C, made for one width: ``run(U, h, n)`` turns the rows of x W in h into states."""
     with tempfile.TemporaryDirectory() as folder:
         library = f"{folder}/recurrence.so"
         command = ["cc", *FLAGS, f"-DD={width}", "-xc", "-", "-o", library, "-lm"]
         subprocess.run(command, input=RECURRENCE.encode(), check=True)
         run = ctypes.CDLL(library).run
     matrix = np.ctypeslib.ndpointer(np.float32, flags="C")
-    run.argtypes, run.restype = [matrix] * 4 + [ctypes.c_int], None
+    run.argtypes, run.restype = [matrix] * 2 + [ctypes.c_int], None
     return run
 
 
 def recurrence(x: np.ndarray, W: np.ndarray, U: np.ndarray) -> np.ndarray:
-    """h_t = tanh(x_t W + h_{t-1} U), row by row."""
-    h = np.empty_like(x)
-    compiled(x.shape[1])(x, W, U, h, len(x))
+    """h_t = tanh(x_t W + h_{t-1} U), row by row, after one product x W as torch's."""
+    h = x @ W
+    compiled(x.shape[1])(U, h, len(x))
     return h
 
 
@@ -121,21 +118,11 @@ def layer(name: str, n: int, width: int = WIDTH) -> Callable[[], object]:
     return lambda: recurrent(tokens)
 
 
-def times(n: int) -> list[float]:
-    """Milliseconds of each layer, medians of turns."""
-    calls = {i: layer(name, n) for i, name in enumerate(LAYERS)}
-    for call in calls.values():
-        call()  # the first one warms up
-    case = Case("attention", "numpy", n)
-    quartiles = in_turns(calls, case, rounds=REPEATS, budget=60)
-    return [1000 * median for _, median, _ in quartiles.values()]
-
-
-def processor_times(n: int) -> list[float]:
-    """Milliseconds of processor time at width 1,024, the least of turns: what else runs hardly touches it."""
-    calls = [layer(name, n, WIDE) for name in WIDE_LAYERS]
+def times(n: int, width: int, names: Iterable[str]) -> list[float]:
+    """Milliseconds of processor time, the least of turns: what else runs hardly touches it."""
+    calls = [layer(name, n, width) for name in names]
     least = [float("inf")] * len(calls)
-    for _ in range(REPEATS + 1):  # one more, which warms up
+    for _ in range(REPEATS):
         for i, call in enumerate(calls):
             start = time.process_time()
             call()
@@ -183,16 +170,16 @@ def table(
 def measure() -> str:
     milliseconds, mebibytes = {}, {}
     for n in LENGTHS:
-        milliseconds[n] = times(n)
+        milliseconds[n] = times(n, WIDTH, LAYERS)
         mebibytes[n] = [peak_memory(name, n) for name in LAYERS]
-    what = f"First table: time, median of {REPEATS} repeats. Second: the most memory that a pass holds besides inputs."
+    what = f"First table: {TIME}. Second: the most memory that a pass holds besides inputs."
     tables = f"{table('ms', milliseconds)}\n\n{table('MiB', mebibytes)}"
     return f"{tables}\n\n{caption(WIDTH, what, COMMAND)}\n"
 
 
 def measure_wide() -> str:
-    rows = {n: processor_times(n) for n in WIDE_LENGTHS}
-    what = f"Processor time, the least of {REPEATS + 1} repeats."
+    rows = {n: times(n, WIDE, WIDE_LAYERS) for n in WIDE_LENGTHS}
+    what = f"Table: {TIME}."
     return f"{table('ms', rows, WIDE_LAYERS)}\n\n{caption(WIDE, what, f'{COMMAND} --wide')}\n"
 
 
