@@ -6,6 +6,7 @@ contains it first.
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from book_pages import Notebook, toc
@@ -78,7 +79,7 @@ def places(env: BuildEnvironment, terms: list[str]) -> list[tuple[str, str, str]
         for section, text in texts(env).get(page, {}).items()
         if words.search(text)
     )
-    return linked or list(said)[:1]
+    return linked or list(islice(said, 1))
 
 
 def add_links(app: Sphinx, doctree: nodes.document, docname: str) -> None:
