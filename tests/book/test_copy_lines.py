@@ -12,6 +12,7 @@ import torch
 
 import attn_tutor.numpy
 import attn_tutor.torch
+from attn_tutor.models.smollm2_layer import Layer
 
 HALVES = {"numpy": attn_tutor.numpy, "torch": attn_tutor.torch}
 LINES = {
@@ -28,6 +29,7 @@ each = pytest.mark.parametrize(("page", "half"), LINES)
 LONGEST = 66  # letters, so that no line scrolls
 INSIDE = {"gru_cell", "decoder_step", "DecoderStep"}  # of a model: compared below
 INSIDE |= {"norm", "mlp", "block", "Heads", "SmallBlock", "SmallTransformer"}
+INSIDE |= {"rms_norm", "feed_forward", "turn", "layer"}
 MOST_LINES = {("09_transformer", "torch"): 45}  # a whole model, on one screen
 
 
@@ -216,3 +218,22 @@ def test_the_model_of_chapter_9_is_the_packages() -> None:
     found = block(X.numpy(), attention, *norms, layers)
     with torch.no_grad():
         np.testing.assert_allclose(found, one(X), rtol=1e-10, atol=1e-12)
+
+
+def test_the_layer_of_chapter_11_adds_what_the_packages_adds() -> None:
+    """With narrow heads; its two new parts in NumPy too."""
+    generator = torch.Generator().manual_seed(4)
+    shapes = (10,), (10, 36), (10, 12), (10, 12), (36, 10), (10,), (10, 14), (10, 14), (14, 10)  # fmt: skip
+    theirs = Layer(*(torch.randn(s, generator=generator).double() for s in shapes))
+    X = torch.randn(2, 7, 10, generator=generator).double()
+    middle = X + theirs.attend(X)
+    expected = middle + theirs.feed_forward(middle)
+    ours = made_by("11_real_model", "torch")
+    torch.testing.assert_close(ours["layer"](X, theirs, width=4), expected, rtol=1e-4, atol=1e-5)  # fmt: skip
+    turned = attn_tutor.torch.rotary(X, base=1e5)
+    torch.testing.assert_close(ours["turn"](X), turned, rtol=1e-6, atol=1e-6)
+
+    parts = made_by("11_real_model", "numpy")
+    Y = parts["rms_norm"](middle.numpy(), theirs.norm_2.numpy())
+    added = parts["feed_forward"](Y, *(W.numpy() for W in theirs[6:]))
+    np.testing.assert_allclose(middle.numpy() + added, expected, rtol=1e-9, atol=1e-11)
