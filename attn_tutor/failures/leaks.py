@@ -62,30 +62,26 @@ def leaks_future(model: Model, tokens: Any) -> Finding:
 
 def pattern_of_leak(table: Tensor) -> tuple[str, str]:
     n = len(table)
-    every, past = (
-        torch.ones(n, n, dtype=torch.bool),
-        torch.ones(n, n, dtype=torch.bool).tril(),
-    )
+    past = torch.ones(n, n, dtype=torch.bool).tril()
     if shows(table, past.mT) and not (table.tril(-1)).any():
         return "inverted mask", "outputs depend on later tokens and on no earlier one."
-    for lead in range(1, n - 1):
-        if torch.equal(table | torch.eye(n, dtype=torch.bool), every.tril(lead)):
-            return (
-                "mask off by one",
-                f"each output reaches {lead} token{'s' * (lead > 1)} too far, all layers together.",
-            )
     for heads in HEADS:
         for split, merge in (True, True), (True, False), (False, True):
-            if not every.equal(table) and shows(
-                table, reshaped(n, heads, split, merge)
-            ):
+            known = shows(table, reshaped(n, heads, split, merge))
+            if known and not table.all():
                 part = "cut" if split else "merged"
-                return (
-                    "heads cut by reshape",
-                    f"they are the tokens that {heads} heads reach if a reshape has {part} them.",
-                )
+                says = f"they are the tokens that {heads} heads reach if a reshape has {part} them."
+                return "heads cut by reshape", says
     if table.all():
-        return "no causal mask", "every output depends on every token."
+        says = (
+            "every output depends on every token: no mask, or layers of reshaped heads."
+        )
+        return "no causal mask", says
+    if table.diagonal(1).all() and not table[0, -1]:
+        return (
+            "mask off by one",
+            "each output depends on the token after it, and the first does not depend on the last.",
+        )
     return (
         "leak",
         f"{table.triu(1).sum()} outputs depend on a later token, in no pattern known here.",

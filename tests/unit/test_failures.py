@@ -247,3 +247,20 @@ def test_a_function_that_holds_a_module_is_evaluated():
 def test_what_tokens_are_needed(tokens):
     with pytest.raises(ValueError, match="tokens"):
         failures.leaks_future(made(GPT), tokens)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_many_layers_hide_no_name(seed):
+    """What goes through four layers is small, and may be lost in rounding."""
+    torch.manual_seed(seed)
+    model = GPT("off by one", heads=4, layers=4)
+    assert failures.leaks_future(model, IDS).cause == "mask off by one"
+
+
+@pytest.mark.parametrize(
+    ("bug", "causes"), [("", []), ("view", ["heads cut by reshape"])]
+)
+def test_half_precision(bug, causes):
+    model = made(GPT, bug).bfloat16()
+    assert [finding.cause for finding in everything(model)] == causes
+    assert model.lm_head.weight.dtype == torch.bfloat16
