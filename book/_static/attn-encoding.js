@@ -8,7 +8,7 @@ customElements.define("attn-encoding", class extends attn.Figure {
     other: [[0.6, 0.8, 0, 1, 1, 0, -0.8, 0.6, 1, 0, 0.6, -0.8, 0, 1, 0.8, 0.6], [1, 0, 0.8, 0.6, 0.3, 0.4, 0.6, 0.8, 0, 0.5, 1, 0, 0.6, 0.8, 1, 0]],
   };
   static tasks = [{
-    ask: "Leave the step as it is and move the position p, and with it p + k. What becomes of the product?",
+    ask: "Leave the step as it is and move the position r, and with it r + k. What becomes of the product?",
     guesses: { grows: "it grows", falls: "it falls", stays: "it stays" },
     right: (figure, met) => {
       const products = [...met].sort(([p], [r]) => p - r).map(([, product]) => product), change = products.at(-1) - products[0];
@@ -36,7 +36,7 @@ customElements.define("attn-encoding", class extends attn.Figure {
   build() {
     const { html, svg, range } = attn, { farthest } = this.constructor;
     this.choice("show", "Show", { turned: "a query and a key, turned", marks: "the marks of two positions" });
-    this.slider("position", "Position p", [0, 63, 1]);
+    this.slider("position", "Position r", [0, 63, 1]);
     this.slider("step", "Step k", [0, farthest, 1]);
     this.slider("seen", "Steps seen in training", [1, farthest, 1]);
     this.choice("width", "Width d", { 4: "4", 8: "8", 16: "16" });
@@ -93,7 +93,7 @@ customElements.define("attn-encoding", class extends attn.Figure {
     const X = (step) => 40 + 5.5 * step, Y = (product) => 81 - 65 * product / n;
     const line = (ys) => ys.map((y, step) => `${X(step)},${Y(y).toFixed(2)}`).join(" ");
 
-    this.heading.textContent = turned ? "Key at p, in red, and query at p + k, dashed; grey: where the steps seen put the query" : "Hands at p, in red, and at p + k, dashed";
+    this.heading.textContent = turned ? "Key at r, in red, and query at r + k, dashed; grey: where the steps seen put the query" : "Hands at r, in red, and at r + k, dashed";
     this.hands.forEach(({ clock, face, sector, hands: [then, now], name, x, y }, i) => {
       clock.style.display = i < n ? "" : "none";
       face.classList.toggle("attn-new", turned && this.fresh.includes(i));

@@ -401,10 +401,10 @@ def test_encoding_explorer(page: Page, rng: np.random.Generator) -> None:
         choose(figure, "Query and key", words)
         choose(figure, "Width d", ("4", "8", "16")[trial % 3])
         choose(figure, "Base", ("10", "100", "10000")[trial // 3 % 3])
-        slide(figure, "Position p", rng.uniform())
+        slide(figure, "Position r", rng.uniform())
         slide(figure, "Steps seen in training", rng.uniform(0, 0.4))
         arrows(
-            figure.get_by_label("Position p"), rng, "ArrowRight", "ArrowLeft", "Home"
+            figure.get_by_label("Position r"), rng, "ArrowRight", "ArrowLeft", "Home"
         )
         x = rng.uniform(0.1, 0.98)
         drag(figure, x, 0.5)
@@ -471,7 +471,7 @@ def test_moving_both_keeps_the_turned_product(page: Page) -> None:
         choose(figure, "Show", show)
         choose(figure, "Query and key", words)
         for share in (0.0, 0.3, 1.0):
-            slide(figure, "Position p", share)
+            slide(figure, "Position r", share)
             settle(page)
             products[words, show, share] = figure.evaluate("figure => figure.product")
     for words, show, _ in products:
@@ -967,7 +967,7 @@ def test_tasks_of_the_cache(page: Page) -> None:
 def test_tasks_of_the_encoding(page: Page) -> None:
     figure = page.locator("attn-encoding")
     press(figure, "Again", "it stays")
-    keys(figure.get_by_label("Position p"), *["ArrowRight"] * 4)
+    keys(figure.get_by_label("Position r"), *["ArrowRight"] * 4)
     assert verdict(figure) == (
         "As you guessed. At the positions 3, 4, 5, 6, 7, with 5 steps between, the product was "
         "3.160, 3.160, 3.160, 3.160, 3.160."
