@@ -112,7 +112,8 @@ def check_all(
         changes_in_eval: no
         gives_nan: no
         mixes_sentences: no
-        leaks_future: no causal mask. Every output depends on every token: no mask, or layers of reshaped heads.
+        leaks_future: no causal mask
+            Every output depends on every token: no mask, or layers of reshaped heads.
             read “Loss goes to zero and generated text is nonsense” in book/failure_gallery.ipynb
         >>> [finding.cause for finding in found]
         ['no causal mask']
@@ -163,7 +164,8 @@ def check_attention(
 
     Example:
         >>> found = check_attention(lambda Q, K, V: (Q @ K.mT).softmax(-1) @ V)
-        differs_from_formula: no √d. Its numbers are those of the formula with this mistake.
+        differs_from_formula: no √d
+            Its numbers are those of the formula with this mistake.
             read “Missing scale, no sqrt of d” in book/failure_gallery.ipynb
     """
     calls: list[Callable[[], Finding]] = []

@@ -98,4 +98,4 @@ class Finding:
     def __str__(self) -> str:
         if not self:
             return f"{self.check}: no"
-        return f"{self.check}: {self.cause}. {self.says}\n    read {self.read}"
+        return f"{self.check}: {self.cause}\n    {self.says}\n    read {self.read}"
