@@ -52,7 +52,9 @@ def test_the_numpy_half_loads_little_more_than_numpy():
     assert foreign <= {"threading"}
 
 
-@pytest.mark.parametrize("module", ["attn_tutor.torch", "attn_tutor.train", "attn_tutor.failures"])
+@pytest.mark.parametrize(
+    "module", ["attn_tutor.torch", "attn_tutor.train", "attn_tutor.failures"]
+)
 def test_without_torch(module):
     """Who has not got it is told what to install."""
     code = (
