@@ -1,0 +1,51 @@
+"""Jupyter Server on this machine's own address, with the book on it."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from jupyter_server.extension.application import ExtensionApp
+
+from attn_tutor.live import handlers, solutions
+
+SEEN_LAST = 20 * 60  # seconds after which the kernel of a page that nobody has open ends
+
+
+class Live(ExtensionApp):
+    name = "attn_live"
+    extension_url = "/read/book/intro.html"
+    load_other_extensions = False  # terminals, for one
+    serverapp_config: dict[str, Any] = {
+        "ip": "127.0.0.1",
+        "root_dir": str(Path.cwd()),
+        "allow_unauthenticated_access": False,
+        "allow_root": True,  # in a container everybody is
+        "answer_yes": True,  # Ctrl-C asks nothing
+        "log_level": "WARN",
+    }
+
+    @classmethod
+    def get_extension_package(cls) -> str:
+        return __name__  # where Jupyter looks for what is below
+
+    def initialize_settings(self) -> None:
+        server = self.serverapp
+        # Not sent with what another site's page asks for, and not to be read by a script.
+        server.identity_provider.cookie_options = {
+            "httponly": True,
+            "samesite": "Strict",
+        }
+        kernels = server.kernel_manager
+        kernels.cull_idle_timeout, kernels.cull_interval = SEEN_LAST, 60
+        kernels.initialize_culler()
+        folder = Path(server.root_dir)
+        # The kernels inherit it.
+        os.environ[solutions.PLACE] = str(folder / "my_solutions.py")
+        self.settings["attn_live"] = handlers.Reader(folder)
+
+    def initialize_handlers(self) -> None:
+        self.handlers.extend(handlers.handlers(Path(self.serverapp.root_dir)))
+
+
+def _jupyter_server_extension_points() -> list[dict[str, Any]]:
+    return [{"module": __name__, "app": Live}]

@@ -1,0 +1,66 @@
+"""The page of progress: which exercises are right, tried and open, chapter by chapter."""
+
+import html
+import re
+from collections import Counter
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from attn_tutor.live import pages, solutions
+
+if TYPE_CHECKING:
+    from attn_tutor.live.handlers import Reader
+
+ARTICLE = re.compile(r'(<article class="bd-article">).*?(</article>)', re.DOTALL)
+TITLE = re.compile(r"<title>.*?( &#8212; .*?)?</title>", re.DOTALL)
+
+
+def page(shell: str, reader: "Reader") -> str:
+    """A page of the book with the progress in place of its text."""
+    shell = TITLE.sub("<title>Your progress</title>", shell, count=1)
+    # What the search page searches with has nothing to do here.
+    shell = re.sub(r'<script[^>]*(?:search\w*|searchindex)\.js[^>]*></script>', "", shell)  # fmt: skip
+    article = table(reader)
+    return ARTICLE.sub(lambda found: found[1] + article + found[2], shell, count=1)
+
+
+def table(reader: "Reader") -> str:
+    from attn_tutor.check.__main__ import TITLES
+
+    rows = states(reader)
+    total = Counter(state for *_, state in rows)
+    words = ", ".join(f"{total[state]} {state}" for state in ("right", "tried", "open"))
+    shown = [
+        f'<section id="progress"><h1>Your progress</h1><p>{len(rows)} functions to write: {words}. '
+        "Your answers are in <code>my_solutions.py</code>, your changes of the book's cells in <code>my_edits/</code>.</p>"
+    ]
+    for chapter, found in groupby(rows, lambda row: row[0]):
+        shown.append(
+            f'<h2>{chapter}. {html.escape(TITLES[chapter])}</h2><table class="table">'
+        )
+        for _, name, address, state in found:
+            link = f'<a href="{address}"><code>{name}</code></a>'
+            shown.append(f'<tr><th scope="row">{link}</th><td>{state}</td></tr>')
+        shown.append("</table>")
+    return "\n".join([*shown, "</section>"])
+
+
+def states(reader: "Reader") -> list[tuple[int, str, str, str]]:
+    """Of each function its chapter, name, address and state."""
+    from attn_tutor.check import EXERCISES
+
+    book = reader.folder / "book"
+    right, rows = reader.verdicts.read(), dict[str, tuple[int, str, str, str]]()
+    for path in sorted([*book.glob("[0-9]*.ipynb"), *book.glob("[0-9]*/*.ipynb")]):
+        for label, node in pages.read(path).asked:
+            name = pages.exercise_of(node)
+            if name not in EXERCISES:
+                continue
+            kept = solutions.read(reader.solutions, name)
+            untouched = kept in (None, pages.stub(node, EXERCISES[name].statement))
+            tried = "right" if kept == right.get(name) else "tried"
+            state = "open" if untouched else tried
+            page = path.relative_to(book.parent).with_suffix(".html").as_posix()
+            address = f"{page}#{label}"
+            rows.setdefault(name, (EXERCISES[name].chapter, name, address, state))
+    return sorted(rows.values(), key=lambda row: row[0])
