@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_server.extension.application import ExtensionApp
+from traitlets.config import Config
 
 from attn_tutor.live import handlers, solutions
 
-SEEN_LAST = 20 * 60  # seconds after which the kernel of a page that nobody has open ends
+SEEN_LAST = (
+    20 * 60
+)  # seconds after which the kernel of a page that nobody has open ends
 
 
 class Live(ExtensionApp):
@@ -30,6 +33,7 @@ class Live(ExtensionApp):
 
     def initialize_settings(self) -> None:
         server = self.serverapp
+        assert server is not None  # which its type does not say
         # Not sent with what another site's page asks for, and not to be read by a script.
         server.identity_provider.cookie_options = {
             "httponly": True,
@@ -38,13 +42,16 @@ class Live(ExtensionApp):
         kernels = server.kernel_manager
         kernels.cull_idle_timeout, kernels.cull_interval = SEEN_LAST, 60
         kernels.initialize_culler()
+        # What goes to a kernel and back is not to be read, or warned of, on its way.
+        kernels.update_config(
+            Config({"KernelManager": {"transport_encryption": "auto"}})
+        )
         folder = Path(server.root_dir)
         # The kernels inherit it.
         os.environ[solutions.PLACE] = str(folder / "my_solutions.py")
         self.settings["attn_live"] = handlers.Reader(folder)
 
-    def initialize_handlers(self) -> None:
-        self.handlers.extend(handlers.handlers(Path(self.serverapp.root_dir)))
+        self.handlers.extend(handlers.handlers(folder))
 
 
 def _jupyter_server_extension_points() -> list[dict[str, Any]]:

@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jupyter_server.base.handlers import APIHandler, JupyterHandler
+from jupyter_server.base.handlers import (
+    APIHandler,
+    AuthenticatedFileHandler,
+    JupyterHandler,
+)
 from tornado import web
 
 from attn_tutor.live import pages, progress, solutions
@@ -55,12 +59,14 @@ class PageHandler(Served):
     def get(self, path: str) -> None:
         reader = self.reader
         if path == "progress.html":
-            shell = inside(reader.built, "search.html").read_text(encoding="utf-8")
+            shell = inside(reader.built, "genindex.html").read_text(encoding="utf-8")
             page = progress.page(shell, reader)
         else:
             page = inside(reader.built, path).read_text(encoding="utf-8")
         self.set_header("Cache-Control", "no-store")
-        self.xsrf_token  # noqa: B018: asked for, it is set as a cookie, which the scripts send back
+        _ = (
+            self.xsrf_token
+        )  # asked for, it is set as a cookie, which the scripts send back
         self.finish(page.replace("</head>", f"{tags()}</head>", 1))
 
 
@@ -71,22 +77,15 @@ def tags() -> str:
     )
 
 
-class FileHandler(Served, web.StaticFileHandler):
+class FileHandler(AuthenticatedFileHandler):
     """Pictures, scripts and styles."""
 
-    @web.authenticated
-    def get(self, path: str, include_body: bool = True) -> Any:
-        return web.StaticFileHandler.get(self, path, include_body)
-
-    @web.authenticated
-    def head(self, path: str) -> Any:
-        return web.StaticFileHandler.head(self, path)
+    # Theirs shuts files out of the page's own origin; these are the book's.
+    content_security_policy = JupyterHandler.content_security_policy
 
     def validate_absolute_path(self, root: str, absolute_path: str) -> str:
-        return str(inside(Path(root), absolute_path))
-
-    def set_extra_headers(self, path: str) -> None:
-        self.set_header("Cache-Control", "no-cache")
+        found = super().validate_absolute_path(root, absolute_path)
+        return str(inside(Path(root), found))
 
 
 class Kept(APIHandler):

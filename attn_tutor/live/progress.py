@@ -32,7 +32,7 @@ def table(reader: "Reader") -> str:
     words = ", ".join(f"{total[state]} {state}" for state in ("right", "tried", "open"))
     shown = [
         f'<section id="progress"><h1>Your progress</h1><p>{len(rows)} functions to write: {words}. '
-        "Your answers are in <code>my_solutions.py</code>, your changes of the book's cells in <code>my_edits/</code>.</p>"
+        "Your answers are in <code>my_solutions.py</code>, your changes of the cells in <code>my_edits/</code>.</p>"
     ]
     for chapter, found in groupby(rows, lambda row: row[0]):
         shown.append(
@@ -51,7 +51,7 @@ def states(reader: "Reader") -> list[tuple[int, str, str, str]]:
 
     book = reader.folder / "book"
     right, rows = reader.verdicts.read(), dict[str, tuple[int, str, str, str]]()
-    for path in sorted([*book.glob("[0-9]*.ipynb"), *book.glob("[0-9]*/*.ipynb")]):
+    for path in sorted(book.rglob("*.ipynb")):
         for label, node in pages.read(path).asked:
             name = pages.exercise_of(node)
             if name not in EXERCISES:

@@ -98,6 +98,17 @@ attnLive.Page = class {
 
   after(cell) { return this.cells[this.cells.indexOf(cell) + 1]; }
 
+  /* Run code that tells the page something, of a kind of its own; in return the words of its error, or none. */
+  async hear(code, kind, take) {
+    let words = "";
+    const status = await this.kernel.run(code, (type, { data, evalue, traceback }) => {
+      const found = data?.[`application/vnd.attn-tutor.${kind}+json`];
+      if (found !== undefined) take(found);
+      if (type === "error") words = evalue ?? traceback[0];
+    });
+    return status === "ok" ? "" : words;
+  }
+
   /* All cells above the one with this number, in the order of the notebook. */
   async run(number) {
     const runs = this.code.slice(0, number - 1).map(({ book, kept }, i) => {
@@ -118,5 +129,5 @@ document.addEventListener("DOMContentLoaded", async () => {
     if (error.status !== 404) throw error; // a page with no notebook behind it
     return;
   }
-  document.dispatchEvent(new Event("attn-live"));
+  document.dispatchEvent(new CustomEvent("attn-live", { detail: attnLive.live }));
 });
