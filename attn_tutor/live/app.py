@@ -20,7 +20,6 @@ class Live(ExtensionApp):
     load_other_extensions = False  # terminals, for one
     serverapp_config: dict[str, Any] = {
         "ip": "127.0.0.1",
-        "root_dir": str(Path.cwd()),
         "allow_unauthenticated_access": False,
         "allow_root": True,  # in a container everybody is
         "answer_yes": True,  # Ctrl-C asks nothing

@@ -83,5 +83,7 @@ def put(path: Path, name: str, answer: str | None, was: str | None) -> None:
     before, after = text[:start].rstrip("\n"), text[end:].strip("\n")
     mark = f"# %% {name}"
     before = before.removesuffix(mark).rstrip("\n")
+    if after and not MARK.match(after):
+        after = f"# %%\n{after}"  # what was written by hand below it is no part of it
     own = [] if answer is None else [f"{mark}\n{answer}"]
     write(path, "\n\n\n".join(x for x in (before, *own, after) if x) + "\n")
