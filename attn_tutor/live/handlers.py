@@ -84,8 +84,7 @@ class FileHandler(AuthenticatedFileHandler):
     content_security_policy = JupyterHandler.content_security_policy
 
     def validate_absolute_path(self, root: str, absolute_path: str) -> str:
-        found = super().validate_absolute_path(root, absolute_path)
-        return str(inside(Path(root), found))
+        return str(inside(Path(root), absolute_path))
 
 
 class Kept(APIHandler):

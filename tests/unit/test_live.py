@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import urllib.error
 import urllib.request
 from contextlib import redirect_stdout
@@ -78,9 +79,17 @@ def server(folder):
 
     thread = Thread(target=work, daemon=True)
     thread.start()
-    while thread.is_alive() and not getattr(getattr(started, "app", None), "http_server", None):  # fmt: skip
+
+    def listens():
+        try:
+            socket.create_connection(("127.0.0.1", started.app.port), 1).close()
+        except (AttributeError, OSError):  # not made yet, not bound yet
+            return False
+        return True
+
+    while not listens():
         thread.join(0.05)
-    assert thread.is_alive()
+        assert thread.is_alive()
     yield f"http://127.0.0.1:{started.app.port}"
     started.app.io_loop.add_callback(started.app.stop)
     thread.join(20)
