@@ -102,7 +102,7 @@ class Kept(APIHandler):
             self.set_status(409)
             self.finish(json.dumps({"message": str(error), "there": error.there}))
         except ValueError as error:
-            raise web.HTTPError(400, str(error)) from error
+            raise web.HTTPError(400, str(error).replace("%", "%%")) from error
         except OSError as error:
             reason = error.strerror or str(error)
             raise web.HTTPError(507, reason.replace("%", "%%")) from error
@@ -113,12 +113,16 @@ class Kept(APIHandler):
 class CellsHandler(Kept):
     @web.authenticated
     def get(self, page: str) -> None:
-        notebook, edits = self.reader.notebook(page), self.reader.edits(page).read()
+        notebook = self.reader.notebook(page)
+        try:
+            edits = self.reader.edits(page).read()
+            asked = [*exercises(notebook, self.reader)]
+        except ValueError as error:
+            raise web.HTTPError(400, str(error).replace("%", "%%")) from error
         cells = [
             {"id": name, "book": text, "kept": edits.get(name)}
             for name, text in notebook.cells
         ]
-        asked = [*exercises(notebook, self.reader)]
         self.finish(json.dumps({"cells": cells, "exercises": asked}))
 
     @web.authenticated
@@ -145,6 +149,10 @@ def exercises(notebook: pages.Page, reader: Reader) -> Iterator[dict[str, Any]]:
 class AnswerHandler(Kept):
     @web.authenticated
     def put(self, name: str) -> None:
+        from attn_tutor.check import EXERCISES
+
+        if name not in EXERCISES:
+            raise web.HTTPError(404)
         reader = self.reader
         self.keep(lambda *x: solutions.put(reader.solutions, *x), name)
 

@@ -40,6 +40,10 @@ class Texts:
             return dict(json.loads(self.path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return {}
+        except ValueError as error:
+            raise ValueError(
+                f"{self.path.name} is damaged, mend or delete it ({error})"
+            ) from None
 
     def put(self, name: str, text: str | None, was: str | None) -> None:
         """Keep a text in place of the one that was there, as the writer believes; None is no text."""

@@ -202,6 +202,20 @@ def test_an_edit_is_kept_and_taken_back(ask, folder):
     assert ask("/live/cells/book/04_page")[0] == 404
 
 
+def test_a_damaged_file_is_left_as_it_is(ask, folder):
+    kept = folder / "my_edits" / "03_page.json"
+    kept.parent.mkdir(exist_ok=True)
+    before = kept.read_text() if kept.exists() else "{}"
+    kept.write_text('{"first": ')
+    path = "/live/cells/book/03_page"
+    body = {"name": "first", "text": "x = 3", "was": None}
+    for status, answer in (ask(path), ask(path, "PUT", body)):
+        assert status == 400
+        assert "03_page.json is damaged" in json.loads(answer)["message"]
+    assert kept.read_text() == '{"first": '
+    kept.write_text(before)
+
+
 def test_two_windows(ask, folder):
     """The second is told what the first wrote, and nothing is overwritten."""
     path = "/live/cells/book/03_page"
@@ -231,6 +245,7 @@ def test_a_full_disk(ask, folder, monkeypatch):
 def test_an_answer_may_not_hold_a_mark(ask):
     body = {"text": "# %% other\n", "was": SOLUTION}
     assert ask("/live/answers/softmax", "PUT", body)[0] == 400
+    assert ask("/live/answers/no_exercise", "PUT", body)[0] == 404
 
 
 def test_progress(ask, folder):

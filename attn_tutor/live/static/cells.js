@@ -126,7 +126,8 @@ document.addEventListener("DOMContentLoaded", async () => {
   try {
     attnLive.live = new attnLive.Page(await attnLive.ask("GET", `/live/cells/${attnLive.page}`));
   } catch (error) {
-    if (error.status !== 404) throw error; // a page with no notebook behind it
+    if (error.status === 404) return; // a page with no notebook behind it
+    document.querySelector("article.bd-article").prepend(attnLive.html("p", { class: "attn-note", role: "alert" }, `This page does not run: ${error.message}.`));
     return;
   }
   document.dispatchEvent(new CustomEvent("attn-live", { detail: attnLive.live }));
