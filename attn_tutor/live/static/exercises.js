@@ -20,12 +20,12 @@ attnLive.Exercise = class {
     this.output.clear();
     this.live.say(`Checking ${this.name} …`);
     let right = false;
-    await this.live.kernel.run(`from attn_tutor.live.checking import check as _check; _check("${this.name}")`, (type, content) => {
+    const status = await this.live.kernel.run(`from attn_tutor.live.checking import check as _check; _check("${this.name}")`, (type, content) => {
       right ||= content.data?.["application/vnd.attn-tutor.verdict+json"]?.right ?? false;
       this.output.show(type, content);
       this.output.part.classList.toggle("attn-right", right);
     });
     this.live.say(this.output.part.querySelector("p:not(.attn-own-name)")?.textContent ?? "");
-    await attnLive.ask("PUT", `/live/verdicts/${this.name}`, { text: right ? text : null });
+    if (status === "ok") await attnLive.ask("PUT", `/live/verdicts/${this.name}`, { text: right ? text : null });
   }
 };

@@ -114,11 +114,21 @@ attnLive.Kernel = class {
     open.close();
   }
 
-  interrupt() { return attnLive.ask("POST", `/api/kernels/${this.id}/interrupt`); }
+  async interrupt() {
+    if (this.id) await this.order("interrupt");
+  }
 
   async restart() {
-    if (this.socket) await this.socket;
-    if (this.id) await attnLive.ask("POST", `/api/kernels/${this.id}/restart`);
-    return this.lose("Restarted: Python has forgotten its variables.");
+    if (this.id && await this.order("restart")) this.lose("Restarted: Python has forgotten its variables.");
+  }
+
+  async order(what) {
+    try {
+      await attnLive.ask("POST", `/api/kernels/${this.id}/${what}`);
+      return true;
+    } catch (error) {
+      this.tell(`It did not ${what}: ${error.message}`, this.busy);
+      return false;
+    }
   }
 };

@@ -95,7 +95,6 @@ attnLive.Text = class {
       this.area.focus();
     };
     const { button } = attnLive;
-    if (this.note.querySelector("button")) return;
     this.note.replaceChildren("This text was changed in another window or editor. ",
       button("Take that text", () => settle(there ?? this.book)), " ", button("Keep mine", () => settle(this.text)));
   }
