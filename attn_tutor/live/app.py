@@ -48,6 +48,8 @@ class Live(ExtensionApp):
         folder = Path(server.root_dir)
         # The kernels inherit it.
         os.environ[solutions.PLACE] = str(folder / "my_solutions.py")
+        # Server and page are on one machine, and need not ask whether the other is there.
+        self.settings["ws_ping_interval"] = 0
         self.settings["attn_live"] = handlers.Reader(folder)
 
         self.handlers.extend(handlers.handlers(folder))
