@@ -9,9 +9,8 @@ from traitlets.config import Config
 
 from attn_tutor.live import handlers, solutions
 
-SEEN_LAST = (
-    20 * 60
-)  # seconds after which the kernel of a page that nobody has open ends
+# Seconds after which the kernel of a page that nobody has open ends.
+SEEN_LAST = 20 * 60
 
 
 class Live(ExtensionApp):
@@ -40,7 +39,6 @@ class Live(ExtensionApp):
         }
         kernels = server.kernel_manager
         kernels.cull_idle_timeout, kernels.cull_interval = SEEN_LAST, 60
-        kernels.initialize_culler()
         # What goes to a kernel and back is not to be read, or warned of, on its way.
         kernels.update_config(
             Config({"KernelManager": {"transport_encryption": "auto"}})

@@ -64,9 +64,8 @@ class PageHandler(Served):
         else:
             page = inside(reader.built, path).read_text(encoding="utf-8")
         self.set_header("Cache-Control", "no-store")
-        _ = (
-            self.xsrf_token
-        )  # asked for, it is set as a cookie, which the scripts send back
+        # Asked for, it is set as a cookie, which the scripts send back.
+        _ = self.xsrf_token
         self.finish(page.replace("</head>", f"{tags()}</head>", 1))
 
 
@@ -87,12 +86,8 @@ class FileHandler(AuthenticatedFileHandler):
         return str(inside(Path(root), absolute_path))
 
 
-class Kept(APIHandler):
+class Kept(Served, APIHandler):
     """Texts in JSON. What cannot be kept is said in words, and the page keeps it until it can."""
-
-    @property
-    def reader(self) -> Reader:
-        return self.settings["attn_live"]
 
     def keep(self, put: Any, name: str) -> None:
         body = self.get_json_body() or {}

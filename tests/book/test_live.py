@@ -156,6 +156,12 @@ class TestChapter3:
         expect(part.locator(".cell_output")).to_be_hidden()
         assert part.locator(".attn-error span[class*=attn-ansi-31]").count()
 
+    def test_what_comes_after_an_error_does_not_run(self, page: Page) -> None:
+        press(cell(page, "lengths = np.array([len"), "Run all above")
+        state = cell(page, "masked = np.where(word").locator(".attn-state")
+        expect(state).to_have_text("not run, after an error above")
+        expect(cell(page, "values zeroed ")).to_be_in_viewport()
+
     def test_breaks_masked_softmax_and_mends_it(self, page: Page) -> None:
         part = page.locator("#ex-03-masked-softmax .attn-exercise")
         area = part.locator("textarea")

@@ -74,8 +74,10 @@ attnLive.Page = class {
     const parts = [...document.querySelectorAll("article .cell:has(.cell_input pre)")];
     cells.forEach((cell, i) => {
       // The page shows them in the order of the notebook, but for those that it leaves out.
-      if (parts[0]?.querySelector(".cell_input pre").textContent.trim() !== cell.book.trim()) return;
-      this.cells.push(new attnLive.Cell(this, parts.shift(), i + 1, cell));
+      const place = parts.findIndex((part) => part.querySelector(".cell_input pre").textContent.trim() === cell.book.trim());
+      if (place < 0) return;
+      const [part] = parts.splice(0, place + 1).slice(-1);
+      this.cells.push(new attnLive.Cell(this, part, i + 1, cell));
     });
     const up = "../".repeat(attnLive.page.split("/").length - 1);
     this.bar = html("div", { class: "attn-bar-live", role: "region", "aria-label": "Run this page" },
