@@ -23,7 +23,7 @@ export XDG_CACHE_HOME := $(CACHE)
 export XDG_CONFIG_HOME := $(CACHE)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book open pdf lite check test full gpu notebooks student mutants coverage lint format dist clean \
+.PHONY: help book open live pdf lite check test full gpu notebooks student mutants coverage lint format dist clean \
 	small-tests tests-without-pages on-gpu
 .DELETE_ON_ERROR:
 
@@ -38,6 +38,9 @@ book: _build/book.stamp  ## build the book and say which page to open
 
 open: book  ## open the book in the browser
 	@$(PY) -m webbrowser "file://$(CURDIR)/_build/html/index.html"
+
+live: book  ## serve the book from here: its cells run and its exercises are checked in the page
+	@$(PY) -m attn_tutor.live
 
 pdf: _build/book.stamp  ## print the book to one PDF, with Chromium
 	@$(PY) tools/pdf.py || $(call stop,the PDF could not be printed; see above.)

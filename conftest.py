@@ -10,9 +10,9 @@ import pytest
 SLOW_FILES = [
     "book/11", "book/09", "oracle/test_distributed", "oracle/test_models", "unit/test_compiled", "book/06", "book/05",
     "book/02", "book/08", "book/12", "book/13", ".ipynb", "unit/test_bench", "unit/test_additive",
-    "TestOtherPages", "TestOddChapters", "book/test_moving_figures", "TestEvenChapters", "book/test_pdf",
-    "book/test_keyboard", "book/test_lite", "book/test_pages", "book/test_figure", "book/test_flow_figures",
-    "book/test_valid_html", "book/",
+    "TestOtherPages", "TestOddChapters", "book/test_live", "book/test_moving_figures", "TestEvenChapters",
+    "book/test_pdf", "book/test_keyboard", "book/test_lite", "book/test_pages", "book/test_figure",
+    "book/test_flow_figures", "book/test_valid_html", "book/",
 ]  # fmt: skip  # a list of words reads as lines
 
 

@@ -23,6 +23,9 @@ from further_pages import head
 from pybtex.database import parse_file
 from sphinx.application import Sphinx
 
+from attn_tutor.live.pages import exercise_of
+from attn_tutor.live.pages import stub as first_line
+
 CODE = re.compile(r"(?s)<(pre|script|style)\b.*?</\1>")
 FENCE = re.compile(r"(:{3,}|`{3,})\{([\w:-]+)\} *(.*)")
 OPTION = re.compile(r":([\w-]+): ?(.*)")
@@ -250,17 +253,11 @@ def with_solutions(cells: list[Any]) -> list[Any]:
 
 def stub(node: ast.FunctionDef, statement: str) -> Any:
     name = exercise_of(node)
-    fits = textwrap.TextWrapper(88, "    ", "    ", break_on_hyphens=False)
-    words = fits.fill(f'"""{statement.partition("): ")[2]}"""')
-    define = f"def {node.name}({ast.unparse(node.args)}):\n{words}"
+    define = first_line(node, statement)
     source = (
         f"from attn_tutor import check\n\n\n{define}\n\n\ncheck.{name}({node.name});"
     )
     return nbformat.v4.new_code_cell(source, id=f"stub-{name}".replace("_", "-"))
-
-
-def exercise_of(node: ast.FunctionDef) -> str:
-    return node.name.removeprefix("my_")
 
 
 def beside(source: str) -> str:

@@ -56,6 +56,7 @@ def test_wheel_holds_the_package_and_nothing_else(dist: Path) -> None:
     assert {name.partition("/")[0] for name in names} == {"attn_tutor"}
     assert {Path(name).suffix for name in names} == {
         ".py",
+        ".css",
         ".csv",
         ".js",
         ".txt",

@@ -32,7 +32,7 @@ def test_holds_every_method_and_command() -> None:
         assert f"| `{row}` |" in LEDGER
     assert "| `KVCache.append` |" in LEDGER
     assert "._" not in LEDGER
-    assert commands() == ["attn_tutor.bench", "attn_tutor.check"]
+    assert commands() == ["attn_tutor.bench", "attn_tutor.check", "attn_tutor.live"]
     assert all(f"| `python -m {name}` |" in LEDGER for name in commands())
 
 

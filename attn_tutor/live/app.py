@@ -1,0 +1,57 @@
+"""Jupyter Server on this machine's own address, with the book on it."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from jupyter_server.extension.application import ExtensionApp
+from traitlets.config import Config
+
+from attn_tutor.live import handlers, solutions
+
+# Seconds after which the kernel of a page that nobody has open ends.
+SEEN_LAST = 20 * 60
+
+
+class Live(ExtensionApp):
+    name = "attn_live"
+    extension_url = "/read/book/intro.html"
+    load_other_extensions = False  # terminals, for one
+    serverapp_config: dict[str, Any] = {
+        "ip": "127.0.0.1",
+        "allow_unauthenticated_access": False,
+        "allow_root": True,  # in a container everybody is
+        "answer_yes": True,  # Ctrl-C asks nothing
+        "log_level": "WARN",
+    }
+
+    @classmethod
+    def get_extension_package(cls) -> str:
+        return __name__  # where Jupyter looks for what is below
+
+    def initialize_settings(self) -> None:
+        server = self.serverapp
+        assert server is not None  # which its type does not say
+        # Not sent with what another site's page asks for, and not to be read by a script.
+        server.identity_provider.cookie_options = {
+            "httponly": True,
+            "samesite": "Strict",
+        }
+        kernels = server.kernel_manager
+        kernels.cull_idle_timeout, kernels.cull_interval = SEEN_LAST, 60
+        # What goes to a kernel and back is not to be read, or warned of, on its way.
+        kernels.update_config(
+            Config({"KernelManager": {"transport_encryption": "auto"}})
+        )
+        folder = Path(server.root_dir)
+        # The kernels inherit it.
+        os.environ[solutions.PLACE] = str(folder / "my_solutions.py")
+        # Server and page are on one machine, and need not ask whether the other is there.
+        self.settings["ws_ping_interval"] = 0
+        self.settings["attn_live"] = handlers.Reader(folder)
+
+        self.handlers.extend(handlers.handlers(folder))
+
+
+def _jupyter_server_extension_points() -> list[dict[str, Any]]:
+    return [{"module": __name__, "app": Live}]

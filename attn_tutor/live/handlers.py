@@ -1,0 +1,174 @@
+"""What the server answers: the pages of the built book, and the texts that the reader keeps beside it.
+
+Every request needs the token or the cookie that it gave, and a Host of this machine; Jupyter Server sees to both.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jupyter_server.base.handlers import (
+    APIHandler,
+    AuthenticatedFileHandler,
+    JupyterHandler,
+)
+from tornado import web
+
+from attn_tutor.live import pages, progress, solutions
+from attn_tutor.live.saved import Changed, Texts
+
+STATIC = Path(__file__).parent / "static"
+SCRIPTS = ("kernel", "output", "text", "cells", "exercises", "sentence", "training")
+
+
+class Reader:
+    """The folder of the book, and what its reader has written there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.built = folder, folder / "_build" / "html"
+        self.solutions = folder / "my_solutions.py"
+        self.verdicts = Texts(folder / "my_edits" / "verdicts.json")
+
+    def notebook(self, page: str) -> pages.Page:
+        path = inside(self.folder / "book", page.removeprefix("book/") + ".ipynb")
+        return pages.read(path)
+
+    def edits(self, page: str) -> Texts:
+        return Texts(self.folder / "my_edits" / f"{page.removeprefix('book/')}.json")
+
+
+def inside(folder: Path, path: str) -> Path:
+    """A file of the folder, or 404: no way leads out, through ".." or a link."""
+    found = (folder / path).resolve()
+    if not found.is_relative_to(folder.resolve()) or not found.is_file():
+        raise web.HTTPError(404)
+    return found
+
+
+class Served(JupyterHandler):
+    @property
+    def reader(self) -> Reader:
+        return self.settings["attn_live"]
+
+
+class PageHandler(Served):
+    """A page as it was built, with the scripts that make it live."""
+
+    @web.authenticated
+    def get(self, path: str) -> None:
+        reader = self.reader
+        if path == "progress.html":
+            shell = inside(reader.built, "genindex.html").read_text(encoding="utf-8")
+            page = progress.page(shell, reader)
+        else:
+            page = inside(reader.built, path).read_text(encoding="utf-8")
+        self.set_header("Cache-Control", "no-store")
+        # Asked for, it is set as a cookie, which the scripts send back.
+        _ = self.xsrf_token
+        self.finish(page.replace("</head>", f"{tags()}</head>", 1))
+
+
+def tags() -> str:
+    scripts = (f'<script defer src="/live/static/{x}.js"></script>' for x in SCRIPTS)
+    return "\n".join(
+        ['<link rel="stylesheet" href="/live/static/live.css">', *scripts, ""]
+    )
+
+
+class FileHandler(AuthenticatedFileHandler):
+    """Pictures, scripts and styles."""
+
+    # Theirs shuts files out of the page's own origin; these are the book's.
+    content_security_policy = JupyterHandler.content_security_policy
+
+    def validate_absolute_path(self, root: str, absolute_path: str) -> str:
+        return str(inside(Path(root), absolute_path))
+
+
+class Kept(Served, APIHandler):
+    """Texts in JSON. What cannot be kept is said in words, and the page keeps it until it can."""
+
+    def keep(self, put: Any, name: str) -> None:
+        body = self.get_json_body() or {}
+        try:
+            put(name, body.get("text"), body.get("was"))
+        except Changed as error:
+            self.set_status(409)
+            self.finish(json.dumps({"message": str(error), "there": error.there}))
+        except ValueError as error:
+            raise web.HTTPError(400, str(error).replace("%", "%%")) from error
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise web.HTTPError(507, reason.replace("%", "%%")) from error
+        else:
+            self.finish("{}")
+
+
+class CellsHandler(Kept):
+    @web.authenticated
+    def get(self, page: str) -> None:
+        notebook = self.reader.notebook(page)
+        try:
+            edits = self.reader.edits(page).read()
+            asked = [*exercises(notebook, self.reader)]
+        except ValueError as error:
+            raise web.HTTPError(400, str(error).replace("%", "%%")) from error
+        cells = [
+            {"id": name, "book": text, "kept": edits.get(name)}
+            for name, text in notebook.cells
+        ]
+        self.finish(json.dumps({"cells": cells, "exercises": asked}))
+
+    @web.authenticated
+    def put(self, page: str) -> None:
+        body = self.get_json_body() or {}
+        notebook = self.reader.notebook(page)
+        if body.get("name") not in dict(notebook.cells):
+            raise web.HTTPError(404)
+        self.keep(self.reader.edits(page).put, body["name"])
+
+
+def exercises(notebook: pages.Page, reader: Reader) -> Iterator[dict[str, Any]]:
+    """The functions that a page asks for, and that have a checker."""
+    from attn_tutor.check import EXERCISES  # here, so that the server starts at once
+
+    for label, node in notebook.asked:
+        name = pages.exercise_of(node)
+        if name in EXERCISES:
+            stub = pages.stub(node, EXERCISES[name].statement)
+            kept = solutions.read(reader.solutions, name)
+            yield {"label": label, "name": name, "stub": stub, "kept": kept}
+
+
+class AnswerHandler(Kept):
+    @web.authenticated
+    def put(self, name: str) -> None:
+        from attn_tutor.check import EXERCISES
+
+        if name not in EXERCISES:
+            raise web.HTTPError(404)
+        reader = self.reader
+        self.keep(lambda *x: solutions.put(reader.solutions, *x), name)
+
+
+class VerdictHandler(Kept):
+    @web.authenticated
+    def put(self, name: str) -> None:
+        """The text that was found right; None if the last was not."""
+        texts = self.reader.verdicts
+        self.keep(lambda name, text, was: texts.put(name, text, texts.read().get(name)), name)  # fmt: skip
+
+
+PAGE = r"((?:\w+/)*\w+)"
+
+
+def handlers(folder: Path) -> list[tuple[Any, ...]]:
+    return [
+        (rf"/live/cells/{PAGE}", CellsHandler),
+        (r"/live/answers/(\w+)", AnswerHandler),
+        (r"/live/verdicts/(\w+)", VerdictHandler),
+        (r"/live/static/(.*)", FileHandler, {"path": str(STATIC)}),
+        (r"/read/(.*\.html)", PageHandler),
+        (r"/read/(.*)", FileHandler, {"path": str(folder / "_build" / "html")}),
+    ]

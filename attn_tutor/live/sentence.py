@@ -1,0 +1,66 @@
+"""The reader's own sentence, read by SmolLM2 in the kernel of chapter 11."""
+
+from base64 import b64encode
+from functools import cache
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from attn_tutor.models.smollm2 import SmolLM2
+
+READ = "application/vnd.attn-tutor.sentence+json"
+MOST = 48  # tokens: of more, the map of a head has squares too small to see
+WRITTEN = 12  # tokens that the model adds
+
+
+@cache
+def model() -> SmolLM2:
+    return SmolLM2.load()
+
+
+@torch.no_grad()
+def read(text: str) -> None:
+    """Show the page what the model makes of a text: tokens, losses, all weights, the lens, and then what it writes."""
+    smol = model()
+    ids = smol.encode(text)[:MOST]
+    if len(ids) < 2:
+        raise ValueError("the model needs two tokens or more: write a few words")
+    show(reading(ids) | guesses(ids, len(ids) - 1))
+    show({"written": smol.decode(smol.generate(ids, WRITTEN)[len(ids) :])})
+
+
+def lens(text: str, at: int) -> None:
+    """Show the page what the model would say after token ``at``, from the vector that enters each layer."""
+    show(guesses(model().encode(text)[:MOST], at))
+
+
+def show(found: dict[str, Any]) -> None:
+    from IPython.display import display
+
+    display({READ: found, "text/plain": ""}, raw=True)
+
+
+def reading(ids: torch.Tensor) -> dict[str, Any]:
+    """Tokens, losses and weights in the form of the figure of its heads: a byte a weight, none above the diagonal."""
+    smol, stream = model(), model().stream(ids)
+    losses = cross_entropy(smol.unembed(stream[-1, :-1]), ids[1:], reduction="none")
+    each = zip(smol.layers, stream, strict=False)
+    A = torch.stack([layer.weights(X, None) for layer, X in each])  # (30, 9, n, n)
+    below = A[..., *torch.tril_indices(len(ids), len(ids))]
+    return {
+        "name": "my sentence",
+        "tokens": [smol.decode(token) for token in ids],
+        "losses": losses.double().round(decimals=2).tolist(),
+        "weights": b64encode((255 * below).round().byte().numpy().tobytes()).decode(),
+    }
+
+
+@torch.no_grad()
+def guesses(ids: torch.Tensor, at: int) -> dict[str, Any]:
+    """The likeliest next token at each of the 31 places of the stream, with its probability."""
+    # No token after it has a part in this.
+    stream = model().stream(ids[: at + 1])[:, -1]
+    p, token = model().unembed(stream).softmax(-1).max(-1)
+    words = [model().decode(x) for x in token]
+    return {"lens": [*zip(words, p.double().round(decimals=2).tolist(), strict=True)]}

@@ -1,0 +1,134 @@
+/* One kernel for the page, started at the first run: Jupyter's kernel protocol over its WebSocket. */
+const attnLive = {
+  page: DOCUMENTATION_OPTIONS.pagename,
+
+  html(tag, attributes = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    made.append(...children);
+    return made;
+  },
+
+  button(name, press) {
+    const made = attnLive.html("button", { type: "button" }, name);
+    made.addEventListener("click", press);
+    return made;
+  },
+
+  /* A request to the server this page came from. Its cookie says who we are, the header that no other site's page asks. */
+  async ask(method, path, body, options = {}) {
+    const token = document.cookie.match(/(?:^|; )_xsrf=([^;]*)/)?.[1] ?? "";
+    const headers = { "Content-Type": "application/json", "X-XSRFToken": token };
+    const answer = await fetch(path, { method, headers, body: body && JSON.stringify(body), ...options });
+    const text = await answer.text(), content = text && JSON.parse(text);
+    if (!answer.ok) throw Object.assign(new Error(content.message || answer.statusText), { status: answer.status, content });
+    return content;
+  },
+};
+
+attnLive.Kernel = class {
+  /* tell(words, busy) hears of every change. */
+  constructor(tell) {
+    Object.assign(this, { tell, runs: new Map(), me: crypto.randomUUID() });
+    tell("Nothing runs yet.", false);
+  }
+
+  get busy() { return this.runs.size > 0; }
+
+  connect() {
+    this.socket ??= this.start();
+    this.socket.catch(() => { this.socket = null; });
+    return this.socket;
+  }
+
+  async start() {
+    this.tell("Starting Python …", true);
+    // The server has one session for a path, so a second window, or the page loaded anew, meets the same kernel.
+    const path = attnLive.page + ".ipynb", name = path;
+    const { kernel } = await attnLive.ask("POST", "/api/sessions", { path, name, type: "notebook", kernel: { name: "python3" } });
+    this.id = kernel.id;
+    const socket = new WebSocket(`ws://${location.host}/api/kernels/${this.id}/channels?session_id=${this.me}`);
+    socket.onmessage = ({ data }) => this.hear(JSON.parse(data));
+    await new Promise((open, fail) => {
+      socket.onopen = open;
+      socket.onerror = () => fail(new Error("The server does not answer."));
+    });
+    socket.onclose = () => this.lose("The server is gone. What you wrote stays in this page; start it again: make live.");
+    this.send(socket, "get_ipython().config.InlineBackend.figure_formats = {'retina'}", { silent: true });
+    return socket;
+  }
+
+  send(socket, code, options = {}) {
+    const msg_id = crypto.randomUUID();
+    const content = { code, silent: false, store_history: true, user_expressions: {}, allow_stdin: false, stop_on_error: true, ...options };
+    const header = { msg_id, session: this.me, username: "", date: new Date().toISOString(), msg_type: "execute_request", version: "5.3" };
+    socket.send(JSON.stringify({ header, parent_header: {}, metadata: {}, channel: "shell", buffers: [], content }));
+    return msg_id;
+  }
+
+  /* Run code; show(type, content) hears what it puts out. The promise says "ok", "error", "aborted" or "gone". */
+  async run(code, show) {
+    let socket;
+    try {
+      socket = await this.connect();
+    } catch (error) {
+      show("error", { traceback: [`Python did not start: ${error.message}`] });
+      this.tell("Python did not start.", false);
+      return "gone";
+    }
+    return new Promise((done) => {
+      this.runs.set(this.send(socket, code), { show, done });
+      this.tell("Running …", true);
+    });
+  }
+
+  hear({ header, parent_header, content }) {
+    if (header.msg_type === "status" && ["restarting", "dead"].includes(content.execution_state))
+      return this.lose("Python ended and was started anew. Its variables are gone: run the cells above again.");
+    const id = parent_header.msg_id, run = this.runs.get(id);
+    if (!run) return undefined;
+    // The answer and the end of the output come on two channels, in either order.
+    if (header.msg_type === "execute_reply") run.status = content.status;
+    else if (header.msg_type !== "status") run.show(header.msg_type, content);
+    else if (content.execution_state === "idle") run.idle = true;
+    if (run.status !== "aborted" && !(run.status && run.idle)) return undefined;
+    this.runs.delete(id);
+    run.done(run.status);
+    if (!this.busy) this.tell("Ready.", false);
+    return undefined;
+  }
+
+  /* The kernel or the way to it is gone, and with it what ran there; the next run begins anew. */
+  async lose(words) {
+    const lost = [...this.runs.values()], socket = this.socket;
+    this.runs.clear();
+    this.socket = null;
+    for (const { show, done } of lost) {
+      show("error", { traceback: [words] });
+      done("gone");
+    }
+    this.tell(words, false);
+    const open = await socket?.catch(() => null);
+    if (!open) return;
+    open.onclose = null;
+    open.close();
+  }
+
+  async interrupt() {
+    if (this.id) await this.order("interrupt");
+  }
+
+  async restart() {
+    if (this.id && await this.order("restart")) this.lose("Restarted: Python has forgotten its variables.");
+  }
+
+  async order(what) {
+    try {
+      await attnLive.ask("POST", `/api/kernels/${this.id}/${what}`);
+      return true;
+    } catch (error) {
+      this.tell(`It did not ${what}: ${error.message}`, this.busy);
+      return false;
+    }
+  }
+};

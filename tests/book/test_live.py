@@ -1,0 +1,360 @@
+"""The book that runs, in a browser against the real server: cells, exercises, and what must survive."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Locator, Page, expect
+
+pytest.importorskip("jupyter_server")
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "0123456789abcdef"
+CHAPTER = "book/03_masked_softmax"
+WRONG = "e = torch.exp(scores)\nreturn e / e.sum(-1, keepdims=True) * mask"
+RIGHT = "masked = torch.where(mask, scores, -torch.inf)\nreturn torch.where(mask, masked.softmax(-1), 0)"
+AXE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]}
+FOCUSED = "document.activeElement.ariaLabel ?? document.activeElement.textContent"
+# What the static page, which test_pages.py looks at, does not have.
+CHANGED = {
+    "include": [["#two-cures-that-fail"], ["#ex-03-masked-softmax"], [".attn-bar-live"]]
+}
+IDLE = "() => attnLive.live && !attnLive.live.kernel.busy"
+
+
+class Server:
+    """`python -m attn_tutor.live` in a folder of its own, which links to the book: what is written stays there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, 0
+        for name in ("book", "_build"):
+            (folder / name).symlink_to(ROOT / name)
+        self.start()
+
+    def start(self) -> None:
+        runtime = self.folder / "runtime"
+        own = {"JUPYTER_RUNTIME_DIR": str(runtime), "JUPYTER_TOKEN": TOKEN}
+        own |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "attn_tutor.live", "--no-browser"]
+        command += [f"--ServerApp.port={self.port}"]
+        self.log = (self.folder / "log").open("a")
+        self.process = subprocess.Popen(
+            command, cwd=self.folder, env=os.environ | own, stderr=self.log
+        )
+        told = runtime / f"jpserver-{self.process.pid}.json"
+        while not (told.exists() and told.read_text().endswith("}")):
+            assert self.process.poll() is None, (self.folder / "log").read_text()
+            time.sleep(0.05)
+        self.port = json.loads(told.read_text())["port"]
+
+    def stop(self) -> None:
+        """As Ctrl-C does."""
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(30) == 0
+        self.log.close()
+
+    def address(self, page: str) -> str:
+        return f"http://127.0.0.1:{self.port}/read/{page}.html?token={TOKEN}"
+
+    def kept(self, file: str) -> str:
+        path = self.folder / file
+        return path.read_text("utf-8") if path.exists() else ""
+
+
+@pytest.fixture(scope="module")
+def server(book: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("live"))
+    yield server
+    server.stop()
+
+
+Open = Callable[..., contextlib.AbstractContextManager[Page]]
+
+
+@pytest.fixture(scope="module")
+def visit_live(browser: Browser, server: Server) -> Open:
+    @contextlib.contextmanager
+    def visit(name: str = CHAPTER, width: int = 1200, **options: Any) -> Iterator[Page]:
+        size = {"width": width, "height": 900}
+        context = browser.new_context(viewport=size, reduced_motion="reduce", **options)  # type: ignore[arg-type]
+        context.set_default_timeout(30_000)
+        expect.set_options(timeout=30_000)
+        page, faults = context.new_page(), list[str]()
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("request", lambda request: faults.append(request.url))
+        page.goto(server.address(name))
+        page.locator(".attn-bar-live").wait_for()
+        yield page
+        context.close()
+        here = (f"http://127.0.0.1:{server.port}/", "data:", "blob:")
+        assert [x for x in faults if not x.startswith(here)] == []
+
+    return visit
+
+
+def cell(page: Page, words: str) -> Locator:
+    """The cell of the book with these words; its text may have been changed."""
+    number = page.evaluate(
+        "words => attnLive.live.cells.findIndex(cell => cell.text.book.includes(words))",
+        words,
+    )
+    return page.locator(".cell").nth(number)
+
+
+def press(part: Locator, name: str) -> None:
+    part.get_by_role("button", name=name, exact=True).click()
+
+
+def output(part: Locator) -> Locator:
+    return part.locator(".attn-own")
+
+
+@pytest.fixture(scope="class")
+def page(visit_live: Open) -> Iterator[Page]:
+    with visit_live() as page:
+        yield page
+
+
+class TestChapter3:
+    """One reader's way, on one page with one kernel."""
+
+    def test_runs_all(self, page: Page) -> None:
+        press(page.locator(".attn-bar-live"), "Run all")
+        expect(cell(page, "def plain_softmax").locator(".attn-state")).to_have_text("done")  # fmt: skip
+        page.wait_for_function(IDLE)
+        states = page.evaluate("attnLive.live.cells.map(x => x.state.textContent)")
+        assert set(states) == {"done"}
+        assert "words alone   [[5.]]" in output(cell(page, "def plain_softmax")).inner_text()  # fmt: skip
+        assert output(cell(page, "def three_steps")).locator("img").count() == 1
+
+    def test_the_colours_change_no_letter(self, page: Page) -> None:
+        same = """() => attnLive.live.code.every(({ book }) => {
+            const part = document.createElement("pre");
+            part.innerHTML = attnLive.painted(book);
+            return part.textContent === book;
+        })"""
+        assert page.evaluate(same)
+
+    def test_an_edited_cell_shows_the_readers_own_output(self, page: Page) -> None:
+        part = cell(page, "values zeroed ")
+        part.locator("textarea").fill("print(np.arange(3) + 40)\n1 / 0")
+        press(part, "Run")
+        expect(output(part)).to_contain_text("[40 41 42]")
+        expect(output(part)).to_contain_text("ZeroDivisionError")
+        expect(part.locator(".cell_output")).to_be_hidden()
+        assert part.locator(".attn-error span[class*=attn-ansi-31]").count()
+
+    def test_what_comes_after_an_error_does_not_run(self, page: Page) -> None:
+        press(cell(page, "lengths = np.array([len"), "Run all above")
+        state = cell(page, "masked = np.where(word").locator(".attn-state")
+        expect(state).to_have_text("not run, after an error above")
+        expect(cell(page, "values zeroed ")).to_be_in_viewport()
+
+    def test_breaks_masked_softmax_and_mends_it(self, page: Page) -> None:
+        part = page.locator("#ex-03-masked-softmax .attn-exercise")
+        area = part.locator("textarea")
+        stub = area.input_value()
+        for lines, words in (
+            (WRONG, "rows not divided by their sum"),
+            (RIGHT, "right in all"),
+        ):
+            indented = "\n".join(f"    {line}" for line in lines.split("\n"))
+            area.fill(f"{stub}\n{indented}")
+            press(part, "Check")
+            expect(output(part)).to_contain_text(words)
+            if lines is WRONG:
+                rows = output(part).locator("tbody tr").all_inner_texts()
+                assert rows[0].split("\t")[:2] == ["scores", "(1, 3)"]
+
+    def test_finds_it_again(self, page: Page, server: Server) -> None:
+        page.reload()
+        page.locator(".attn-bar-live").wait_for()
+        part = cell(page, "values zeroed ")
+        assert "+ 40" in part.locator("textarea").input_value()
+        answer = page.locator("#ex-03-masked-softmax textarea").input_value()
+        assert RIGHT.split("\n")[0] in answer
+        assert answer in server.kept("my_solutions.py")
+        press(part, "Reset")
+        assert "values zeroed" in part.locator("textarea").input_value()
+        expect(part.locator(".cell_output")).to_be_visible()
+
+    def test_progress(self, page: Page, server: Server) -> None:
+        page.goto(server.address("progress"))
+        row = page.locator("#progress tr", has_text="masked_softmax")
+        assert row.inner_text().endswith("right")
+        row.get_by_role("link").click()
+        expect(page.locator("#ex-03-masked-softmax textarea")).to_be_in_viewport()
+
+    def test_a_long_run_is_interrupted(self, page: Page) -> None:
+        part = cell(page, "def plain_softmax")
+        part.locator("textarea").fill("while True: pass")
+        press(part, "Run")
+        expect(part.locator(".attn-state")).to_contain_text("running, 1 s")
+        press(page.locator(".attn-bar-live"), "Interrupt")
+        expect(output(part)).to_contain_text("KeyboardInterrupt")
+        page.wait_for_function(IDLE)
+
+    def test_a_killed_kernel(self, page: Page) -> None:
+        part = cell(page, "def plain_softmax")
+        part.locator("textarea").fill("import os; os.kill(os.getpid(), 9)")
+        press(part, "Run")
+        expect(output(part)).to_contain_text("Its variables are gone")
+        part.locator("textarea").fill("print('here', 'again')")
+        press(part, "Run")
+        expect(output(part)).to_contain_text("here again")
+        press(part, "Reset")
+
+    def test_no_other_site_reaches_the_kernel(self, page: Page, server: Server) -> None:
+        """Over the WebSocket too, with the reader's own cookie."""
+        kernel = page.evaluate("attnLive.live.kernel.id")
+        cookies = "; ".join(f"{x['name']}={x['value']}" for x in page.context.cookies())
+        upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}  # fmt: skip
+        upgrade |= {"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Cookie": cookies}
+        for wrong, status in (
+            ({"Origin": "http://evil.example"}, 403),
+            ({"Host": "evil.example"}, 403),
+            ({}, 101),
+        ):
+            asked = HTTPConnection("127.0.0.1", server.port, timeout=20)
+            with contextlib.closing(asked):
+                path = f"/api/kernels/{kernel}/channels"
+                asked.request("GET", path, headers=upgrade | wrong)
+                assert asked.getresponse().status == status
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_everybody_can_use_it(self, page: Page, scheme: Any) -> None:
+        page.emulate_media(color_scheme=scheme)
+        part = cell(page, "values zeroed ")
+        part.locator("textarea").fill("print('x' * 500)\nraise ValueError('no')")
+        press(part, "Run")
+        expect(output(part)).to_contain_text("ValueError")
+        page.locator("#ex-03-masked-softmax textarea").fill("def masked_softmax(x, mask): return x")  # fmt: skip
+        press(page.locator("#ex-03-masked-softmax .attn-exercise"), "Check")
+        expect(output(page.locator("#ex-03-masked-softmax"))).to_contain_text("✗")
+        page.wait_for_function(IDLE)
+        found = Axe().run(page, CHANGED, AXE).response["violations"]
+        assert [(x["id"], [n["html"] for n in x["nodes"]]) for x in found] == []
+        press(part, "Reset")
+
+
+def test_by_keyboard_on_a_small_screen(
+    visit_live: Open, cut_off: Callable[[Page], list[str]]
+) -> None:
+    def walk(name: str) -> None:
+        for _ in range(300):
+            page.keyboard.press("Tab")
+            if page.evaluate(FOCUSED) == name:
+                return
+        pytest.fail(f"Tab never comes to {name}")
+
+    with visit_live(width=390, color_scheme="dark") as page:
+        page.locator("#two-cures-that-fail").evaluate("part => { part.tabIndex = -1; part.focus(); }")  # fmt: skip
+        walk("Cell 3, Python")
+        page.keyboard.press("Control+a")
+        page.keyboard.type(
+            "for i in range(2):\nprint(i + 70)"
+        )  # and the line is indented
+        page.keyboard.press("Shift+Enter")
+        part = cell(page, "values zeroed ")
+        expect(output(part)).to_contain_text("70\n71")
+        assert page.evaluate("document.activeElement.ariaLabel") == "Cell 4, Python"
+        page.locator("#ex-03-window").evaluate("part => { part.tabIndex = -1; part.focus(); }")  # fmt: skip
+        walk("Your window_mask, Python")
+        page.keyboard.press("Control+End")
+        page.keyboard.type("\nreturn np.tri(n) > 0")
+        walk("Check")
+        page.keyboard.press("Enter")
+        expect(output(page.locator("#ex-03-window"))).to_contain_text("in place of `width`")  # fmt: skip
+        page.wait_for_function(IDLE)
+        assert cut_off(page) == []
+        press(part, "Reset")
+
+
+def test_two_windows(visit_live: Open) -> None:
+    """Each is told of the other's text, and its reader chooses."""
+    with visit_live() as one, visit_live() as other:
+        parts = [cell(page, "def plain_softmax") for page in (one, other)]
+        parts[0].locator("textarea").fill("first = 1")
+        one.wait_for_function("() => attnLive.live.cells.every(x => !x.text.unsaved)")
+        parts[1].locator("textarea").fill("second = 2")
+        note = parts[1].locator(".attn-note")
+        expect(note).to_contain_text("changed in another window")
+        press(note, "Take that text")
+        expect(parts[1].locator("textarea")).to_have_value("first = 1")
+        press(parts[1], "Reset")
+        other.wait_for_function("() => attnLive.live.cells.every(x => !x.text.unsaved)")
+
+
+def test_a_server_that_stops(visit_live: Open, server: Server) -> None:
+    """What is typed meanwhile stays in the page, also over a reload of it, and is kept when the server is back."""
+    with visit_live() as page:
+        part = cell(page, "def plain_softmax")
+        part.locator("textarea").fill("1 + 1")
+        press(part, "Run")
+        expect(output(part)).to_contain_text("2")
+        server.stop()
+        expect(page.locator(".attn-said")).to_contain_text("The server is gone")
+        part.locator("textarea").fill("kept = 'over the gap'")
+        expect(part.locator(".attn-note")).to_contain_text("Not on disk yet")
+        server.start()
+        page.reload()
+        page.locator(".attn-bar-live").wait_for()
+        assert part.locator("textarea").input_value() == "kept = 'over the gap'"
+        page.wait_for_function("() => attnLive.live.cells.every(x => !x.text.unsaved)")
+        assert "over the gap" in server.kept("my_edits/03_masked_softmax.json")
+        press(part, "Run")
+        expect(part.locator(".attn-state")).to_have_text("done")
+
+
+def test_the_static_book_is_as_it_was(book: Path) -> None:
+    assert not [x for x in book.rglob("*.html") if "live/static" in x.read_text("utf-8")]  # fmt: skip
+
+
+@pytest.mark.full
+def test_own_sentence(visit_live: Open) -> None:
+    with visit_live("book/11_real_model") as page:
+        panel = page.get_by_role("group", name="Your own sentence")
+        panel.get_by_role("textbox").fill("The capital of France is")
+        press(panel, "Read it")
+        expect(panel.locator("q")).to_contain_text("Paris")
+        assert panel.locator("attn-own rect").count() > 270
+        assert panel.get_by_role("row", name="the end").inner_text().split("\t")[1] == "Paris"  # fmt: skip
+        panel.locator("#attn-lens").select_option("3")
+        found = Axe().run(page, options=AXE).response["violations"]
+        assert [x["id"] for x in found] == []
+
+
+@pytest.mark.full
+def test_training(visit_live: Open) -> None:
+    with visit_live("book/09_transformer") as page:
+        panel = page.get_by_role("group", name="Train it here")
+        press(panel, "Train")
+        panel.locator(".attn-curve").wait_for()
+        press(panel, "Stop")
+        expect(panel.get_by_role("status")).to_contain_text("the loss is")
+        press(panel, "Go on")
+        expect(panel.locator("li")).to_have_count(1)
+        press(panel, "Stop")
+        expect(panel.get_by_role("status")).to_contain_text("the loss is")
+        panel.get_by_role("textbox").fill("too short")
+        press(panel, "Train")
+        expect(panel.get_by_role("status")).to_contain_text("too few")
+        panel.get_by_role("textbox").fill("abab cdcd " * 300)
+        press(panel, "Train")
+        expect(panel.locator("li")).to_have_count(1)
+        press(panel, "Stop")
+        expect(panel.locator("li")).to_contain_text("abab")
+        found = Axe().run(page, options=AXE).response["violations"]
+        assert [x["id"] for x in found] == []
