@@ -430,7 +430,7 @@ TOPICS = {
     "01": "query, key, value, attention pooling, convex combination, kernel, bandwidth, Nadaraya–Watson regression, "
     "leave-one-out error, score, softmax, mask, batch axis, convex hull, feature, NaN",
     "02": "scoring function, dot-product score, scaled dot-product score, temperature, entropy, saturation, "
-    "bilinear score, additive score, context vector, layer norm, variance, rank, hidden layer",
+    "bilinear score, additive score, context vector, variance, rank, hidden layer",
     "03": "softmax, logit, Jacobian, padding mask, causal mask, masked softmax, dropout, broadcasting, saturation, "
     "batch, empty row, NaN",
     "04": "token, one-hot vector, embedding, projection, self-attention, cross-attention, equivariance, invariance, "
