@@ -79,7 +79,8 @@ def rules(case: Case) -> dict[str, Callable[[], Said]]:
 
 NAMES = [*rules(Case("causal", "torch", 8))]
 # Two of these are one argument, or each says what the other does.
-NEVER = [{"alibi", "row-bias"}, {"window", "sinks"}, {"causal", "prefix"}, {"window", "prefix"}, {"sinks", "prefix"}]  # fmt: skip
+NEVER = [{"alibi", "row-bias"}, {"window", "sinks"}]
+NEVER += [{"prefix", other} for other in ("causal", "window", "sinks")]
 PAIRS = [pair for pair in combinations(NAMES, 2) if {*pair} not in NEVER]
 
 
@@ -145,8 +146,10 @@ def attention(case: Case, names: tuple[str, ...]) -> Contestants:
     yield Who("textbook", "attend(scaled_dot_score(…))", textbook, square)
     if "softcap" not in ours:
         yield Who("peer", "torch SDPA with a matrix", with_matrix, square)
-    yield Who("peer", "FlexAttention", partial(flex, False), square)
-    if case.compiled:
+    trains = case.device != "cpu" or not case.backward  # FlexAttention, that is
+    if trains:
+        yield Who("peer", "FlexAttention", partial(flex, False), square)
+    if trains and case.compiled:
         yield Who("peer", "FlexAttention, compiled", partial(flex, True))
     count = n * n
     if seen:  # row by row: all at once would be a matrix

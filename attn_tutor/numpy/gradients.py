@@ -109,9 +109,11 @@ def attention_vjp(
         # Their output is NaN whatever the inputs are: no gradient.
         g = np.where(spoiled, 0, g)
     output, log_sum = tiled_attention(Q, K, V, see, scale, sums=True)
+    # Nothing attended to, nothing passed on.
+    g = np.where(log_sum == -np.inf, 0, g)
     along = (g * output).sum(-1, keepdims=True)  # rowsum(A ∘ g Vᵀ)
     level = finite(log_sum)
-    batch = output.shape[:-2]
+    batch = along.shape[:-2]
     dQ, dK, dV = (np.zeros((*batch, *X.shape[-2:]), X.dtype) for X in (Q, K, V))
     step = max(1, PAIRS // (KEYS * max(1, math.prod(batch))))
     for start in range(0, see.n, step):

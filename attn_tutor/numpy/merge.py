@@ -102,7 +102,8 @@ def merge(
         >>> merge(np.array([[2.0]]), zero, np.array([[6.0]]), zero)[0].tolist()
         [[4.0]]
     """
-    both = np.logaddexp(log_sum, other_log_sum)
+    with np.errstate(invalid="ignore"):  # as a NaN may be, that a query has seen
+        both = np.logaddexp(log_sum, other_log_sum)
     safe = finite(both)
     shares = np.exp(log_sum - safe), np.exp(other_log_sum - safe)
     return shares[0] * output + shares[1] * other, both

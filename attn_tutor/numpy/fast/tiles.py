@@ -98,8 +98,9 @@ def tiles(see: Visibility, rows: slice) -> Iterator[tuple[slice, slice, Parts]]:
     """Queries and keys of each tile in which something is seen, and what: parts of its queries, with what they see."""
     cuts = [slice(i, min(i + KEYS, rows.stop)) for i in range(rows.start, rows.stop, KEYS)]  # fmt: skip
     for run in see.keys(rows):
-        # Beside the queries, so that the diagonal crosses as few tiles as may be.
-        first = run.start + (rows.start + see.offset - run.start) % KEYS
+        first = run.start
+        if see.last is not None:  # so that the diagonal crosses as few tiles as may be
+            first += (rows.start + see.offset - first) % KEYS
         edges = {run.start, *range(first, run.stop, KEYS), run.stop}
         for keys in itertools.starmap(slice, itertools.pairwise(sorted(edges))):
             seen = [see.tile(cut, keys) for cut in cuts]
