@@ -677,3 +677,19 @@ def test_rules_of_the_whole_sequence(pool, rule):
         order = torch.cat(zigzag(n, size)).argsort()
         for one, other in zip(found, expected, strict=True):
             torch.testing.assert_close(one[..., order, :], other)
+
+
+def weights_of_all(rank, size):
+    """Each process is given the weights of all heads, as its docstring says; and of a head nothing but its own mask."""
+    torch.manual_seed(1)
+    layer = at.MultiHeadAttention(24, 12, causal=True, n_kv_heads=4)
+    X, mask = torch.randn(3, 7, 24), torch.rand(3, 12, 7, 7) < 0.7
+    expected = layer(X, mask=mask, need_weights=True)
+    tensor_parallel(layer, init_device_mesh("cpu", (size,)))
+    found = layer(X, mask=mask, need_weights=True)
+    return worst(list(zip(found, expected, strict=True)))
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_tensor_parallel_weights_are_those_of_all_heads(size):
+    assert max(run(weights_of_all, size)) < 1e-5
