@@ -297,13 +297,14 @@ def _small(*arrays: torch.Tensor) -> bool | None:
     What is finite gets a weight of exactly 0 unless a dot product overflows, and that is at most a product of norms.
     """
     # A set, because tokens that attend to themselves are one tensor given twice.
-    sum_of_norms = look(lambda _: sum(map(_norm, {*arrays})), arrays[0])
-    return None if sum_of_norms is None else sum_of_norms < LARGEST
+    given = [X.detach() for X in {*arrays}]
+    wide = torch.float32 if given[0].dtype == torch.float16 else given[0].dtype
 
+    def longest(_: torch.Tensor) -> torch.Tensor:
+        return torch.stack(torch._foreach_norm(given, 2, wide)).max()
 
-def _norm(X: torch.Tensor) -> Any:
-    wide = torch.float32 if X.dtype == torch.float16 else X.dtype
-    return torch.linalg.vector_norm(X.detach(), dtype=wide)
+    norm = look(longest, given[0])
+    return None if norm is None else norm < LARGEST
 
 
 def _length(mask: torch.Tensor) -> torch.Tensor:
