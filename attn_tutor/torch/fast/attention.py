@@ -157,7 +157,9 @@ class Core(NamedTuple):
         shapes = [X.shape[:-2] for X in self.see.arrays.values()]
         if self.plain:
             shapes += [Q.shape[:-2]]
-        return PAIRS // max(1, math.prod(broadcast((), *shapes) or ()))
+        copies = max(1, math.prod(broadcast((), *shapes) or ()))
+        # The textbook's gradient stores some ten numbers a pair.
+        return PAIRS // (4 * copies if self.plain else copies)
 
     def is_causal(self) -> bool:
         """Whether it is what torch's own flag says, which is aligned upper left and rules out all else."""
