@@ -5,8 +5,7 @@ lengths and documents leave, the early one are sinks and a prefix. So rules are 
 A new rule is a line of :meth:`Runs.of`.
 """
 
-import itertools
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from attn_tutor._checks import (
     Shape,
@@ -17,7 +16,6 @@ from attn_tutor._checks import (
 )
 
 A = TypeVar("A")
-Ends = list[tuple[int, int, int, int]]
 RULES = {"valid", "prefix", "begin", "end"}  # what is said without a matrix, by array
 
 
@@ -85,12 +83,33 @@ class Slopes:
         self.slopes = slopes
 
 
-class Runs(Generic[A]):
+class Ends(list[tuple[int, int, int, int]]):
+    """Of each run of some queries the least and the greatest begin, and the least and the greatest end."""
+
+    def keys(self) -> list[slice]:
+        """Runs that hold all keys that these queries see, in order and apart."""
+        runs = sorted((a, b) for a, _, _, b in self if a < b)
+        if len(runs) == 2 and runs[1][0] <= runs[0][1]:
+            runs = [(runs[0][0], max(runs[0][1], runs[1][1]))]
+        return [slice(*run) for run in runs]
+
+    def sure(self, keys: slice) -> bool | None:
+        """True if each of these queries sees all of these keys, False if none sees any, None if one has to look."""
+        if any(a <= keys.start and keys.stop <= b for _, a, b, _ in self):
+            return True
+        if all(keys.stop <= a or b <= keys.start for a, _, _, b in self):
+            return False
+        return None
+
+    def edges(self) -> set[int]:
+        """Where to cut keys so that one has to look at as few of them as possible."""
+        return {x for _, a, b, _ in self if a < b for x in (a, b)}
+
+
+class Runs(NamedTuple):
     """The keys that each query sees: those of its runs, one or two, each from its begin up to its end, (…, n, 1)."""
 
-    def __init__(self, *runs: tuple[A, A]) -> None:
-        self.runs: tuple[Any, ...] = runs
-        self._known: dict[tuple[int, int], Ends] = {}
+    runs: list[tuple[Any, Any]]
 
     @classmethod
     def of(
@@ -103,11 +122,11 @@ class Runs(Generic[A]):
         valid: Any = None,
         prefix: Any = None,
         document: Any = None,
-    ) -> "Runs[A]":
+    ) -> "Runs":
         """What rules leave of m keys to queries.
 
         Args:
-            i: numbers of the queries, (n, 1).
+            i: numbers of the queries, (n, 1); or of one query, where nothing else is an array.
             m: number of keys.
             last: of keys the last that query 0 sees, so that query i sees none after i + last. None: not causal.
             window: of these only so many, the last.
@@ -119,13 +138,13 @@ class Runs(Generic[A]):
         first = start = 0 * i if last is not None or document else 0 * i[:1]
         stop, head = start + m, None
         if last is not None:
-            stop = (i + last + 1).clip(0, m)
+            stop = _clip(i + last + 1, m)
             if window is not None:
-                start = (i + last + 1 - window).clip(0, m)
+                start = _clip(i + last + 1 - window, m)
             if sinks:
-                head = stop.clip(0, sinks)
+                head = _clip(stop, sinks)
             if prefix is not None:
-                head = _most(0 * i if head is None else head, prefix, m)
+                head = _most(first if head is None else head, prefix, m)
         if valid is not None:
             stop, head = (X if X is None else _least(X, valid, m) for X in (stop, head))
         if document is not None:
@@ -133,66 +152,41 @@ class Runs(Generic[A]):
             first, start = begin, _most(start, begin, m)
             stop, head = (X if X is None else _least(X, end, m) for X in (stop, head))
         late = start, stop
-        return cls(late) if head is None else cls((first, head), late)
+        return cls([late] if head is None else [(first, head), late])
 
-    def ends(self, rows: slice) -> Ends:
-        """Of each run of some queries the least and the greatest begin, and the least and the greatest end."""
-        at = rows.start, rows.stop
-        if at not in self._known:
-            parts = [[_of(X, rows) for X in run] for run in self.runs]
-            self._known[at] = [
-                (int(a.min()), int(a.max()), int(b.min()), int(b.max()))
-                for a, b in parts
-                if a.shape[-2] and b.shape[-2]
-            ]
-        return self._known[at]
+    def ends(self) -> Ends:
+        """Over all of these queries."""
+        least = [[(int(X.min()), int(X.max())) for X in run] for run in self.runs]
+        return Ends((*begin, *end) for begin, end in least)
 
-    def keys(self, rows: slice) -> list[slice]:
-        """Runs that hold all keys that these queries see, in order and apart."""
-        ends = sorted((a, b) for a, _, _, b in self.ends(rows) if a < b)
-        if len(ends) == 2 and ends[1][0] <= ends[0][1]:
-            ends = [(ends[0][0], max(ends[0][1], ends[1][1]))]
-        return [slice(*run) for run in ends]
-
-    def sure(self, rows: slice, keys: slice) -> bool | None:
-        """True if each of these queries sees all of these keys, False if none sees any, None if one has to look."""
-        ends = self.ends(rows)
-        if any(a <= keys.start and keys.stop <= b for _, a, b, _ in ends):
-            return True
-        if all(keys.stop <= a or b <= keys.start for a, _, _, b in ends):
-            return False
-        return None
-
-    def cuts(self, rows: slice, keys: slice) -> list[slice]:
-        """Keys cut so that one has to look at as few of them as possible."""
-        inner = {x for _, a, b, _ in self.ends(rows) if a < b for x in (a, b)}
-        inside = {x for x in inner if keys.start < x < keys.stop}
-        edges = sorted({keys.start, keys.stop} | inside)
-        return [slice(*pair) for pair in itertools.pairwise(edges)]
-
-    def pairs(self, rows: Any, j: Any) -> Any:
-        """Which of these queries see which of keys j, (…, rows, keys)."""
+    def pairs(self, j: Any) -> Any:
+        """Which of these queries see which of keys j, (…, n, keys)."""
         seen: Any = False
         # A loop: in a comprehension the compiler would make constants of lengths.
         for begin, end in self.runs:
-            seen = seen | (_of(begin, rows) <= j) & (j < _of(end, rows))
+            seen = seen | (begin <= j) & (j < end)
         return seen
 
-    def at(self, some: Any) -> "Runs[A]":
+    def at(self, some: Any) -> "Runs":
         """Those of some queries."""
-        return Runs(*((_of(a, some), _of(b, some)) for a, b in self.runs))
+        return Runs([(_of(a, some), _of(b, some)) for a, b in self.runs])
 
 
-def _of(X: Any, rows: Any) -> Any:
-    return X if X.shape[-2] == 1 else X[..., rows, :]
+def _of(X: Any, some: Any) -> Any:
+    return X if X.shape[-2] == 1 else X[..., some, :]
+
+
+def _clip(X: Any, most: int) -> Any:
+    """Between 0 and the most, an array or a number."""
+    return min(max(X, 0), most) if isinstance(X, int) else X.clip(0, most)
 
 
 def _least(X: Any, Y: Any, m: int) -> Any:
-    return X - (X - Y).clip(0, m)
+    return X - _clip(X - Y, m)
 
 
 def _most(X: Any, Y: Any, m: int) -> Any:
-    return X + (Y - X).clip(0, m)
+    return X + _clip(Y - X, m)
 
 
 class Seen(Generic[A]):
@@ -204,11 +198,11 @@ class Seen(Generic[A]):
         mask: boolean, (…, n or 1, m or 1); True = may attend. None hides nothing.
         causal: query i sees no key after i + m − n.
         window: and of the others only so many, the last; needs ``causal``.
+        gap: so many keys behind the sinks were dropped by a cache.
+        runs: those of all queries, if rules are known by them.
         arrays: what else is said: ``valid`` and ``prefix``, (…, 1, 1); ``begin`` and ``end`` of each query's document,
             (…, n, 1); ``bias``, which broadcasts to the scores; ``slopes``, (…, 1, 1).
     """
-
-    runs: Runs[A] | None = None
 
     def __init__(
         self,
@@ -218,10 +212,11 @@ class Seen(Generic[A]):
         causal: bool = False,
         window: int | Window | None = None,
         gap: int = 0,
+        runs: Runs | None = None,
         **arrays: A | None,
     ) -> None:
-        self.n, self.m, self.offset = n, m, m - n
-        self.gap = gap  # so many keys behind the sinks were dropped by a cache
+        self.n, self.m, self.offset, self.measured = n, m, m - n, bool(runs)
+        self.gap = gap
         self.sinks = getattr(window, "sinks", 0)
         width: Any = getattr(window, "width", window)
         # All keys are one window, but a length that is a symbol cannot be compared.
@@ -232,17 +227,53 @@ class Seen(Generic[A]):
         self.arrays = {
             k: X for k, X in (("mask", mask), *arrays.items()) if X is not None
         }
-        if self.last is not None or RULES & self.arrays.keys():
-            self.runs = self.make_runs()
+        self.forget(runs)
 
-    def make_runs(self) -> Runs[A]:
+    def forget(self, runs: Runs | None = None) -> None:
+        """What was found out of runs of keys."""
+        self._runs = runs
+        self._ends: dict[tuple[int, int], Ends] = {}
+        self._bands: dict[tuple[int, int, int], A] = {}
+
+    @property
+    def ruled(self) -> bool:
+        """Whether queries see runs of keys, as rules say."""
+        return self.last is not None or self.by_array
+
+    @property
+    def by_array(self) -> bool:
+        """Whether one has to look at an array for them."""
+        return self.measured or bool(RULES & self.arrays.keys())
+
+    def runs_of(self, i: Any) -> Runs:
+        """Those of queries i."""
         said = self.arrays
         rules: dict[str, Any] = {k: said.get(k) for k in ("valid", "prefix")}
         if "begin" in said:
             rules["document"] = said["begin"], said["end"]
         rules |= {"last": self.last, "window": self.window, "sinks": self.sinks}
-        i: Any = self.count(0, self.n)
-        return Runs.of(i[:, None], self.m, **rules)
+        return Runs.of(i, self.m, **rules)
+
+    @property
+    def runs(self) -> Runs:
+        """Those of all queries."""
+        if self._runs is None:
+            i: Any = self.count(0, self.n)
+            self._runs = self.runs_of(i[:, None])
+        return self._runs
+
+    def ends(self, rows: slice) -> Ends:
+        """Those of some queries, one at least."""
+        at = rows.start, rows.stop
+        if at not in self._ends:
+            if self.by_array:
+                self._ends[at] = self.runs.at(rows).ends()
+            else:  # the later a query, the later all its ends: two queries tell
+                first, final = self.runs_of(at[0]).runs, self.runs_of(at[1] - 1).runs
+                self._ends[at] = Ends(
+                    (a, c, b, d) for (a, b), (c, d) in zip(first, final, strict=True)
+                )
+        return self._ends[at]
 
     @classmethod
     def of(
@@ -293,18 +324,19 @@ class Seen(Generic[A]):
         vars(other).update(vars(self))
         other.arrays = {name: change(X) for name, X in self.arrays.items()}
         if RULES & other.arrays.keys():
-            other.runs = other.make_runs()
+            other.forget()
         return other
 
     @property
     def everything(self) -> bool:
         """Whether nothing is hidden, as far as one can tell without looking at a mask."""
-        return self.runs is None and "mask" not in self.arrays
+        return not self.ruled and "mask" not in self.arrays
 
     def keys(self, rows: slice) -> list[slice]:
         """Runs that hold all keys that these queries see, as far as rules tell."""
-        whole = [slice(0, self.m)] if self.m else []
-        return whole if self.runs is None else self.runs.keys(rows)
+        if self.ruled and rows.start < rows.stop:
+            return self.ends(rows).keys()
+        return [slice(0, self.m)] if self.m else []
 
     def part(self, name: str, rows: Any, keys: Any) -> A | None:
         """What an array says of some queries and keys; None if there is none."""
@@ -318,19 +350,31 @@ class Seen(Generic[A]):
     def tile(self, rows: slice, keys: slice) -> A | bool:
         """True if each of these queries sees all of these keys, False if none sees any, else who sees whom."""
         seen: Any = True
-        if self.runs is not None:
+        if self.ruled:
             sure = self.sure(rows, keys)
             if sure is False:
                 return False
             if sure is None:
-                seen = self.runs.pairs(rows, self.count(keys.start, keys.stop))
+                seen = self.band(rows, keys)
         mask: Any = self.part("mask", rows, keys)
-        if mask is not None:
-            seen = mask if seen is True else mask & seen
-        return self.looked_at(seen)
+        if mask is None:
+            return seen
+        return self.looked_at(mask if seen is True else mask & seen)
+
+    def band(self, rows: slice, keys: slice) -> A:
+        """What rules say of a tile; tiles along a diagonal are alike."""
+        i: Any = self.count(rows.start, rows.stop)
+        j: Any = self.count(keys.start, keys.stop)
+        if self.by_array or self.sinks or type(keys.stop) is not int:
+            return self.runs.at(rows).pairs(j)
+        place = keys.start - rows.start, len(i), len(j)
+        if place not in self._bands:
+            self._bands[place] = self.runs_of(i[:, None]).pairs(j)
+        return self._bands[place]
 
     def sure(self, rows: slice, keys: slice) -> bool | None:
-        return None if self.runs is None else self.runs.sure(rows, keys)
+        """What rules know of a tile; None: one has to look."""
+        return self.ends(rows).sure(keys) if rows.start < rows.stop else True
 
     def looked_at(self, seen: A | bool) -> A | bool:
         """True or False if all of it is, and one can look."""
@@ -339,8 +383,8 @@ class Seen(Generic[A]):
     def dense(self) -> A | None:
         """The whole mask, (…, n or 1, m or 1); None hides nothing."""
         seen: Any = self.arrays.get("mask")
-        if self.runs is not None:
-            pairs = self.runs.pairs(slice(0, self.n), self.count(0, self.m))
+        if self.ruled:
+            pairs = self.runs.pairs(self.count(0, self.m))
             seen = pairs if seen is None else seen & pairs
         return seen
 
@@ -349,10 +393,32 @@ class Seen(Generic[A]):
         if "slopes" not in self.arrays:
             return self.part("bias", rows, keys)
         i: Any = self.count(rows.start, rows.stop)
+        return self.fall(abs(i[:, None] - self.places(keys)))
+
+    def apart(self, rows: slice, keys: slice) -> tuple[A, A] | None:
+        """The same as a row plus a column, if slopes add it and these keys lie on one side of these queries."""
+        near, far = rows.start + self.offset, rows.stop + self.offset
+        if "slopes" not in self.arrays or near < keys.stop and keys.start < far:
+            return None
+        # Counted from the nearest key, whose weight counts most and so is exact.
+        edge = keys.stop - 1 if keys.stop <= near else keys.start
+        i: Any = self.count(rows.start, rows.stop)
+        column = abs(i[:, None] + self.offset - edge)
+        return self.fall(abs(self.places(keys)[None] - edge + self.offset)), self.fall(
+            column
+        )
+
+    def places(self, keys: slice) -> Any:
+        """Where keys stand, counted as queries are; a cache has moved the sinks."""
         j: Any = self.count(keys.start, keys.stop)
-        away = abs(i[:, None] + self.offset - j)
-        if self.gap:
-            away = away + self.gap * (j < self.sinks)
+        return (
+            j - self.offset - self.gap * (j < self.sinks)
+            if self.gap
+            else j - self.offset
+        )
+
+    def fall(self, away: Any) -> A:
+        """What slopes add at such distances."""
         slopes: Any = self.arrays["slopes"]
         return -slopes * self.as_numbers(away, slopes)
 

@@ -120,6 +120,15 @@ def hides_nothing(right: Any, see: Any, *arrays: Any) -> Any:
     return *arrays, None
 
 
+def without_protocol(
+    right: Any, where: str, core: Any, *arrays: Any, **said: Any
+) -> Any:
+    project = said.pop("project", None)
+    said.pop("short", None)
+    see = lib.visibility.Visibility.of(where, *arrays, **said)
+    return core(*(arrays if project is None else project(*arrays)), see)
+
+
 # A table reads as lines.
 # fmt: off
 LISTED = [
@@ -188,6 +197,12 @@ LISTED = [
     Wrong("no prefix", "prefix", lambda f, lengths: f(lengths * 0)),
     Wrong("favours what is far", "alibi", lambda f, slopes: f(-f(slopes).slopes)),
     Wrong("what is said is not heard", "visibility.attend_by", lambda f, where, core, *arrays, **said: f(where, core, *arrays, **said | {"mask": None})),
+    Wrong("the step before the core is forgotten", "visibility.hide", lambda f, see, Q, *keyed: (Q, *keyed, f(see, Q, *keyed)[-1])),
+    Wrong("a core without the protocol around it", "visibility.attend_by", without_protocol),
+    Wrong("parts of a row are not weighed", "fast.attention.join", lambda f, a, x, b, y: (a + b, f(a, x, b, y)[1]), ("torch",)),
+    Wrong("a tile at the edge is seen whole", "visibility.Visibility.band", lambda f, self, rows, keys: f(self, rows, keys) | True),
+    Wrong("slopes fall towards the query", "visibility.Visibility.fall", lambda f, self, away: -f(self, away)),
+    Wrong("log-sums without the maximum", "fast.tiles.log_sums", lambda f, top, total: f(0 * top, total), ("numpy",)),
     Wrong("normaliser lost when causal", "linear_attention", unnormalised_past),
     Wrong("weights of the newest key alone", "delta_rule", lambda f, Q, K, V, beta: (Q * K).sum(-1)[..., None] * V * beta[..., None]),
     Wrong("positions of the first keys", "latent_attention", lambda f, X, C, R, *rest, **options: f(X, C, lib.rotary(R, xp.arange(R.shape[-2]) * 0 + X.shape[-2] - R.shape[-2]), *rest, **options)),

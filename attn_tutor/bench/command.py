@@ -19,7 +19,7 @@ import attn_tutor
 from attn_tutor.bench import report
 from attn_tutor.bench.case import Case
 from attn_tutor.bench.measure import compete, memory, memory_on_cpu, memory_on_gpu
-from attn_tutor.bench.rows import ROWS
+from attn_tutor.bench.rows import DEFAULT, ROWS
 
 ROUNDS, BUDGET = 15, 15.0  # turns of each, or fewer after so many seconds of its own
 QUICK_ROUNDS, QUICK_BUDGET = 5, 1.5
@@ -72,13 +72,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         prog="python -m attn_tutor.bench",
         description="Time and memory of this package beside the textbook, other packages, and the machine's limit.",
     )
-    add, names = parser.add_argument, ", ".join(ROWS)
+    add, names = parser.add_argument, f"{', '.join(DEFAULT)}, or rule-X, rule-X+Y"
     add("--device", choices=["cpu", "cuda"], default="cpu")
     add("--dtype", choices=DTYPES, default="float32")
     some = "tokens; each row has its own"
     add("--sizes", type=size, nargs="+", metavar="N", help=some)
-    every = list(ROWS)
-    add("--rows", choices=ROWS, nargs="+", metavar="ROW", default=every, help=names)
+    add("--rows", choices=ROWS, nargs="+", metavar="ROW", default=DEFAULT, help=names)
     less = "two sizes, fewer rounds, nothing compiled"
     add("--quick", action="store_true", help=less)
     add("--json", type=file, metavar="FILE", help="write all that was measured")

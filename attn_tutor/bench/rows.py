@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from attn_tutor.bench import attentions, pieces
+from attn_tutor.bench import attentions, pieces, rules
 from attn_tutor.bench.case import HEADS, HIDDEN, MODEL, WIDTH, Case, Contestants
 
 
@@ -26,6 +26,12 @@ plain = attentions.attention
 causal, biased = partial(plain, causal=True), partial(plain, biased=True)
 window = partial(causal, window=WINDOW)
 
+
+def ruled(*names: str) -> Row:
+    title = f"Attention under {' and '.join(names)}"
+    return Row(title, HEADED, partial(rules.attention, names=names), (2048, 8192))
+
+
 ROWS = {
     "attention": Row("Dot-product attention", HEADED, plain, LONG),
     "causal": Row("Causal attention", HEADED, causal, LONG),
@@ -45,3 +51,7 @@ ROWS = {
         "Decoding n tokens with a cache", PROJECTED, pieces.decoding, (256, 1024), False
     ),
 }
+DEFAULT = [*ROWS]
+# Those of rules are asked for by name, since all take hours: "rule-window", "rule-window+valid".
+EACH = [(name,) for name in rules.NAMES]
+ROWS |= {f"rule-{'+'.join(names)}": ruled(*names) for names in [*EACH, *rules.PAIRS]}

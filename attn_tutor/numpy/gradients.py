@@ -4,14 +4,21 @@ Each takes g, the gradient of some loss with respect to an output, and returns t
 inputs, each in the shape of its input.
 """
 
+import math
+from typing import Any
+
 import numpy as np
 
 from attn_tutor._checks import Shape, require_scale
-from attn_tutor.geometry import Rule, Window
+from attn_tutor.geometry import Rule, Slopes, Window
 from attn_tutor.numpy._arrays import shapes
-from attn_tutor.numpy.attention import weights_of
+from attn_tutor.numpy.fast.attention import tiled_attention
+from attn_tutor.numpy.fast.tiles import KEYS, tiles
+from attn_tutor.numpy.merge import finite
 from attn_tutor.numpy.scoring import OTHER_WIDTHS, default_scale
 from attn_tutor.numpy.visibility import Visibility, hide
+
+PAIRS = 2**20  # of queries and keys, in all heads, of a tile
 
 __all__ = ["additive_score_vjp", "attention_vjp", "softmax_vjp"]
 
@@ -53,8 +60,9 @@ def attention_vjp(
     *,
     causal: bool = False,
     window: int | Window | None = None,
+    bias: np.ndarray | Slopes | None = None,
     scale: float | None = None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, ...]:
     r"""Gradient through scaled dot-product attention.
 
     .. math::
@@ -62,7 +70,8 @@ def attention_vjp(
         \qquad \mathrm dQ = s\, \mathrm dS\, K, \qquad \mathrm dK = s\, \mathrm dS^\top Q
 
     with weights A, scores S and scale s. What a mask hides gets gradient 0, and so does a query with nothing to
-    attend to. Source: Dao et al. (2022), appendix B.2.
+    attend to. Tile by tile, as :func:`attention` itself: no (n, m) matrix is built.
+    Source: Dao et al. (2022), appendix B.2.
 
     Args:
         Q: queries, (…, n, d).
@@ -74,6 +83,7 @@ def attention_vjp(
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
         window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
             sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
         scale: factor on the dot product; None is 1/√d.
 
     Returns:
@@ -91,21 +101,34 @@ def attention_vjp(
     """
     require_scale("attention_vjp", scale)
     scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
-    given = Q.shape, K.shape, V.shape
-    see = Visibility.of(
-        "attention_vjp", Q, K, V, mask=mask, causal=causal, window=window
-    )
+    shapes_of = Q.shape, K.shape, V.shape
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    see = Visibility.of("attention_vjp", Q, K, V, **said)
     Q, K, V, spoiled = hide(see, Q, K, V)
     if spoiled is not None:
         # Their output is NaN whatever the inputs are: no gradient.
         g = np.where(spoiled, 0, g)
-    A = weights_of(Q, K, see, scale)  # (…, n, m)
+    output, log_sum = tiled_attention(Q, K, V, see, scale, sums=True)
     # Nothing attended to, nothing passed on.
-    g = np.where(A.any(-1, keepdims=True), g, 0)
-    dV = A.mT @ g
-    dS = softmax_vjp(A, g @ V.mT)
-    dQ, dK = scale * dS @ K, scale * dS.mT @ Q
-    return _sum_to(dQ, given[0]), _sum_to(dK, given[1]), _sum_to(dV, given[2])
+    g = np.where(log_sum == -np.inf, 0, g)
+    along = (g * output).sum(-1, keepdims=True)  # rowsum(A ∘ g Vᵀ)
+    level = finite(log_sum)
+    batch = along.shape[:-2]
+    dQ, dK, dV = (np.zeros((*batch, *X.shape[-2:]), X.dtype) for X in (Q, K, V))
+    step = max(1, PAIRS // (KEYS * max(1, math.prod(batch))))
+    for start in range(0, see.n, step):
+        for i, j, parts in tiles(see, slice(start, min(start + step, see.n))):
+            q, k, do = Q[..., i, :], K[..., j, :], g[..., i, :]
+            S, added = scale * q @ k.mT, see.added(i, j)
+            with np.errstate(over="ignore", invalid="ignore"):  # as hidden scores may
+                A = np.exp((S if added is None else S + added) - level[..., i, :])
+            for rows, seen in parts:
+                A[..., rows, :] = np.where(seen, A[..., rows, :], 0)
+            dS = A * (do @ V[..., j, :].mT - along[..., i, :])
+            dQ[..., i, :] += scale * dS @ k
+            dK[..., j, :] += scale * dS.mT @ q
+            dV[..., j, :] += A.mT @ do
+    return tuple(map(_sum_to, (dQ, dK, dV), shapes_of))
 
 
 @shapes("(n,q),(m,k),(q,h),(k,h),(h),(n,m)->(n,q),(m,k),(q,h),(k,h),(h)")

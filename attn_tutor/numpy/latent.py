@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from attn_tutor._checks import require_divisible, require_size
-from attn_tutor.geometry import Rule
+from attn_tutor.geometry import Rule, Slopes, Window
 from attn_tutor.numpy._arrays import shapes
 from attn_tutor.numpy.fast.attention import tiled_attention
 from attn_tutor.numpy.multi_head import merge_heads, split_heads
@@ -31,6 +31,9 @@ def latent_attention(
     mask: np.ndarray | Rule | None = None,
     *,
     causal: bool = False,
+    window: int | Window | None = None,
+    bias: np.ndarray | Slopes | None = None,
+    softcap: float | None = None,
 ) -> np.ndarray:
     r"""Multi-head latent attention: all heads' keys and values are made of one latent vector a token.
 
@@ -56,6 +59,10 @@ def latent_attention(
         mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
             attend. None permits every key. Axes of length 1 broadcast. Or rules, one for each sequence.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, h, n, m); or ``alibi(slopes)``. None adds nothing.
+        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
 
     Returns:
         Output, (…, n, d_o), 0 where nothing is permitted.
@@ -91,11 +98,11 @@ def latent_attention(
         keys = _beside(C, R)[..., None, :, :]  # one for all heads
         return _beside(asked, turned), keys, C[..., None, :, :]
 
-    core = partial(
-        tiled_attention, scale=(W_q.shape[-1] // n_heads + R.shape[-1]) ** -0.5
-    )
-    said: Any = {"mask": mask, "causal": causal, "n_heads": n_heads}
-    pooled = attend_by(where, core, X, C, R, project=projected, **said)
+    scale = (W_q.shape[-1] // n_heads + R.shape[-1]) ** -0.5
+    core = partial(tiled_attention, scale=scale, softcap=softcap)
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    said |= {"n_heads": n_heads, "project": projected}
+    pooled = attend_by(where, core, X, C, R, **said)
     return merge_heads(pooled @ split_heads(W_v, n_heads)) @ W_o
 
 

@@ -1,11 +1,16 @@
 """Attention to some of the keys, and the theorem by which such parts become the whole."""
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from attn_tutor._checks import require_scale
+from attn_tutor.geometry import Rule, Slopes, Window
 from attn_tutor.numpy._arrays import shapes
-from attn_tutor.numpy.scoring import OTHER_WIDTHS, scaled_dot_score
-from attn_tutor.numpy.visibility import Visibility, finish, hide
+from attn_tutor.numpy.fast.attention import tiled_attention
+from attn_tutor.numpy.scoring import OTHER_WIDTHS
+from attn_tutor.numpy.visibility import attend_by
 
 __all__ = ["merge", "partial_attention"]
 
@@ -15,9 +20,13 @@ def partial_attention(
     Q: np.ndarray,
     K: np.ndarray,
     V: np.ndarray,
-    mask: np.ndarray | None = None,
+    mask: np.ndarray | Rule | None = None,
     *,
+    causal: bool = False,
+    window: int | Window | None = None,
+    bias: np.ndarray | Slopes | None = None,
     scale: float | None = None,
+    softcap: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""Attention to some of the keys, and what it takes to :func:`merge` it with attention to others.
 
@@ -32,7 +41,12 @@ def partial_attention(
         V: values, (…, m, d_v).
         mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
             None permits every key.
+        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
         scale: factor on the dot product; None is 1/√d.
+        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
 
     Returns:
         Output, (…, n, d_v), and log-sums, (…, n, 1); a query that sees none of these keys gets 0 and −∞. Both
@@ -49,15 +63,11 @@ def partial_attention(
         ([[4.0]], [[2.0]])
     """
     require_scale("partial_attention", scale)
-    see = Visibility.of("partial_attention", Q, K, V, mask=mask)
-    Q, K, V, spoiled = hide(see, Q, K, V)
-    S = scaled_dot_score(Q, K, scale)
-    S = S.astype(np.result_type(S, np.float32), copy=False)
-    if (seen := see.dense()) is not None:
-        S = np.where(seen, S, -np.inf)
-    log_sum = np.logaddexp.reduce(S, -1, keepdims=True)
-    A = np.exp(S - finite(log_sum))
-    return finish(A @ V, spoiled), log_sum
+    core = partial(tiled_attention, scale=scale, softcap=softcap, sums=True)
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    wide = np.result_type(Q, K, V, np.float32)
+    given = (X.astype(wide, copy=False) for X in (Q, K, V))
+    return attend_by("partial_attention", core, *given, **said)
 
 
 @shapes("(n,d_v),(n,1),(n,d_v),(n,1)->(n,d_v),(n,1)")
@@ -92,7 +102,8 @@ def merge(
         >>> merge(np.array([[2.0]]), zero, np.array([[6.0]]), zero)[0].tolist()
         [[4.0]]
     """
-    both = np.logaddexp(log_sum, other_log_sum)
+    with np.errstate(invalid="ignore"):  # as a NaN may be, that a query has seen
+        both = np.logaddexp(log_sum, other_log_sum)
     safe = finite(both)
     shares = np.exp(log_sum - safe), np.exp(other_log_sum - safe)
     return shares[0] * output + shares[1] * other, both

@@ -53,7 +53,7 @@ class Visibility(Seen[np.ndarray]):
     def anyone(self) -> np.ndarray:
         """The keys that some query sees, (…, m), and of those that rules hide maybe some more."""
         seen = np.ones(self.m, bool)
-        if self.runs is not None and self.n:
+        if self.ruled and self.n:
             j, runs = self.count(0, self.m), self.runs.runs
             found = [(a.min(-2) <= j) & (j < b.max(-2)) for a, b in runs]
             seen = functools.reduce(np.logical_or, found)
@@ -95,11 +95,11 @@ def documents(where: str, ids: np.ndarray, n: int, m: int) -> dict[str, np.ndarr
 
 def attend_by(
     where: str,
-    core: Callable[..., np.ndarray],
+    core: Callable[..., Any],
     *arrays: np.ndarray,
     project: Callable[..., tuple[np.ndarray, ...]] | None = None,
     **said: Any,
-) -> np.ndarray:
+) -> Any:
     """What every public function does around its core: check, hide, compute, finish.
 
     Args:
@@ -135,9 +135,13 @@ def hide(see: Visibility, Q: np.ndarray, *keyed: np.ndarray) -> tuple[Any, ...]:
     return Q, *keyed, spoiled
 
 
-def finish(output: np.ndarray, spoiled: np.ndarray | None) -> np.ndarray:
+def finish(output: Any, spoiled: np.ndarray | None) -> Any:
     """Give NaN to the queries that had a right to see one."""
-    return output if spoiled is None else np.where(spoiled, np.nan, output)
+    if spoiled is None:
+        return output
+    if isinstance(output, tuple):
+        return tuple(finish(X, spoiled) for X in output)
+    return np.where(spoiled, np.nan, output)
 
 
 def _is_small(X: np.ndarray) -> bool:

@@ -441,7 +441,7 @@ def as_dot_product(
     if not top_k * (top_q + top_k / 2) <= far:  # or NaN
         q, k, norms = _centred(Q.double(), K.double(), bandwidth, see, far=True)
     given = see.arrays.values()
-    by_query = see.runs is not None or any(X.shape[-2] > 1 for X in given)
+    by_query = see.ruled or any(X.shape[-2] > 1 for X in given)
     if by_query or "slopes" in see.arrays or norms.requires_grad or look(torch.sum, norms) is None:  # fmt: skip
         # A bias for each query would be large, the gradient of one leaves the fast path, and so does any on a GPU.
         # Under torch.vmap nobody can tell whether a gradient is wanted.

@@ -1,9 +1,11 @@
 """Multi-head attention with one short row a token in the cache: latent attention."""
 
+from typing import Any
+
 import torch
 
 from attn_tutor._checks import require_divisible
-from attn_tutor.geometry import Rule
+from attn_tutor.geometry import Rule, Slopes, Window
 from attn_tutor.torch._arrays import require_size, shapes
 from attn_tutor.torch.attention import pool
 from attn_tutor.torch.multi_head import merge_heads, split_heads
@@ -27,6 +29,9 @@ def latent_attention(
     mask: torch.Tensor | Rule | None = None,
     *,
     causal: bool = False,
+    window: int | Window | None = None,
+    bias: torch.Tensor | Slopes | None = None,
+    softcap: float | None = None,
 ) -> torch.Tensor:
     r"""Multi-head latent attention: all heads' keys and values are made of one latent vector a token.
 
@@ -52,6 +57,10 @@ def latent_attention(
         mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
             attend. None permits every key. Axes of length 1 broadcast. Or rules, one for each sequence.
         causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, h, n, m); or ``alibi(slopes)``. None adds nothing.
+        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
 
     Returns:
         Output, (…, n, d_o), 0 where nothing is permitted.
@@ -75,7 +84,8 @@ def latent_attention(
         raise ValueError(
             f"{where}: W_r has {W_r.shape[-1]} columns but {n_heads} heads as wide as R need {n_heads * R.shape[-1]}"
         )
-    see = Visibility.of(where, X, C, R, mask=mask, causal=causal, n_heads=n_heads)
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    see = Visibility.of(where, X, C, R, n_heads=n_heads, **said)
     queries = split_heads(X @ W_q, n_heads)  # (…, h, n, d_h)
     scale = (queries.shape[-1] + R.shape[-1]) ** -0.5
     asked = queries @ split_heads(W_k, n_heads).mT  # (…, h, n, c)
@@ -83,7 +93,9 @@ def latent_attention(
     turned = rotary(split_heads(X @ W_r, n_heads), positions)  # (…, h, n, r)
     keys = _beside(C, R)[..., None, :, :]  # one for all heads
     asked, latents = _beside(asked, turned), C[..., None, :, :]
-    heads = pool(asked, keys, latents, see, scale=scale) @ split_heads(W_v, n_heads)
+    heads = pool(asked, keys, latents, see, scale=scale, softcap=softcap) @ split_heads(
+        W_v, n_heads
+    )
     return merge_heads(heads) @ W_o
 
 

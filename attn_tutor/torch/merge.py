@@ -1,11 +1,15 @@
 """Attention to some of the keys, and the theorem by which such parts become the whole."""
 
+from functools import partial
+from typing import Any
+
 import torch
 
-from attn_tutor.geometry import Rule
+from attn_tutor.geometry import Rule, Slopes, Window
 from attn_tutor.torch._arrays import require_scale, shapes
+from attn_tutor.torch.fast.attention import fused_attention, join, textbook
 from attn_tutor.torch.scoring import OTHER_WIDTHS, default_scale
-from attn_tutor.torch.visibility import Visibility, finish, hide
+from attn_tutor.torch.visibility import Visibility, attend_by, finish, hide
 
 __all__ = ["merge", "partial_attention"]
 
@@ -17,7 +21,11 @@ def partial_attention(
     V: torch.Tensor,
     mask: torch.Tensor | Rule | None = None,
     *,
+    causal: bool = False,
+    window: int | Window | None = None,
+    bias: torch.Tensor | Slopes | None = None,
     scale: float | None = None,
+    softcap: float | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     r"""Attention to some of the keys, and what it takes to :func:`merge` it with attention to others.
 
@@ -32,7 +40,12 @@ def partial_attention(
         V: values, (…, m, d_v).
         mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
             None permits every key.
+        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
         scale: factor on the dot product; None is 1/√d.
+        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
 
     Returns:
         Output, (…, n, d_v), and log-sums, (…, n, 1); a query that sees none of these keys gets 0 and −∞. Both
@@ -49,8 +62,11 @@ def partial_attention(
         ([[4.0]], [[2.0]])
     """
     require_scale("partial_attention", scale)
-    see = Visibility.of("partial_attention", Q, K, V, mask=mask)
-    return part(Q, K, V, see, scale)
+    core = partial(fused_attention, scale=scale, softcap=softcap, log_sums=True)
+    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    wide = torch.promote_types(Q.dtype, torch.float32)
+    given = (X.to(wide) for X in (Q, K, V))
+    return attend_by("partial_attention", core, *given, **said)
 
 
 @shapes("(n,d_v),(n,1),(n,d_v),(n,1)->(n,d_v),(n,1)")
@@ -85,10 +101,7 @@ def merge(
         >>> merge(torch.tensor([[2.0]]), zero, torch.tensor([[6.0]]), zero)[0].tolist()
         [[4.0]]
     """
-    both = torch.logaddexp(log_sum, other_log_sum)
-    safe = finite(both)
-    shares = torch.exp(log_sum - safe), torch.exp(other_log_sum - safe)
-    return shares[0] * output + shares[1] * other, both
+    return join(output, log_sum, other, other_log_sum)
 
 
 def part(
@@ -102,16 +115,5 @@ def part(
     """Output and log-sums of arguments that are checked; ``grown`` is what dropout multiplies the weights by."""
     Q, K, V, spoiled = hide(see, Q, K, V)
     S = Q * (default_scale(Q.shape[-1]) if scale is None else scale) @ K.mT
-    S = S.to(torch.promote_types(S.dtype, torch.float32))
-    if (seen := see.dense()) is not None:
-        S = torch.where(seen, S, -torch.inf)
-    log_sum = S.logsumexp(-1, keepdim=True)
-    A = torch.exp(S - finite(log_sum))
-    if grown is not None:
-        A = A * grown
-    return finish(A @ V.to(A.dtype), spoiled), log_sum
-
-
-def finite(log_sum: torch.Tensor) -> torch.Tensor:
-    """0 in place of −∞: what is subtracted from −∞ must be finite, lest it give NaN."""
-    return log_sum.masked_fill(log_sum == -torch.inf, 0)
+    output, log_sum = textbook(S, V, see.dense(), grown)
+    return finish(output, spoiled), log_sum

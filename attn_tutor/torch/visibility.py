@@ -101,20 +101,19 @@ class Visibility(Seen[torch.Tensor]):
     ) -> torch.Tensor | bool:
         """As :meth:`tile`, for queries and keys at any positions, and the part of a mask that belongs to them."""
         seen: Any = True if mask is None else mask
-        if self.runs is not None and len(queries) and len(keys):
+        if self.ruled and len(queries) and len(keys):
             runs = self.runs.at(queries)
-            every = slice(0, len(queries))
-            sure = runs.sure(every, slice(int(keys.min()), int(keys.max()) + 1))
+            sure = runs.ends().sure(slice(int(keys.min()), int(keys.max()) + 1))
             if sure is False:
                 return False
             if sure is None:
-                seen = runs.pairs(every, keys.to(self.device)) & seen
+                seen = runs.pairs(keys.to(self.device)) & seen
         return self.looked_at(seen)
 
     def anyone(self) -> torch.Tensor | None:
         """The keys that some query sees, (…, m or 1), and of those that rules hide maybe some more; None for all."""
         seen = None
-        if self.runs is not None and self.n:
+        if self.ruled and self.n:
             j, runs = self.count(0, self.m), self.runs.runs
             found = [(a.amin(-2) <= j) & (j < b.amax(-2)) for a, b in runs]
             seen = functools.reduce(torch.logical_or, found)
@@ -127,7 +126,7 @@ class Visibility(Seen[torch.Tensor]):
     def who(self, marked: torch.Tensor) -> torch.Tensor:
         """Which queries see a marked key, (…, m) -> (…, n, 1)."""
         mask = self.arrays.get("mask")
-        if self.runs is None or (mask is not None and mask.shape[-2] != 1):
+        if not self.ruled or (mask is not None and mask.shape[-2] != 1):
             return self._search(marked)
         if mask is not None:
             marked = marked & mask[..., 0, :]
@@ -168,7 +167,7 @@ class Visibility(Seen[torch.Tensor]):
         m, stop = self.m, -(-stop // BLOCK) * BLOCK
         short = self.map(lambda X: X[..., :stop] if X.shape[-1] == m > 1 else X)
         short.m = stop
-        short.runs = None if self.runs is None else short.make_runs()
+        short.forget()
         return short, *(X[..., :stop, :] for X in keyed)
 
 
@@ -298,15 +297,14 @@ def _small(*arrays: torch.Tensor) -> bool | None:
     What is finite gets a weight of exactly 0 unless a dot product overflows, and that is at most a product of norms.
     """
     # A set, because tokens that attend to themselves are one tensor given twice.
-    norms = [look(_norm, X.detach()) for X in {*arrays}]
-    if None in norms:
-        return None
-    return all(norm < LARGEST for norm in norms)
+    given = [X.detach() for X in {*arrays}]
+    wide = torch.float32 if given[0].dtype == torch.float16 else given[0].dtype
 
+    def longest(_: torch.Tensor) -> torch.Tensor:
+        return torch.stack(torch._foreach_norm(given, 2, wide)).max()
 
-def _norm(X: torch.Tensor) -> torch.Tensor:
-    wide = torch.float32 if X.dtype == torch.float16 else X.dtype
-    return torch.linalg.vector_norm(X, dtype=wide)
+    norm = look(longest, given[0])
+    return None if norm is None else norm < LARGEST
 
 
 def _length(mask: torch.Tensor) -> torch.Tensor:

@@ -638,3 +638,58 @@ def test_a_training_goes_on_after_a_kill_with_any_number_of_processes(tmp_path, 
         assert name == "step_000007"
         for key, x in expected.items():
             torch.testing.assert_close(found[key], x, rtol=0, atol=1e-9)
+
+
+RULES = {
+    "documents": lambda n: {"mask": at.documents(torch.arange(n) // 4)},
+    "torn documents": lambda n: {"mask": at.documents(torch.arange(n) % 3)},
+    "sinks": lambda n: {"causal": True, "window": at.Window(3, sinks=2)},
+    "prefix": lambda n: {"mask": at.prefix(torch.tensor(5)), "causal": True},
+    "valid": lambda n: {"mask": at.valid(torch.tensor([[n - 3], [n // 2]]))},
+}
+
+
+@pytest.mark.parametrize("pool", [ring_attention, ulysses_attention])
+@pytest.mark.parametrize("rule", RULES)
+def test_rules_of_the_whole_sequence(pool, rule):
+    """What rules say of the whole, each process hears of its own tokens; a mask of its rows goes with them."""
+    n, keep = 18, torch.arange(18) % 5 > 0
+    torch.manual_seed(3)
+    Q, g = torch.randn(2, 2, 4, n, 6, dtype=torch.float64)
+    K, V = torch.randn(2, 2, 2, n, 6, dtype=torch.float64)
+    given = RULES[rule](n)
+    masks = given.pop("mask", None), given
+
+    def attend(rank, size):
+        mine = zigzag(n, size)[rank]
+        leaves = [X[..., mine, :].clone().requires_grad_() for X in (Q, K, V)]
+        mask = keep if masks[0] is None else masks[0] & keep
+        output = pool(*leaves, mask, **masks[1])
+        return output.detach(), *torch.autograd.grad(output, leaves, g[..., mine, :])
+
+    leaves = [X.clone().requires_grad_() for X in (Q, K, V)]
+    shared = [leaves[0], *(X.repeat_interleave(2, -3) for X in leaves[1:])]
+    mask = keep if masks[0] is None else masks[0] & keep
+    whole = at.attention(*shared, mask, **masks[1])
+    expected = whole.detach(), *torch.autograd.grad(whole, leaves, g)
+    for size in (1, 2):
+        found = [torch.cat(X, -2) for X in zip(*run(attend, size), strict=True)]
+        order = torch.cat(zigzag(n, size)).argsort()
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one[..., order, :], other)
+
+
+def weights_of_all(rank, size):
+    """Each process is given the weights of all heads, as its docstring says; and of a head nothing but its own mask."""
+    torch.manual_seed(1)
+    layer = at.MultiHeadAttention(24, 12, causal=True, n_kv_heads=4)
+    X, mask = torch.randn(3, 7, 24), torch.rand(3, 12, 7, 7) < 0.7
+    expected = layer(X, mask=mask, need_weights=True)
+    tensor_parallel(layer, init_device_mesh("cpu", (size,)))
+    found = layer(X, mask=mask, need_weights=True)
+    return worst(list(zip(found, expected, strict=True)))
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_tensor_parallel_weights_are_those_of_all_heads(size):
+    assert max(run(weights_of_all, size)) < 1e-5

@@ -100,9 +100,9 @@ def test_every_tile(half, problem, data):
     cut = slice(first, data.draw(st.integers(first + 1, m)))
     tile, expected = see.tile(rows, cut), whole[rows, cut]
     np.testing.assert_array_equal(np.broadcast_to(tile, expected.shape), expected)
-    if see.runs is not None and problem[-1] is None:  # and rules alone know how much
+    if see.ruled and problem[-1] is None:  # and rules alone know how much
         exact = visibility(half, *problem[:-1], None)
-        sure = exact.runs.sure(rows, cut) if "mask" not in exact.arrays else None
+        sure = exact.sure(rows, cut) if "mask" not in exact.arrays else None
         assert sure is None or (expected == sure).all()
 
 
@@ -193,7 +193,8 @@ def test_rules_in_pairs(half, close, draw, monkeypatch, pair):
 
     def attend(small):
         monkeypatch.setattr(torch_side_engine, "PAIRS", 300 if small else 2**21)
-        monkeypatch.setattr(torch_side_engine, "ROWS", 16 if small else 128)
+        monkeypatch.setattr(torch_side_engine, "FEW", 60 if small else 2**19)
+        monkeypatch.setattr(torch_side_engine, "ROWS", 16 if small else 256)
         monkeypatch.setattr(numpy_tiles, "KEYS", 16 if small else 256)
         if half.device is None:
             return half.attention(Q, K, V, **told), []

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from attn_tutor._checks import broadcast
-from attn_tutor.numpy.fast.tiles import KEYS, Problem, pool
+from attn_tutor.numpy.fast.tiles import KEYS, Problem, log_sums, pool
 from attn_tutor.numpy.scoring import default_scale
 from attn_tutor.numpy.softmax import share
 from attn_tutor.numpy.visibility import Visibility
@@ -22,8 +22,12 @@ def tiled_attention(
     see: Visibility,
     scale: float | None = None,
     softcap: float | None = None,
-) -> np.ndarray:
-    """The number of ``attend(scaled_dot_score(Q, K, scale) + bias, V, see.dense())``; what is hidden must be finite."""
+    sums: bool = False,
+) -> Any:
+    """The number of ``attend(scaled_dot_score(Q, K, scale) + bias, V, see.dense())``; what is hidden must be finite.
+
+    With ``sums`` log Σ exp(score) comes too, (…, n, 1).
+    """
     dtype = wide = Q.dtype
     if not dtype == K.dtype == V.dtype or dtype.itemsize < 4:
         dtype = np.result_type(Q, K, V)
@@ -36,10 +40,11 @@ def tiled_attention(
     assert batch is not None  # the callers have checked
     together = QUERIES * KEYS // max(1, n * m)  # heads that fit one tile
     if math.prod(batch) <= together:
-        output = at_once(Q, K, V, see, softcap)
-        return output if dtype == wide else output.astype(dtype)
+        output, top, total = at_once(Q, K, V, see, softcap)
+        output = output if dtype == wide else output.astype(dtype)
+        return (output, log_sums(top, total)) if sums else output
 
-    out = np.empty((*batch, n, V.shape[-1]), wide)
+    out, log_sum = (np.empty((*batch, n, width), wide) for width in (V.shape[-1], 1))
     heads: list[Any] = list(np.ndindex(*batch))
 
     def laid_out(X: np.ndarray) -> np.ndarray:
@@ -56,12 +61,14 @@ def tiled_attention(
         np.matmul(Q[head][..., rows, :], K[head][..., keys, :].mT, out=scores)
         capped(scores, softcap)
 
-    into = out
+    into, more = out, log_sum
     if together > 1:
-        into = out.reshape(len(heads), n, V.shape[-1])
+        into, more = (X.reshape(len(heads), *X.shape[-2:]) for X in (out, log_sum))
         heads = [slice(i, i + together) for i in range(0, len(heads), together)]
-    pool(Problem(score, V, see, reach, into), heads, max(1, together), QUERIES)
-    return out if dtype == wide else out.astype(dtype)
+    problem = Problem(score, V, see, reach, into, more if sums else None)
+    pool(problem, heads, max(1, together), QUERIES)
+    out = out if dtype == wide else out.astype(dtype)
+    return (out, log_sum) if sums else out
 
 
 def at_once(
@@ -70,8 +77,8 @@ def at_once(
     V: np.ndarray,
     see: Visibility,
     softcap: float | None,
-) -> np.ndarray:
-    """The textbook in its fewest passes."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The textbook in its fewest passes: the output, and of the scores the maximum and Σ exp(score − maximum)."""
     seen, added = see.dense(), see.added(slice(0, see.n), slice(0, see.m))
     if seen is None:
         scores = capped(Q @ K.mT, softcap)
@@ -89,7 +96,7 @@ def at_once(
     weights = np.exp(scores, out=scores)
     total = np.add.reduce(weights, -1, keepdims=True)
     output = weights @ V
-    return share(output, total, output)
+    return share(output, total, output), top, total
 
 
 def lengths(X: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ Milakov & Gimelshein (2018). Rabe & Staats (2021) and Dao et al. (2022) build at
 How a row is computed depends on what its query sees and on nothing else: a hidden key changes no bit of it.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ class Problem(NamedTuple):
     # (*batch, n, 1) and (*batch, m, 1), whose products no score exceeds in size
     reach: tuple[np.ndarray, np.ndarray]
     out: np.ndarray  # (*batch, n, d_v), for the result
+    log_sum: np.ndarray | None = None  # (*batch, n, 1), for log Σ exp(score)
 
     def settled(self) -> bool:
         """Whether no score at all can do harm, which spares looking tile by tile."""
@@ -81,15 +83,26 @@ def pool_block(
         elif large:
             large = beyond(reach_q[..., some, :], reach_k[..., keys, :], parts)
         sums.add(scores, P.V[head][..., keys, :], here, parts, large)
+    if P.log_sum is not None:
+        P.log_sum[head][..., rows, :] = log_sums(sums.top, sums.total)
     share(sums.pooled, sums.total, out)
+
+
+def log_sums(top: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """log Σ exp(score) of Σ exp(score − top); −∞ of nothing."""
+    with np.errstate(divide="ignore"):
+        return top + np.log(total)
 
 
 def tiles(see: Visibility, rows: slice) -> Iterator[tuple[slice, slice, Parts]]:
     """Queries and keys of each tile in which something is seen, and what: parts of its queries, with what they see."""
     cuts = [slice(i, min(i + KEYS, rows.stop)) for i in range(rows.start, rows.stop, KEYS)]  # fmt: skip
     for run in see.keys(rows):
-        for j in range(run.start, run.stop, KEYS):
-            keys = slice(j, min(j + KEYS, run.stop))
+        first = run.start
+        if see.last is not None:  # so that the diagonal crosses as few tiles as may be
+            first += (rows.start + see.offset - first) % KEYS
+        edges = {run.start, *range(first, run.stop, KEYS), run.stop}
+        for keys in itertools.starmap(slice, itertools.pairwise(sorted(edges))):
             seen = [see.tile(cut, keys) for cut in cuts]
             some = [k for k, part in enumerate(seen) if part is not False]
             if not some:

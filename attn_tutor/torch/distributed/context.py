@@ -5,6 +5,7 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
+from attn_tutor.geometry import Rule, Window
 from attn_tutor.torch.distributed.parts import heads
 from attn_tutor.torch.distributed.peers import Group
 from attn_tutor.torch.distributed.ring import ring_attention
@@ -18,10 +19,10 @@ def context_parallel_attention(
     Q: torch.Tensor,
     K: torch.Tensor,
     V: torch.Tensor,
-    mask: torch.Tensor | None = None,
+    mask: torch.Tensor | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
+    window: int | Window | None = None,
     scale: float | None = None,
     layout: str = "zigzag",
     method: Literal["ring", "heads", "auto"] = "auto",

@@ -4,6 +4,7 @@ import functools
 
 import torch
 
+from attn_tutor.torch._arrays import require_boolean
 from attn_tutor.torch.distributed.parts import grouped, heads
 from attn_tutor.torch.distributed.peers import Group, gather
 from attn_tutor.torch.merge import merge, partial_attention
@@ -56,6 +57,8 @@ def decode_attention(
         >>> run(attend, 2)
         [2.5, 2.5]
     """
+    if mask is not None:
+        require_boolean(HERE, mask, Q.device)  # nobody knows the places of the keys
     mine = partial_attention(*grouped(HERE, Q, K, V, mask), scale=scale)
     what = "while all gave their parts"
     parts = gather(HERE, what, torch.cat(mine, -1), group)

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from attn_tutor._checks import require_divisible, require_window
+from attn_tutor.geometry import Rule, Window
 from attn_tutor.torch._arrays import (
     require_array,
     require_boolean,
@@ -33,13 +34,20 @@ def heads(attend: Attend) -> Attend:
         for name, X in zip("QKV", (Q, K, V), strict=True):
             require_array(attend.__name__, name, X)
         require_scale(attend.__name__, options.get("scale"))
-        if mask is not None:
+        lone = min(Q.ndim, K.ndim, V.ndim) < 3
+
+        def ready(mask: Any) -> Any:
             require_boolean(attend.__name__, mask, Q.device)
             mask = torch.atleast_2d(mask)
-        if min(Q.ndim, K.ndim, V.ndim) > 2:
+            return mask.unsqueeze(-3) if lone and mask.ndim > 2 else mask
+
+        if isinstance(mask, Rule):
+            some = {k: ready(X) if k == "mask" else X for k, X in mask.said.items()}
+            mask = Rule(**some)
+        elif mask is not None:
+            mask = ready(mask)
+        if not lone:
             return checked(Q, K, V, mask, **options)
-        if mask is not None and mask.ndim > 2:
-            mask = mask.unsqueeze(-3)
         arrays = (X[..., None, :, :] for X in (Q, K, V))
         return checked(*arrays, mask, **options).squeeze(-3)
 
@@ -67,7 +75,8 @@ class Parts(NamedTuple):
     rank: int
     queries: list[torch.Tensor]  # positions that each process holds
     keys: list[torch.Tensor]
-    see: Visibility  # of the whole problem, but for the mask
+    see: Visibility  # of the whole problem, as rules say
+    mask: torch.Tensor | None  # (…, n_local or 1, m), of this process's queries
     by_row: bool  # whether each query of any process has a row of the mask
 
 
@@ -75,9 +84,9 @@ def parts(
     where: str,
     Q: torch.Tensor,
     K: torch.Tensor,
-    mask: torch.Tensor | None,
+    mask: torch.Tensor | Rule | None,
     causal: bool,
-    window: int | None,
+    window: int | Window | None,
     layout: str,
     group: Group,
     **others: Any,
@@ -85,10 +94,21 @@ def parts(
     """Check, in all processes together, what each of them got; ``others`` are options that must be the same, too."""
     require_window(where, window, causal)
     n, m = Q.shape[-2], K.shape[-2]
-    same = {"causal": causal, "window": window, "layout": layout, **others}
+    rules: dict[str, Any] = (
+        dict(mask.said) if isinstance(mask, Rule) else {"mask": mask}
+    )
+    own: torch.Tensor | None = rules.pop("mask", None)
+    told_rules = {name: X.tolist() for name, X in rules.items()}
+    same = {
+        "the rules": told_rules,
+        "causal": causal,
+        "window": window,
+        "layout": layout,
+        **others,
+    }
     same |= {"the dtype": Q.dtype, "the axes of Q and K": [*_others(Q), *_others(K)]}
     # A mask of one row may be that of the only query here, or the same for all: the others can tell.
-    told = [n, m, mask is None or mask.shape[-2] == n]
+    told = [n, m, own is None or own.shape[-2] == n]
     told += [zlib.crc32(repr(option).encode()) for option in same.values()]
     what = "while all compared the lengths of their parts"
     all_told = gather(where, what, torch.tensor(told, device=Q.device), group)
@@ -98,11 +118,17 @@ def parts(
             raise ValueError(
                 f"{where}: processes differ in {name}, which is {mine} in process {dist.get_rank(group)}"
             )
-    if mask is not None:
-        require_fit(where, "mask", mask.shape, (*Q.shape[:-1], sum(ms)))
+    if own is not None:
+        require_fit(where, "mask", own.shape, (*Q.shape[:-1], sum(ms)))
     queries, keys = held(where, layout, ns, "queries"), held(where, layout, ms, "keys")
-    see = Visibility(sum(ns), sum(ms), Q.device, None, causal, window)
-    return Parts(dist.get_rank(group), queries, keys, see, all(by_row))
+    rank, one = dist.get_rank(group), Q.new_empty(1)
+    whole = (one.expand(*Q.shape[:-2], length, 1) for length in (sum(ns), sum(ms)))
+    rule = Rule(**rules) if rules else None
+    see = Visibility.of(where, *whole, mask=rule, causal=causal, window=window)
+    if (torn := see.arrays.pop("mask", None)) is not None:  # documents in pieces
+        torn = torn[..., queries[rank].to(torn.device), :]
+        own, by_row = torn if own is None else torn & own, [True]
+    return Parts(rank, queries, keys, see, own, all(by_row))
 
 
 def _others(X: torch.Tensor) -> list[int]:

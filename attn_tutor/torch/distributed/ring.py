@@ -11,10 +11,12 @@ import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
 from attn_tutor._checks import require_chance, require_size
+from attn_tutor.geometry import Rule, Window
 from attn_tutor.torch.distributed.dropout import growth
 from attn_tutor.torch.distributed.parts import Parts, grouped, heads, parts
 from attn_tutor.torch.distributed.peers import Group, waiting
-from attn_tutor.torch.merge import finite, merge, part
+from attn_tutor.torch.fast.attention import Core, finite, join
+from attn_tutor.torch.merge import part
 from attn_tutor.torch.visibility import Visibility
 
 __all__ = ["ring_attention"]
@@ -29,10 +31,10 @@ def ring_attention(
     Q: torch.Tensor,
     K: torch.Tensor,
     V: torch.Tensor,
-    mask: torch.Tensor | None = None,
+    mask: torch.Tensor | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
+    window: int | Window | None = None,
     scale: float | None = None,
     dropout_p: float = 0.0,
     seed: int = 0,
@@ -52,9 +54,11 @@ def ring_attention(
         K: keys of this process, (…, m_local, d); of h_kv heads, where h_kv divides h.
         V: values of this process, (…, m_local, d_v).
         mask: boolean, broadcasts to (…, n_local, m): the rows of this process's queries, and all m keys in the order of
-            the sequence; True = may attend. None permits every key.
+            the sequence; True = may attend. Or rules for the whole sequence, the same in all processes. None permits
+            every key.
         causal: also forbid each query the keys after it, aligned lower right.
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. None sets no limit.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
         scale: factor on the dot product; None is 1/√d.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
         seed: of dropout, the same in all processes. Which weights are dropped depends on the seed and on their places
@@ -83,10 +87,11 @@ def ring_attention(
     require_size(HERE, "seed", seed)
     same: Any = {"scale": scale, "dropout_p": dropout_p, "seed": seed}
     P = parts(HERE, Q, K, mask, causal, window, layout, group, **same)
-    Q, K, V, mask = grouped(HERE, Q, K, V, mask)
-    if mask is not None:
-        mask = mask.expand(*mask.shape[:-2], Q.shape[-2], P.see.m)
-    ring = Ring(P, mask, scale, dropout_p, seed, group)
+    Q, K, V, rows = grouped(HERE, Q, K, V, P.mask)
+    P = P._replace(see=P.see.in_groups(K.shape[-4]))
+    if rows is not None:
+        rows = rows.expand(*rows.shape[:-2], Q.shape[-2], P.see.m)
+    ring = Ring(P, rows, scale, dropout_p, seed, group)
     output: torch.Tensor = _Ring.apply(Q, K, V, ring)
     return output.flatten(-4, -3)
 
@@ -166,7 +171,7 @@ class _Ring(torch.autograd.Function):
                 q, k_, v_ = Q[..., at, :], k[..., to, :], v[..., to, :]
                 new = part(q, k_, v_, see, ring.scale, grown)
                 old = output[..., at, :], log_sum[..., at, :]
-                output[..., at, :], log_sum[..., at, :] = merge(*old, *new)
+                output[..., at, :], log_sum[..., at, :] = join(*old, *new)
         ctx.save_for_backward(Q, K, V, output, log_sum)
         ctx.ring = ring
         return output.to(Q.dtype)
@@ -187,11 +192,10 @@ class _Ring(torch.autograd.Function):
                     X[..., rows, :].nan_to_num(0, 0, 0).requires_grad_()
                     for X, rows in ((Q, at), (k, to), (v, to))
                 )
-                # By the merge, the output changes with a tile's as this does while the whole is held fixed.
                 with torch.enable_grad():
-                    new, level = part(q, k_, v_, see, ring.scale, grown)
-                    share = torch.exp(level - log_sum[..., at, :])
-                    change = share * (new - output[..., at, :])
+                    new = part(q, k_, v_, see, ring.scale, grown)
+                    whole = output[..., at, :], log_sum[..., at, :]
+                    change = Core.change(new, *whole)
                 dq, dk, dv = torch.autograd.grad(change, tile, g[..., at, :])
                 dQ[..., at, :] += dq
                 dK[..., to, :] += dk

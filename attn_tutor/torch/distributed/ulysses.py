@@ -7,10 +7,10 @@ import torch
 import torch.distributed as dist
 
 from attn_tutor._checks import require_divisible
+from attn_tutor.geometry import Rule, Window
 from attn_tutor.torch.distributed.parts import heads, parts
 from attn_tutor.torch.distributed.peers import Group, waiting
 from attn_tutor.torch.multi_head import pool_heads
-from attn_tutor.torch.visibility import Visibility
 
 __all__ = ["ulysses_attention"]
 
@@ -22,10 +22,10 @@ def ulysses_attention(
     Q: torch.Tensor,
     K: torch.Tensor,
     V: torch.Tensor,
-    mask: torch.Tensor | None = None,
+    mask: torch.Tensor | Rule | None = None,
     *,
     causal: bool = False,
-    window: int | None = None,
+    window: int | Window | None = None,
     scale: float | None = None,
     layout: str = "zigzag",
     group: Group = None,
@@ -64,16 +64,19 @@ def ulysses_attention(
     if h_kv % size:  # too few for all: some processes share one
         require_divisible(HERE, "processes", size, "heads of K", h_kv)
         K, V = (X.repeat_interleave(size // h_kv, -3) for X in (K, V))
-    if mask is not None:
-        n_heads = max(size, *mask.shape[-3:-2], 1)
-        mask = mask.expand(*mask.shape[:-3], n_heads, *mask.shape[-2:])
+    rows = P.mask
+    if rows is not None:
+        n_heads = max(size, *rows.shape[-3:-2], 1)
+        rows = rows.expand(*rows.shape[:-3], n_heads, *rows.shape[-2:])
         if P.by_row:  # queries have rows of their own: the rows of all are needed
-            [mask] = to_heads([mask.to(torch.uint8)], [P.queries], group)
-            mask = mask.bool()
+            [rows] = to_heads([rows.to(torch.uint8)], [P.queries], group)
+            rows = rows.bool()
         else:
-            mask = mask.chunk(size, -3)[P.rank]
+            rows = rows.chunk(size, -3)[P.rank]
     Q, K, V = to_heads([Q, K, V], [P.queries, P.keys, P.keys], group)
-    see = Visibility(P.see.n, P.see.m, Q.device, mask, causal, window)
+    share = h // size
+    see = P.see.of_heads(slice(P.rank * share, (P.rank + 1) * share))
+    see.arrays |= {} if rows is None else {"mask": rows}
     return to_tokens(pool_heads(Q, K, V, see, scale=scale), P.queries, group)
 
 

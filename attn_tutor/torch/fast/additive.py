@@ -48,7 +48,7 @@ def additive_pool(
         bias = see.added(slice(0, n), slice(0, m))
         bias = bias if bias is None else bias.expand(*bias.shape[:-2], n, m)
         said = {"mask": said.get("mask"), "bias": bias}
-    ends = [] if see.runs is None else [X for run in see.runs.runs for X in run]
+    ends = [X for run in see.runs.runs for X in run] if see.ruled else []
     arrays = [a, b, w[..., None, :], V]
     rules = [said.get(name) for name in ("bias", "mask", "slopes")]
     batches = [X.shape[:-2] for X in (*arrays, *rules, *ends) if X is not None]
@@ -226,10 +226,9 @@ class Tiles:
         compiled: Any,
     ) -> None:  # fmt: skip
         (self.B, n, h), m = a.shape, b.shape[1]
-        self.see = Visibility(n, m, a.device, mask, bias=bias, slopes=slopes)
+        runs = Runs([*zip(ends[::2], ends[1::2], strict=True)]) if ends else None
+        self.see = Visibility(n, m, a.device, mask, bias=bias, slopes=slopes, runs=runs)
         self.see.offset = offset
-        if ends:
-            self.see.runs = Runs(*zip(ends[::2], ends[1::2], strict=True))
         self.w = -2 * w
         self.x, y, self.product = factors(a, b)
         safe = self.product and (self.x.amax(1) * y.amax(1) < LARGEST).all()

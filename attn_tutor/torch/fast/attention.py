@@ -1,5 +1,11 @@
-"""The engine behind attention: torch's fused kernel with the conventions of this package, some queries at a time."""
+"""The engine behind attention: torch's fused kernel with the conventions of this package, some queries at a time.
 
+A block of queries takes the keys that it sees in pieces: those that all of its queries see need no mask, and those at
+the edges a small one. What pieces give is joined by their log-sums, forward, and in the gradient needs no more than
+these: dS = A ∘ (g Vᵀ − rowsum(g ∘ O)) with A = exp(S − log-sum) asks of the others nothing. No (n, m) array is stored.
+"""
+
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,14 +14,19 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
 
 from attn_tutor._checks import broadcast
 from attn_tutor.torch._arrays import forward_mode, look, transformed
 from attn_tutor.torch.scoring import default_scale
 from attn_tutor.torch.visibility import Visibility, masked, sees_nothing, slices
 
-ROWS = 128  # of a block at least: with fewer, the calls would be most of the work
-PAIRS = 2**21  # of queries and keys for which a block may store what is seen or added
+ROWS, KEYS = 256, 4096  # of a piece at most: the kernel is fastest on such
+PAIRS = 2**21  # of queries and keys for which a piece may store what is seen or added
+SHORT = 2**16  # of queries and keys: for fewer it does not pay to leave any out
+FEW = 2**19  # for so many of them one piece is quicker than the joining of several
+FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+FLASH_BACK = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
 def fused_attention(
@@ -26,89 +37,129 @@ def fused_attention(
     scale: float | torch.Tensor | None = None,
     softcap: float | None = None,
     dropout_p: float = 0.0,
-) -> torch.Tensor:
+    log_sums: bool = False,
+) -> Any:
     """The number of ``attend(scaled_dot_score(Q, K, scale) + bias, V, see.dense())``, from the fastest kernel at hand.
 
-    What is hidden must already be finite.
+    What is hidden must already be finite. With ``log_sums`` these come too, (…, n, 1).
     """
+    batch = broadcast(*(X.shape[:-2] for X in (Q, K, V, *see.arrays.values())))
+    assert batch is not None  # the callers have checked
+    *outer, inner = batch or (1,)
+    d, d_v = Q.shape[-1], V.shape[-1]
+
+    def four_axes(X: torch.Tensor, whole: bool = False) -> torch.Tensor:
+        if X.shape[:-2] == batch and 0 < len(batch) < 3:  # the usual case, and quick
+            return X if len(batch) == 2 else X[None]
+        if not whole and math.prod(X.shape[:-3]) == 1:  # axes of length 1 stay
+            return X.reshape(1, *(1, *X.shape)[-3:])
+        *_, heads, rows, width = (1, *X.shape)
+        X = X.expand(*outer, heads, rows, width)
+        X = X.reshape(math.prod(outer), heads, rows, width)
+        # Keys that several heads share are shown to each, not copied.
+        return X.expand(-1, inner, -1, -1) if whole else X
+
+    # Zeros change nothing, and the fast kernels want one width.
+    wide = [pad(X, (0, max(d_v - d, 0))) if d < d_v else X for X in (Q, K)]
+    wide += [pad(V, (0, d - d_v)) if d_v < d else V]
+    q, k, v = (four_axes(X, whole=True) for X in wide)
     if scale is None:
-        scale = default_scale(Q.shape[-1])
+        scale = default_scale(d)
     plain = softcap is not None
+    if "bias" in see.arrays:
+        plain |= look(_unbounded, see.arrays["bias"]) is True
     if not isinstance(scale, torch.Tensor):
         plain |= not math.isfinite(scale)
     if isinstance(scale, torch.Tensor) or not scale > 0:
         # Some kernels hide a score as scale · (−inf), so that their own must be above 0.
-        Q, scale = Q * scale, 1.0
-    core = Core(see, scale, softcap, dropout_p, plain)
-    output = core.over_blocks(Q, K, V)
+        q, scale = q * scale, 1.0
+    flat = see.map(four_axes) if see.arrays else see
+    core = Core(flat, scale, softcap, dropout_p, plain)
+
+    def finished(X: torch.Tensor, width: int) -> torch.Tensor:
+        return X[..., :width].reshape(*batch, see.n, width)
+
+    if log_sums:
+        output, found = core.with_log_sums(q, k, v)
+        return finished(output, d_v), finished(found, 1)
+    output = core.over_blocks(q, k, v)
     if see.careful and (see.everything or look(all_finite, output) is False):
         # Kernels lose a NaN, and a score of huge numbers is infinite, and stays so behind −∞; the textbook hides it.
-        return core._replace(plain=True).over_blocks(Q, K, V)
-    return output
+        output = core._replace(plain=True).over_blocks(q, k, v)
+    return finished(output, d_v)
 
 
 class Core(NamedTuple):
-    """Attention of some queries to the keys that they may see."""
+    """Attention of some queries to the keys that they may see; all arrays have four axes."""
 
     see: Visibility
     scale: float
     softcap: float | None
     dropout_p: float
     plain: bool  # as the textbook has it
-    leans: bool = False  # ALiBi stands in the keys
 
     def over_blocks(
         self, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor
     ) -> torch.Tensor:
         """All queries, in blocks for which what is seen is small, or that see few keys."""
-        blocks = [slice(0, self.see.n)]
-        if self.see.by_blocks and not self.is_causal():
-            blocks = slices(self.see.n, self.height(Q, K))
-        if len(blocks) == 1:
-            return self.block(Q, K, V, blocks[0])
-        learnt = any(X.requires_grad for X in self.see.arrays.values())
+        see, causal = self.see, self.is_causal()
+        if causal or not (self.plain or see.ruled or see.arrays):
+            return kernel(Q, K, V, None, self.scale, self.dropout_p, causal)
+        if not see.by_blocks or self.height(Q) >= see.n:
+            return self.block(Q, K, V, slice(0, see.n))
         if torch.is_autocast_enabled(Q.device.type):
             dtype = torch.get_autocast_dtype(Q.device.type)
             Q, K, V = (X.to(dtype) for X in (Q, K, V))
-        core = self._replace(leans=self.may_lean)
-        if learnt or self.dropout_p or not torch.backends.cuda.flash_sdp_enabled():
-            return torch.cat([core.block(Q, K, V, rows) for rows in blocks], -2)
-        output: torch.Tensor = _Blocks.apply(Q, K, V, core, blocks)
+        blocks = slices(see.n, self.height(Q))
+        learnt = any(X.requires_grad for X in see.arrays.values())
+        many = (
+            torch.backends.cuda.flash_sdp_enabled()
+        )  # else second derivatives are wanted
+        if learnt or self.dropout_p or Q.device.type != "cpu" or not many:
+            return torch.cat([again(self.block, Q, K, V, rows) for rows in blocks], -2)
+        output: torch.Tensor = _Blocks.apply(Q, K, V, self, blocks)
         return output
 
-    def height(self, Q: torch.Tensor, K: torch.Tensor) -> int:
+    def with_log_sums(self, Q: Any, K: Any, V: Any) -> tuple[Any, Any]:
+        """The same, and log Σ exp(score) of each query."""
+        see, core = self.see, self
+        blocks = [slice(0, see.n)]
+        if see.by_blocks:
+            blocks = slices(see.n, min(ROWS, self.height(Q)))
+        learnt = any(X.requires_grad for X in (Q, K, V, *see.arrays.values()))
+        if not see.by_blocks or learnt or Q.device.type != "cpu":
+            core = self._replace(plain=True)  # which autograd can follow
+        found = [again(core.joined, Q, K, V, rows) for rows in blocks]
+        output, log_sum = (torch.cat(X, -2) for X in zip(*found, strict=True))
+        return output, log_sum
+
+    def height(self, Q: torch.Tensor) -> int:
         """How many queries to take at once."""
-        see, n = self.see, self.see.n
-        runs = [] if see.runs is None else [X for run in see.runs.runs for X in run]
-        told = [X for name, X in see.arrays.items() if name != "slopes"] + runs
-        tall = any(X.shape[-2] > 1 for X in told) or "slopes" in see.arrays
-        if not (tall or self.plain):
+        see, n, window = self.see, self.see.n, self.see.window
+        if not (self.plain or see.last is not None or self.tall):
             return n
-        shapes = [X.shape[:-2] for X in told]
-        if "slopes" in see.arrays:
-            shapes += [see.arrays["slopes"].shape[:-2]]
-        if self.plain:
-            shapes += [Q.shape[:-2], K.shape[:-2]]
-        copies, reach = math.prod(broadcast((), *shapes) or ()), see.m
-        wide = max(see.window or 0, ROWS)
-        if see.window is not None:
-            reach = min(reach, 2 * wide + see.sinks)
-        most = max(32, PAIRS // max(1, copies * reach))
-        few = see.window is not None or "begin" in see.arrays
-        if few and n > 2 * wide:
-            return min(wide, max(most, ROWS) if self.may_lean else most)
-        if n <= most:
+        height = min(ROWS, math.isqrt(self.most(Q)))
+        if window is not None:
+            height = min(height, max(window // 2, 128))
+        few = window is not None or "begin" in see.arrays
+        if n * see.m <= self.most(Q) // 2 and not (few and n > 2 * height):
             return n
-        return ROWS if self.may_lean else most
+        return height
 
     @property
-    def may_lean(self) -> bool:
-        """Whether ALiBi may stand in the keys: causally, and for so few queries that no digit is lost."""
-        see = self.see
-        slopes = see.arrays.get("slopes")
-        if slopes is None or see.last is None or see.gap or self.plain:
-            return False
-        return "prefix" not in see.arrays and not slopes.requires_grad
+    def tall(self) -> bool:
+        """Whether something is said of each query by itself."""
+        arrays = self.see.arrays
+        return "slopes" in arrays or any(X.shape[-2] > 1 for X in arrays.values())
+
+    def most(self, Q: torch.Tensor) -> int:
+        """For how many pairs of query and key a piece may store what it has to."""
+        shapes = [X.shape[:-2] for X in self.see.arrays.values()]
+        if self.plain:
+            shapes += [Q.shape[:-2]]
+        copies = max(1, math.prod(broadcast((), *shapes) or ()))
+        # The textbook's gradient stores some ten numbers a pair.
+        return PAIRS // (4 * copies if self.plain else copies)
 
     def is_causal(self) -> bool:
         """Whether it is what torch's own flag says, which is aligned upper left and rules out all else."""
@@ -120,119 +171,185 @@ class Core(NamedTuple):
     def block(
         self, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rows: slice
     ) -> torch.Tensor:
-        """Some queries, with the keys that they may see."""
-        keys = self.keys(rows)
-        return self.pool(Q[..., rows, :], taken(K, keys), taken(V, keys), rows, keys)
-
-    def lean(self, q: Any, k: Any, rows: slice, keys: list[slice]) -> tuple[Any, Any]:
-        """−λ(i − j) is λj up to a term a query, which softmax drops: one entry more, counted from the last query."""
-        top = rows.stop - 1 + self.see.offset
-        j = torch.cat([self.see.count(run.start - top, run.stop - top) for run in keys])
-        lambdas = self.see.arrays["slopes"] / self.scale
-        column = (lambdas * j[:, None].to(lambdas.dtype)).to(k.dtype)  # (…, h, keys, 1)
-        batch = torch.broadcast_shapes(column.shape[:-2], k.shape[:-2])
-        k = torch.cat([X.expand(*batch, -1, -1) for X in (k, column)], -1)
-        return pad(q, (0, 1), value=1.0), k
-
-    def keys(self, rows: slice) -> list[slice]:
-        if self.see.by_blocks:
-            return self.see.keys(rows) or [slice(0, 0)]
-        return [slice(0, self.see.m)]
-
-    def pool(
-        self,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        rows: slice,
-        keys: list[slice],
-    ) -> torch.Tensor:
-        """(…, rows, d), (…, keys, d), (…, keys, d_v) -> (…, rows, d_v)."""
-        if self.is_causal():
-            return kernel(q, k, v, None, self.scale, self.dropout_p, causal=True)
-        see, cuts = self.see, self.cuts(rows, keys)
-        if self.leans:
-            q, k = self.lean(q, k, rows, keys)
-        seen: list[Any] = []
-        added: list[Any] = []
-        # A loop: in a comprehension the compiler would make constants of lengths.
-        for cut in cuts:
-            seen += [bool(k.shape[-2]) and see.tile(rows, cut)]
-            added += [None if self.leans else see.added(rows, cut)]
+        """Some queries, with the keys that they may see all at once."""
+        see, q = self.see, Q[..., rows, :]
+        if (not see.by_blocks or see.n * see.m <= SHORT) and see.m > 0:
+            k, v, seen = K, V, see.dense()
+            added = see.added(rows, slice(0, see.m))
+        else:
+            keys = see.keys(rows) or [slice(0, 0)]
+            k, v = taken(K, keys), taken(V, keys)
+            seen, added = self.told(q, rows, keys)
         if self.plain:
-            S = scores(q, k, beside(added, cuts, q), self.scale, self.softcap)
-            A = weights(S, beside(seen, cuts, q))
-            return torch.dropout(A, self.dropout_p, self.dropout_p > 0).to(v.dtype) @ v
-        numbers, empty, lost = together(seen, added, cuts, q)
+            S = scores(q, k, added, self.scale, self.softcap)
+            A = torch.dropout(weights(S, seen), self.dropout_p, self.dropout_p > 0)
+            return A.to(v.dtype) @ v
+        empty = None if seen is None else sees_nothing(seen)
+        numbers = self.numbers(q, seen, added, empty)
         output = kernel(q, k, v, numbers, self.scale, self.dropout_p)
-        output = output if empty is None else output.masked_fill(empty, 0)
-        return output if lost is None else output.masked_fill(lost, torch.nan)
+        return output if empty is None else output.masked_fill(empty, 0)
 
-    def cuts(self, rows: slice, keys: list[slice]) -> list[slice]:
-        """The keys cut so that what has to be looked at is small."""
-        if self.see.runs is None or not self.see.by_blocks or keys == [slice(0, 0)]:
-            return keys
-        return [cut for run in keys for cut in self.see.runs.cuts(rows, run)]
+    def told(self, q: torch.Tensor, rows: slice, keys: list[slice]) -> tuple[Any, Any]:
+        """What these queries see of these keys, and what is added to their scores."""
+        see = self.see
+        seen: list[Any] = [x.start < x.stop and see.tile(rows, x) for x in keys]
+        added: list[Any] = [see.added(rows, x) for x in keys]
+        return beside(seen, keys, q), beside(added, keys, q)
 
+    def numbers(
+        self, q: torch.Tensor, seen: Any, added: Any, empty: Any = None
+    ) -> torch.Tensor | None:
+        """What to add to scores, −∞ where a key is hidden: a kernel makes more of it than of a mask."""
+        if added is not None:
+            added = added.to(q.dtype)
+        if seen is None:
+            return added
+        return masked(q.new_zeros(1, 1) if added is None else added, seen, empty)
 
-def together(
-    seen: list[Any], added: list[Any], cuts: list[slice], q: torch.Tensor
-) -> tuple[torch.Tensor | None, ...]:
-    """What to add to scores, −∞ where a key is hidden; the queries that see nothing; and those that see a NaN there.
+    # Piece by piece.
 
-    A kernel makes more of numbers than of a mask. An empty row gets 0, so that its softmax is finite.
-    """
-    bias, mask = beside(added, cuts, q), beside(seen, cuts, q)
-    lost = None
-    top = None if bias is None else look(torch.amax, bias)
-    if top is not None and not top < math.inf:
-        bad = ~(bias < torch.inf)
-        lost = (bad if mask is None else bad & mask).any(-1, keepdim=True)
-    if mask is None:
-        return bias, None, lost
-    empty = sees_nothing(mask)
-    zeros = q.new_zeros(1, 1) if bias is None else bias.to(q.dtype)
-    return masked(zeros, mask, empty), empty, lost
+    def pieces(self, Q: torch.Tensor, rows: slice) -> list[list[slice]]:
+        """The keys of some queries, some at a time: all together if they are few."""
+        see, most = self.see, self.most(Q)
+        if not see.by_blocks:
+            return [[slice(0, see.m)]]
+        runs = see.keys(rows)
+        height, length = rows.stop - rows.start, sum(x.stop - x.start for x in runs)
+        if height * length <= FEW * most // PAIRS:
+            return [runs] if runs else []
+        edges = see.ends(rows).edges() if see.ruled else set()
+        if "slopes" in see.arrays:
+            edges |= {rows.start + see.offset, rows.stop + see.offset}
+        width, found = max(1, min(KEYS, most // height)), []
+        for run in runs:
+            cuts = sorted({run.start, run.stop, *(x for x in edges if run.start < x < run.stop)})  # fmt: skip
+            for start, stop in itertools.pairwise(cuts):
+                found += [[slice(j, min(j + width, stop))] for j in range(start, stop, width)]  # fmt: skip
+        return found
+
+    def joined(self, Q: Any, K: Any, V: Any, rows: slice) -> tuple[Any, Any]:
+        """Output and log-sums of some queries."""
+        q = Q[..., rows, :]
+        wide = torch.promote_types(q.dtype, torch.float32)
+        log_sum = q.new_full((*q.shape[:-1], 1), -torch.inf, dtype=wide)
+        found = log_sum.new_zeros(*q.shape[:-1], V.shape[-1]), log_sum
+        for at, keys in enumerate(self.pieces(Q, rows)):
+            new = self.piece(q, taken(K, keys), taken(V, keys), rows, keys)
+            found = join(*found, *new) if at else new
+        return found
+
+    def piece(self, q: Any, k: Any, v: Any, rows: slice, keys: list[slice]) -> Any:
+        """Output and log-sums as if there were no other keys."""
+        seen, added, aside = self.told_apart(q, rows, keys)
+        if self.plain:
+            S = scores(q, k, added, self.scale, self.softcap)
+            return textbook(S if aside is None else S + aside, v, seen)
+        numbers = self.numbers(q, seen, added)
+        output, log_sum = FLASH(q, k, v, attn_mask=numbers, scale=self.scale)
+        log_sum = log_sum[..., None]
+        if seen is not None and (empty := sees_nothing(seen)) is not None:
+            log_sum = log_sum.masked_fill(empty, -torch.inf)
+        return output, log_sum if aside is None else log_sum + aside
+
+    def told_apart(self, q: Any, rows: slice, keys: list[slice]) -> tuple[Any, ...]:
+        """As :meth:`told`, with slopes as a row and a column where that is possible."""
+        if len(keys) > 1 or (apart := self.see.apart(rows, keys[0])) is None:
+            return *self.told(q, rows, keys), None
+        return beside([self.see.tile(rows, keys[0])], keys, q), *apart
+
+    def pull(
+        self, g: Any, q: Any, k: Any, v: Any, output: Any, log_sum: Any, rows: slice, keys: list[slice]
+    ) -> Any:  # fmt: skip
+        """The share of these keys in the gradients, given output and log-sums of the whole."""
+        if not self.plain:
+            seen, added, aside = self.told_apart(q, rows, keys)
+            level = (log_sum if aside is None else log_sum - aside)[..., 0]
+            numbers = self.numbers(q, seen, added)
+            return FLASH_BACK(g, q, k, v, output, level, 0.0, False, attn_mask=numbers, scale=self.scale)  # fmt: skip
+        given = [X.detach().requires_grad_() for X in (q, k, v)]
+        with torch.enable_grad():
+            q, k, v = given
+            change = self.change(self.piece(q, k, v, rows, keys), output, log_sum)
+        return torch.autograd.grad(change, given, g.to(change.dtype))
+
+    @staticmethod
+    def change(piece: Any, output: Any, log_sum: Any) -> Any:
+        """By joining, the output changes with that of a piece as this does while the whole is held fixed."""
+        new, level = piece
+        return torch.exp(level - log_sum) * (new - output)
 
 
 class _Blocks(torch.autograd.Function):
-    """Block after block, and for the gradient each once more: what a block sees is made anew, and never stored."""
+    """Block after block, and for the gradient once more: what a block sees is made anew, and never stored."""
 
     @staticmethod
     def forward(
         ctx: Any, Q: Any, K: Any, V: Any, core: Core, blocks: list[slice]
     ) -> torch.Tensor:
-        ctx.save_for_backward(Q, K, V)
-        ctx.core, ctx.blocks = core, blocks
-        arrays = Q, K, V, *core.see.arrays.values()
-        batch = broadcast(*(X.shape[:-2] for X in arrays)) or ()
-        output = V.new_empty(*batch, core.see.n, V.shape[-1])
+        output = V.new_empty(*Q.shape[:-1], V.shape[-1])
+        wide = torch.promote_types(Q.dtype, torch.float32)
+        log_sum = Q.new_empty(*Q.shape[:-1], 1, dtype=wide)
         for rows in blocks:
-            output[..., rows, :] = core.block(Q, K, V, rows)
+            output[..., rows, :], log_sum[..., rows, :] = core.joined(Q, K, V, rows)
+        ctx.save_for_backward(Q, K, V, output, log_sum)
+        ctx.core, ctx.blocks = core, blocks
         return output
 
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
         _first_derivatives_alone(())
-        core, arrays = ctx.core, ctx.saved_tensors
-        found = [torch.zeros_like(X, dtype=torch.promote_types(X.dtype, torch.float32)) for X in arrays]  # fmt: skip
+        core, (Q, K, V, output, log_sum) = ctx.core, ctx.saved_tensors
+        wide = torch.promote_types(Q.dtype, torch.float32)
+        dQ, dK, dV = (torch.zeros(X.shape, dtype=wide, device=X.device) for X in (Q, K, V))  # fmt: skip
+        whole = g.contiguous(), Q, output, finite(log_sum)
         for rows in ctx.blocks:
-            keys = core.keys(rows)
-            Q, K, V = arrays
-            parts = Q[..., rows, :], taken(K, keys), taken(V, keys)
-            given = [X.detach().requires_grad_() for X in parts]
-            with torch.enable_grad():
-                output = core.pool(*given, rows, keys)
-            more = torch.autograd.grad(output, given, g[..., rows, :], allow_unused=True)  # fmt: skip
-            for total, part, runs in zip(
-                found, more, ([rows], keys, keys), strict=True
-            ):
-                start = 0
-                for run in runs if part is not None else []:
-                    stop = start + run.stop - run.start
-                    total[..., run, :] += part[..., start:stop, :]
-                    start = stop
-        return *(X.to(Y.dtype) for X, Y in zip(found, arrays, strict=True)), None, None
+            do, q, o, level = (X[..., rows, :] for X in whole)
+            for keys in core.pieces(Q, rows):
+                k, v = taken(K, keys), taken(V, keys)
+                dq, *others = core.pull(do, q, k, v, o, level, rows, keys)
+                dQ[..., rows, :] += dq
+                for total, more in zip((dK, dV), others, strict=True):
+                    sizes = [run.stop - run.start for run in keys]
+                    for run, part in zip(keys, more.split(sizes, -2), strict=True):
+                        total[..., run, :] += part
+        return *(X.to(Q.dtype) for X in (dQ, dK, dV)), None, None
+
+
+def again(part: Callable[..., Any], *args: Any) -> Any:
+    """Of a part nothing is stored for its gradient but its arguments."""
+    if not torch.is_grad_enabled() or not torch.backends.cuda.flash_sdp_enabled():
+        return part(*args)
+    return checkpoint(part, *args, use_reentrant=False)
+
+
+def join(
+    output: torch.Tensor,
+    log_sum: torch.Tensor,
+    other: torch.Tensor,
+    other_log_sum: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What :func:`merge` says."""
+    both = torch.logaddexp(log_sum, other_log_sum)
+    safe = finite(both)
+    shares = torch.exp(log_sum - safe), torch.exp(other_log_sum - safe)
+    return shares[0] * output + shares[1] * other, both
+
+
+def finite(log_sum: torch.Tensor) -> torch.Tensor:
+    """0 in place of −∞: what is subtracted from −∞ must be finite, lest it give NaN."""
+    return log_sum.masked_fill(log_sum == -torch.inf, 0)
+
+
+def textbook(
+    S: torch.Tensor, V: torch.Tensor, seen: Any, grown: Any = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Output and log-sums of these scores; ``grown`` is what dropout multiplies the weights by."""
+    S = S.to(torch.promote_types(S.dtype, torch.float32))
+    if seen is not None:
+        S = torch.where(seen, S, -torch.inf)
+    log_sum = S.logsumexp(-1, keepdim=True)
+    A = torch.exp(S - finite(log_sum))
+    return (A if grown is None else A * grown) @ V.to(A.dtype), log_sum
 
 
 def taken(X: torch.Tensor, keys: list[slice]) -> torch.Tensor:
@@ -247,11 +364,9 @@ def beside(tiles: list[Any], keys: list[slice], q: torch.Tensor) -> Any:
     if all(tile is None or tile is True for tile in tiles):
         return None
     tiles = [X if isinstance(X, torch.Tensor) else q.new_full((1, 1), X, dtype=torch.bool) for X in tiles]  # fmt: skip
-    if len(tiles) == 1:
-        return tiles[0]
     rows = torch.broadcast_shapes(*(X.shape[:-1] for X in tiles))
-    wide = (X.expand(*rows, run.stop - run.start) for X, run in zip(tiles, keys, strict=True))  # fmt: skip
-    return torch.cat([*wide], -1)
+    wide = [X.expand(*rows, run.stop - run.start) for X, run in zip(tiles, keys, strict=True)]  # fmt: skip
+    return wide[0] if len(wide) == 1 else torch.cat(wide, -1)
 
 
 def scores(
@@ -286,54 +401,23 @@ def kernel(
     dropout_p: float,
     causal: bool = False,
 ) -> torch.Tensor:
-    """torch's fused kernel, for any batch axes and widths."""
-    n, m, d, d_v = Q.shape[-2], K.shape[-2], Q.shape[-1], V.shape[-1]
-    if bias is not None:
-        bias = bias.to(Q.dtype).expand(*bias.shape[:-1], m)
-    arrays = (X for X in (Q, K, V, bias) if X is not None)
-    batch = broadcast(*(X.shape[:-2] for X in arrays))
-    assert batch is not None  # the callers have checked
-    *outer, inner = batch or (1,)
-
-    def four_axes(X: torch.Tensor) -> torch.Tensor:
-        if X.shape[:-2] == batch and 0 < len(batch) < 3:  # the usual case, and quick
-            return X if len(batch) == 2 else X[None]
-        *_, heads, rows, width = (1, *X.shape)
-        X = X.expand(*outer, heads, rows, width)
-        # Keys that several heads share are shown to each, not copied.
-        return X.reshape(math.prod(outer), heads, rows, width).expand(-1, inner, -1, -1)
-
-    # Zeros change nothing, and the fast kernels want one width.
-    if d < d_v:
-        Q, K = (pad(X, (0, d_v - d)) for X in (Q, K))
-    elif d_v < d:
-        V = pad(V, (0, d - d_v))
-
-    if bias is not None:
-        # Axes of length 1 stay.
-        if len(batch) > 2 and math.prod(bias.shape[:-3]) > 1:
-            bias = bias.expand(*outer, *bias.shape[-3:])
-        *_, heads, rows, _ = (1, *bias.shape)
-        bias = bias.reshape(math.prod(bias.shape[:-3]), heads, rows, m)
+    """torch's fused kernel."""
     pool: Callable[..., torch.Tensor] = scaled_dot_product_attention
     if forward_mode():  # of torch's kernels, the textbook's alone has that
         pool = sdpa_kernel(SDPBackend.MATH)(pool)
-    output = pool(
-        four_axes(Q),
-        four_axes(K),
-        four_axes(V),
-        bias,
-        dropout_p,
-        is_causal=causal,
-        scale=scale,
-    )
+    if bias is not None:
+        bias = bias.expand(*bias.shape[:-1], K.shape[-2])[(None,) * (4 - bias.ndim)]
+    output = pool(Q, K, V, bias, dropout_p, is_causal=causal, scale=scale)
     if not (torch.compiler.is_compiling() or transformed()):
         node = output.grad_fn
         if node is not None and node.name().startswith("ScaledDotProduct"):
             node.register_prehook(_first_derivatives_alone)
-    if d_v < d:
-        output = output[..., :d_v]
-    return output.reshape(*batch, n, d_v)
+    return output
+
+
+def _unbounded(bias: torch.Tensor) -> torch.Tensor:
+    """Whether there is NaN or +∞, which kernels lose."""
+    return ~(bias.amax() < torch.inf)
 
 
 def all_finite(X: torch.Tensor) -> torch.Tensor:
