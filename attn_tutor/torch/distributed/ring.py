@@ -57,8 +57,8 @@ def ring_attention(
             the sequence; True = may attend. Or rules for the whole sequence, the same in all processes. None permits
             every key.
         causal: also forbid each query the keys after it, aligned lower right.
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+            :class:`attn_tutor.torch.Window` adds sinks. None sets no limit.
         scale: factor on the dot product; None is 1/√d.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
         seed: of dropout, the same in all processes. Which weights are dropped depends on the seed and on their places
