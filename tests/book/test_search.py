@@ -36,7 +36,7 @@ ASKED = {
     "cross attention": "08_translator/cross",
     "einsum": "05_multi", "beam search": "08_", "is_causal": "failure", "key_padding_mask": "failure",
     "masked_fill": "03_masked", "out of memory": "10_fast", "future tokens": "04_self", "bahdanau": "02_scoring",
-    "look-ahead": "glossary", "byte-pair encoding": "09_", "vanishing gradient": "02_scoring", "float16": "failure",
+    "look-ahead": "glossary", "byte-pair encoding": "09_", "vanishing gradient": "02_scoring", "float16": "10_",
     # Written before there were weights in book/_static/search.js to choose; they were in sight while these were chosen.
     "multi-query attention": "05_multi", "speculative decoding": "13_", "yarn": "06_pos", "tensor parallel": "12_many",
     "ring attention": "12_many", "latent attention": "13_", "quantize kv cache": "13_", "linear attention": "13_",
