@@ -206,6 +206,7 @@ class TestChapter3:
         expect(output(part)).to_contain_text("KeyboardInterrupt")
         page.wait_for_function(IDLE)
 
+    @pytest.mark.full
     def test_of_an_endless_print_the_last_is_shown(self, page: Page) -> None:
         part = cell(page, "def plain_softmax")
         part.locator("textarea").fill("print('x' * 200_000)\nprint('the end')")
@@ -255,7 +256,9 @@ class TestChapter3:
                 asked.request("GET", path, headers=upgrade | wrong)
                 assert asked.getresponse().status == status
 
-    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    @pytest.mark.parametrize(
+        "scheme", ["light", pytest.param("dark", marks=pytest.mark.full)]
+    )
     def test_everybody_can_use_it(self, page: Page, scheme: Any) -> None:
         page.emulate_media(color_scheme=scheme)
         part = cell(page, "values zeroed ")
@@ -396,6 +399,7 @@ def test_training(visit_live: Open) -> None:
         panel.get_by_role("textbox").fill("too short")
         press(panel, "Train")
         expect(panel.get_by_role("status")).to_contain_text("too few")
+        assert panel.locator(".attn-curve").count() == 0
         panel.get_by_role("textbox").fill("abab cdcd " * 300)
         press(panel, "Train")
         expect(panel.locator("li")).to_have_count(1)

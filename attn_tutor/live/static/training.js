@@ -47,6 +47,7 @@ document.addEventListener("attn-live", ({ detail: live }) => {
   const begin = button("Train", () => {
     losses = [];
     samples.replaceChildren();
+    chart.replaceChildren();
     return run(`_run = _training.Training(${JSON.stringify(area.value)}, ${Number(seed.value)})\n`);
   });
   const stop = button("Stop", () => live.kernel.interrupt());
