@@ -32,7 +32,7 @@ def judge(name: str) -> tuple[bool, str]:
     for other, text in answers:
         if other == name:
             break
-        with contextlib.suppress(Exception), contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.suppress(Exception, SystemExit), contextlib.redirect_stdout(io.StringIO()):  # fmt: skip
             exec(text, names)
     for old in (name, f"my_{name}"):
         names.pop(old, None)
@@ -40,7 +40,7 @@ def judge(name: str) -> tuple[bool, str]:
     linecache.cache[file] = len(own), None, own.splitlines(keepends=True), file
     try:
         exec(compile(own, file, "exec"), names)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return False, f"✗ {name}: the text does not run\n{why(error, file)}"
     fn = names.get(f"my_{name}", names.get(name))
     if not callable(fn):
@@ -49,7 +49,7 @@ def judge(name: str) -> tuple[bool, str]:
     return report.right, report.text
 
 
-def why(error: Exception, file: str) -> str:
+def why(error: BaseException, file: str) -> str:
     frames = [x for x in traceback.extract_tb(error.__traceback__) if x.filename == file]  # fmt: skip
     line = f", in line {frames[-1].lineno}" if frames else ""
     words = "".join(traceback.format_exception_only(error)).strip()

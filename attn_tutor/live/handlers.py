@@ -46,6 +46,10 @@ def inside(folder: Path, path: str) -> Path:
     return found
 
 
+def refusal(status: int, words: str) -> web.HTTPError:
+    return web.HTTPError(status, words.replace("%", "%%"))  # which tornado formats
+
+
 class Served(JupyterHandler):
     @property
     def reader(self) -> Reader:
@@ -60,7 +64,10 @@ class PageHandler(Served):
         reader = self.reader
         if path == "progress.html":
             shell = inside(reader.built, "genindex.html").read_text(encoding="utf-8")
-            page = progress.page(shell, reader)
+            try:
+                page = progress.page(shell, reader)
+            except ValueError as error:
+                raise refusal(400, str(error)) from error
         else:
             page = inside(reader.built, path).read_text(encoding="utf-8")
         self.set_header("Cache-Control", "no-store")
@@ -97,10 +104,9 @@ class Kept(Served, APIHandler):
             self.set_status(409)
             self.finish(json.dumps({"message": str(error), "there": error.there}))
         except ValueError as error:
-            raise web.HTTPError(400, str(error).replace("%", "%%")) from error
+            raise refusal(400, str(error)) from error
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise web.HTTPError(507, reason.replace("%", "%%")) from error
+            raise refusal(507, error.strerror or str(error)) from error
         else:
             self.finish("{}")
 
@@ -113,7 +119,7 @@ class CellsHandler(Kept):
             edits = self.reader.edits(page).read()
             asked = [*exercises(notebook, self.reader)]
         except ValueError as error:
-            raise web.HTTPError(400, str(error).replace("%", "%%")) from error
+            raise refusal(400, str(error)) from error
         cells = [
             {"id": name, "book": text, "kept": edits.get(name)}
             for name, text in notebook.cells
@@ -157,7 +163,12 @@ class VerdictHandler(Kept):
     def put(self, name: str) -> None:
         """The text that was found right; None if the last was not."""
         texts = self.reader.verdicts
-        self.keep(lambda name, text, was: texts.put(name, text, texts.read().get(name)), name)  # fmt: skip
+
+        def put(name: str, text: str | None, was: str | None) -> None:
+            # As my_solutions.py has it, with which the page of progress compares it.
+            texts.put(name, text and text.strip("\n"), texts.read().get(name))
+
+        self.keep(put, name)
 
 
 PAGE = r"((?:\w+/)*\w+)"

@@ -76,7 +76,9 @@ def put(path: Path, name: str, answer: str | None, was: str | None) -> None:
         raise ValueError('no line of an answer may begin with "# %%"')
     answer, was = (x if x is None else x.strip("\n") for x in (answer, was))
     there = read(path, name)
-    if there not in (was, answer):
+    if there == answer:
+        return
+    if there != was:
         raise Changed(there)
     text = whole(path) or START
     start, end = find(text, name) or (len(text), len(text))

@@ -206,6 +206,29 @@ class TestChapter3:
         expect(output(part)).to_contain_text("KeyboardInterrupt")
         page.wait_for_function(IDLE)
 
+    @pytest.mark.full
+    def test_of_an_endless_print_the_last_is_shown(self, page: Page) -> None:
+        part = cell(page, "def plain_softmax")
+        part.locator("textarea").fill("print('x' * 200_000)\nprint('the end')")
+        press(part, "Run")
+        expect(part.locator(".attn-state")).to_have_text("done")
+        text = output(part).locator("pre").text_content() or ""
+        assert len(text) == 100_000 and text.endswith("the end\n")
+
+    def test_an_answer_changed_on_disk(self, page: Page, server: Server) -> None:
+        """The checker speaks of the text that is to be seen, or asks first."""
+        part = page.locator("#ex-03-masked-softmax .attn-exercise")
+        text = part.locator("textarea").input_value()
+        file = server.folder / "my_solutions.py"
+        file.write_text(file.read_text().replace("masked.softmax(-1)", "masked"))
+        press(part, "Check")
+        note = part.locator(".attn-note")
+        expect(note).to_contain_text("changed in another window or editor")
+        press(note, "Keep mine")
+        press(part, "Check")
+        expect(output(part)).to_contain_text("right in all")
+        assert text in file.read_text()
+
     def test_a_killed_kernel(self, page: Page) -> None:
         part = cell(page, "def plain_softmax")
         part.locator("textarea").fill("import os; os.kill(os.getpid(), 9)")
@@ -233,7 +256,9 @@ class TestChapter3:
                 asked.request("GET", path, headers=upgrade | wrong)
                 assert asked.getresponse().status == status
 
-    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    @pytest.mark.parametrize(
+        "scheme", ["light", pytest.param("dark", marks=pytest.mark.full)]
+    )
     def test_everybody_can_use_it(self, page: Page, scheme: Any) -> None:
         page.emulate_media(color_scheme=scheme)
         part = cell(page, "values zeroed ")
@@ -297,6 +322,25 @@ def test_two_windows(visit_live: Open) -> None:
         other.wait_for_function("() => attnLive.live.cells.every(x => !x.text.unsaved)")
 
 
+def test_a_restart_in_another_window(visit_live: Open) -> None:
+    with visit_live() as one, visit_live() as other:
+        parts = [cell(one, "values zeroed "), cell(other, "def plain_softmax")]
+        parts[0].locator("textarea").fill("print('one')")
+        press(parts[0], "Run")
+        expect(output(parts[0])).to_contain_text("one")
+        # More than the 64 KiB that a browser promises to send from a page that closes.
+        parts[1].locator("textarea").fill(f"while True: pass\n'{'x' * 70_000}'")
+        other.wait_for_function("() => attnLive.live.cells.every(x => !x.text.unsaved)")
+        press(parts[1], "Run")
+        expect(parts[1].locator(".attn-state")).to_contain_text("running")
+        press(one.locator(".attn-bar-live"), "Restart")
+        expect(output(parts[1])).to_contain_text("Restarted")
+        expect(parts[1].locator(".attn-state")).to_have_text("Python is gone")
+        for page, part in zip((one, other), parts, strict=True):
+            press(part, "Reset")
+            page.wait_for_function("() => attnLive.live.cells.every(x => !x.text.unsaved)")  # fmt: skip
+
+
 def test_a_server_that_stops(visit_live: Open, server: Server) -> None:
     """What is typed meanwhile stays in the page, also over a reload of it, and is kept when the server is back."""
     with visit_live() as page:
@@ -348,9 +392,14 @@ def test_training(visit_live: Open) -> None:
         expect(panel.locator("li")).to_have_count(1)
         press(panel, "Stop")
         expect(panel.get_by_role("status")).to_contain_text("the loss is")
+        press(page.locator(".attn-bar-live"), "Restart")
+        expect(page.locator(".attn-said")).to_contain_text("Restarted")
+        press(panel, "Go on")
+        expect(panel.get_by_role("status")).to_contain_text("forgotten this training")
         panel.get_by_role("textbox").fill("too short")
         press(panel, "Train")
         expect(panel.get_by_role("status")).to_contain_text("too few")
+        assert panel.locator(".attn-curve").count() == 0
         panel.get_by_role("textbox").fill("abab cdcd " * 300)
         press(panel, "Train")
         expect(panel.locator("li")).to_have_count(1)

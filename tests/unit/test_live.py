@@ -202,6 +202,15 @@ def test_an_edit_is_kept_and_taken_back(ask, folder):
     assert ask("/live/cells/book/04_page")[0] == 404
 
 
+def test_a_damaged_file_is_named_by_the_page_of_progress(ask, folder):
+    kept = folder / "my_edits" / "verdicts.json"
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text('{"softmax": ')
+    status, page = ask("/read/progress.html")
+    assert status == 400 and "verdicts.json is damaged" in page
+    kept.unlink()
+
+
 def test_a_damaged_file_is_left_as_it_is(ask, folder):
     kept = folder / "my_edits" / "03_page.json"
     kept.parent.mkdir(exist_ok=True)
@@ -263,7 +272,8 @@ def test_progress(ask, folder):
     assert state() == "open"
     ask("/live/answers/softmax", "PUT", {"text": SOLUTION, "was": None})
     assert state() == "tried"
-    ask("/live/verdicts/softmax", "PUT", {"text": SOLUTION})
+    # The page's text ends in a line that the file does not keep.
+    ask("/live/verdicts/softmax", "PUT", {"text": f"{SOLUTION}\n"})
     assert state() == "right"
     ask("/live/answers/softmax", "PUT", {"text": "# another", "was": SOLUTION})
     assert state() == "tried"
@@ -309,6 +319,13 @@ class TestSolutions:
         solutions.put(file, "softmax", SOLUTION, None)
         assert file.read_text().startswith("def broken(:\n")
 
+    def test_the_same_answer_again_leaves_the_file(self, file):
+        solutions.put(file, "softmax", None, None)
+        assert not file.exists()
+        file.write_text(f"{SOLUTION}\nlast = 1")
+        solutions.put(file, "softmax", SOLUTION, SOLUTION)
+        assert file.read_text().endswith("last = 1")
+
     def test_changed_by_another(self, file):
         solutions.put(file, "softmax", SOLUTION, None)
         with pytest.raises(saved.Changed) as found:
@@ -321,14 +338,16 @@ class TestSolutions:
             (SOLUTION, "✓ softmax"),
             ("def softmax(x):\n    return x < 1", "rows do not sum to 1"),
             ("def softmax(x)\n    return x", "the text does not run\n"),
+            ("raise SystemExit(3)", "SystemExit: 3, in line 1"),
             ("y = 1\nz = w", "NameError: name 'w' is not defined, in line 2"),
             ("y = 1", "there is no function `softmax` yet"),
             (None, "there is no function `softmax` yet"),
         ],
     )
-    def test_a_check_in_the_page(self, file, answer, words):
+    @pytest.mark.parametrize("fault", ["nonsense", "raise SystemExit"])
+    def test_a_check_in_the_page(self, file, answer, words, fault):
         """The fault of an answer before is none of this one's."""
-        solutions.put(file, "normalize", "print(1)\nnonsense", None)
+        solutions.put(file, "normalize", f"print(1)\n{fault}", None)
         if answer:
             solutions.put(file, "softmax", answer, None)
         with redirect_stdout(StringIO()) as said:

@@ -4,7 +4,7 @@ attnLive.Cell = class {
     const { html, button } = attnLive;
     Object.assign(this, { live, part, number, name: `Cell ${number}` });
     const block = part.querySelector(".cell_input .highlight");
-    const put = (text, was) => attnLive.ask("PUT", `/live/cells/${attnLive.page}`, { name: id, text, was }, { keepalive: true });
+    const put = (text, was) => attnLive.ask("PUT", `/live/cells/${attnLive.page}`, { name: id, text, was });
     this.text = new attnLive.Text({ block, name: `${this.name}, Python`, key: id, book, kept, put, run: (on) => this.enter(on) });
     this.output = new attnLive.Output("Your output");
     const printed = part.querySelector(".cell_output");

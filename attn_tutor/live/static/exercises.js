@@ -4,7 +4,7 @@ attnLive.Exercise = class {
     const { html, button } = attnLive;
     Object.assign(this, { live, name });
     const block = html("div", { class: "highlight" }, html("pre"));
-    const put = (text, was) => attnLive.ask("PUT", `/live/answers/${name}`, { text, was }, { keepalive: true });
+    const put = (text, was) => attnLive.ask("PUT", `/live/answers/${name}`, { text, was });
     this.text = new attnLive.Text({ block, name: `Your ${name}, Python`, key: `answer ${name}`, book: stub, kept, put, run: () => this.check() });
     this.output = new attnLive.Output("What the checker says");
     const tools = html("div", { class: "attn-tools", role: "group", "aria-label": `Your ${name}` },
@@ -15,8 +15,7 @@ attnLive.Exercise = class {
 
   async check() {
     const text = this.text.text;
-    await this.text.save();
-    if (this.text.unsaved) return;
+    if (!await this.text.confirmed()) return;
     this.output.clear();
     this.live.say(`Checking ${this.name} …`);
     let right = false;

@@ -1,6 +1,7 @@
 /* One kernel for the page, started at the first run: Jupyter's kernel protocol over its WebSocket. */
 const attnLive = {
   page: DOCUMENTATION_OPTIONS.pagename,
+  restarted: "Restarted: Python has forgotten its variables.",
 
   html(tag, attributes = {}, ...children) {
     const made = document.createElement(tag);
@@ -16,10 +17,12 @@ const attnLive = {
   },
 
   /* A request to the server this page came from. Its cookie says who we are, the header that no other site's page asks. */
-  async ask(method, path, body, options = {}) {
+  async ask(method, path, body) {
     const token = document.cookie.match(/(?:^|; )_xsrf=([^;]*)/)?.[1] ?? "";
     const headers = { "Content-Type": "application/json", "X-XSRFToken": token };
-    const answer = await fetch(path, { method, headers, body: body && JSON.stringify(body), ...options });
+    const sent = body && JSON.stringify(body);
+    // A page that closes lets a short text go on its way; of more than 64 KiB browsers refuse to promise that.
+    const answer = await fetch(path, { method, headers, body: sent, keepalive: sent?.length < 20000 });
     const text = await answer.text(), content = text && JSON.parse(text);
     if (!answer.ok) throw Object.assign(new Error(content.message || answer.statusText), { status: answer.status, content });
     return content;
@@ -29,7 +32,7 @@ const attnLive = {
 attnLive.Kernel = class {
   /* tell(words, busy) hears of every change. */
   constructor(tell) {
-    Object.assign(this, { tell, runs: new Map(), me: crypto.randomUUID() });
+    Object.assign(this, { tell, runs: new Map() });
     tell("Nothing runs yet.", false);
   }
 
@@ -43,6 +46,8 @@ attnLive.Kernel = class {
 
   async start() {
     this.tell("Starting Python …", true);
+    // A new name each time, so that the server repeats nothing that Python said to the last.
+    Object.assign(this, { me: crypto.randomUUID(), python: null });
     // The server has one session for a path, so a second window, or the page loaded anew, meets the same kernel.
     const path = attnLive.page + ".ipynb", name = path;
     const { kernel } = await attnLive.ask("POST", "/api/sessions", { path, name, type: "notebook", kernel: { name: "python3" } });
@@ -83,6 +88,8 @@ attnLive.Kernel = class {
   }
 
   hear({ header, parent_header, content }) {
+    // Python signs what it says: with a new name it was restarted, be it by another window.
+    if (content.execution_state === "busy" && header.session !== (this.python ??= header.session)) return this.lose(attnLive.restarted);
     if (header.msg_type === "status" && ["restarting", "dead"].includes(content.execution_state))
       return this.lose("Python ended and was started anew. Its variables are gone: run the cells above again.");
     const id = parent_header.msg_id, run = this.runs.get(id);
@@ -119,7 +126,7 @@ attnLive.Kernel = class {
   }
 
   async restart() {
-    if (this.id && await this.order("restart")) this.lose("Restarted: Python has forgotten its variables.");
+    if (this.id && await this.order("restart")) this.lose(attnLive.restarted);
   }
 
   async order(what) {

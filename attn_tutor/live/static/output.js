@@ -1,5 +1,7 @@
 /* What a run puts out, shown in place: text with its colours, pictures, tables, errors. */
 attnLive.Output = class {
+  static most = 100_000; // letters of a stream
+
   constructor(name) {
     this.part = attnLive.html("div", { class: "attn-own", role: "group", "aria-label": name });
     this.part.hidden = true;
@@ -39,7 +41,8 @@ attnLive.Output = class {
       this.add(part);
       this.stream = { part, text: "" };
     }
-    this.stream.text = (this.stream.text + text).replace(/[^\n]*\r(?=[^\r\n])/g, "");
+    // Of a loop that prints without end the last is shown, so that the page does not grow with it.
+    this.stream.text = (this.stream.text + text).slice(-attnLive.Output.most).replace(/[^\n]*\r(?=[^\r\n])/g, "");
     this.stream.part.replaceChildren(attnLive.coloured(this.stream.text));
     this.reach(this.stream.part);
   }

@@ -67,6 +67,12 @@ attnLive.Text = class {
     return this.again && this.save();
   }
 
+  /* Whether the disk holds this text. It is asked even if nothing was changed here, since an editor may have changed it there. */
+  async confirmed() {
+    await this.save();
+    return !this.unsaved && this.write();
+  }
+
   async write() {
     const { wanted, kept, text } = this;
     this.again = false;
@@ -76,6 +82,7 @@ attnLive.Text = class {
       this.again = this.unsaved;
       if (this.text === text) localStorage.removeItem(this.key);
       this.note.replaceChildren();
+      return true;
     } catch (error) {
       if (error.status === 409) this.differ(error.content.there);
       else if (error.status === 400) this.note.textContent = `Not kept: ${error.message}.`;
@@ -83,6 +90,7 @@ attnLive.Text = class {
         this.note.textContent = `Not on disk yet (${error.status ? error.message : "the server does not answer"}). The browser keeps your text and tries again.`;
         this.timer = setTimeout(() => this.save(), 3000);
       }
+      return false;
     }
   }
 

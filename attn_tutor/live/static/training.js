@@ -3,7 +3,8 @@ document.addEventListener("attn-live", ({ detail: live }) => {
   const before = document.getElementById("exercises");
   if (attnLive.page !== "book/09_transformer" || !before) return;
   const { html, button } = attnLive;
-  const area = html("textarea", { id: "attn-corpus", rows: 4, spellcheck: "false" });
+  // What a message to the server may hold is 10 MB.
+  const area = html("textarea", { id: "attn-corpus", rows: 4, spellcheck: "false", maxlength: 2_000_000 });
   const seed = html("input", { id: "attn-seed", type: "number", value: 0, min: 0, max: 9999 });
   const said = html("p", { role: "status" }), samples = html("ol", { class: "attn-samples" }), chart = html("div");
   let losses = [];
@@ -46,14 +47,15 @@ document.addEventListener("attn-live", ({ detail: live }) => {
   const begin = button("Train", () => {
     losses = [];
     samples.replaceChildren();
+    chart.replaceChildren();
     return run(`_run = _training.Training(${JSON.stringify(area.value)}, ${Number(seed.value)})\n`);
   });
   const stop = button("Stop", () => live.kernel.interrupt());
-  const on = button("Go on", () => run(""));
+  const on = button("Go on", () => run("if '_run' not in globals(): raise RuntimeError('Python has forgotten this training: Train begins another')\n"));
   stop.disabled = on.disabled = true;
   before.before(html("div", { class: "attn-ask", role: "group", "aria-label": "Train it here" },
     html("p", {}, html("strong", {}, "Train it here."), " The model of this chapter, on your machine: 800 steps, which you can stop and go on with. Another seed is another model."),
-    html("label", { for: "attn-corpus" }, "Now your data: paste a text of 2,000 characters or more, or leave this empty for the book's prose"), area,
+    html("label", { for: "attn-corpus" }, "Now your data: paste a text of 2,000 characters or more (of a long one the first two million stay), or leave this empty for the book's prose"), area,
     html("div", { class: "attn-tools" }, html("label", { for: "attn-seed" }, "Seed"), seed, begin, stop, on), said, chart,
     html("p", {}, "What it writes, a sample every hundred steps, the newest first:"), samples));
 });
