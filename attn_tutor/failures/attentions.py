@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from attn_tutor.failures.finding import Finding
+from attn_tutor.failures.program import numbers_of
 
 __all__ = [
     "breaks_on_empty_row",
@@ -105,7 +106,7 @@ def differs_from_formula(
     mask = normal(n, m, seed=3) > -0.3
     mask[torch.arange(n), torch.arange(n)] = True
     given = (Q, K, V, mask) if masked else (Q, K, V)
-    out = attention(*given).detach().float()
+    out = numbers_of(attention(*given)).detach().float()
     if out.shape != (*front, n, d):
         says = f"The output has shape {tuple(out.shape)} but needs {(*front, n, d)}."
         return Finding("differs_from_formula", "shapes do not fit", says)
@@ -156,8 +157,8 @@ def differs_from_formula(
                 else ""
             )
             return Finding("differs_from_formula", cause, says)
-    says = "Its numbers are those of no formula known here."
-    return Finding("differs_from_formula", "weights differ", says)
+    says = "Its numbers are those of no formula known here, or rounded more coarsely than float32."
+    return Finding("differs_from_formula", "another formula", says)
 
 
 def reads_hidden_keys(attention: Attention, *, heads: int | None = 4) -> Finding:

@@ -114,7 +114,13 @@ def gives_nan(model: Model, tokens: Any, pads: Side | None = None) -> Finding:
         p for m in modules_of(model) for p in m.parameters() if p.requires_grad
     ]
     wanted = [*parameters, *([X] if X.requires_grad else [])]
-    out = answer(model, X, words, training=bool(parameters), grad=bool(wanted))
+    try:
+        out = answer(model, X, words, training=bool(parameters), grad=bool(wanted))
+    except RuntimeError as error:
+        if "numpy()" not in str(error):
+            raise
+        X = X.detach()  # the program has no gradient
+        out = answer(model, X, words, training=bool(parameters))
     for numbers in out, answer(model, X, words):
         counted = (
             numbers if words is None or out.shape[:2] != words.shape else numbers[words]
@@ -168,7 +174,7 @@ def runs_out_of_positions(model: Model, tokens: Any, length: int) -> Finding:
         model = copy.deepcopy(model).cpu()
     try:
         answer(model, drawn(X, 1, length))
-    except (IndexError, RuntimeError, ValueError) as error:
-        says = f"At {length} tokens: {str(error).splitlines()[0]}"
+    except Exception as error:
+        says = f"At {length} tokens: {(str(error).splitlines() or [type(error).__name__])[0]}"
         return Finding("runs_out_of_positions", "position past the table", says)
     return Finding("runs_out_of_positions")

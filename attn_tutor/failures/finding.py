@@ -97,5 +97,5 @@ class Finding:
 
     def __str__(self) -> str:
         if not self:
-            return f"{self.check}: no"
+            return f"{self.check}: {self.says or 'no'}"
         return f"{self.check}: {self.cause}\n    {self.says}\n    read {self.read}"

@@ -81,7 +81,7 @@ def reads_pads(
         found[0] = "mask lost on one path"
     says = {
         "mask not used": "Outputs of words move with every pad, and the mask changes nothing.",
-        "mask added as 0 and 1": "Outputs of words move with every pad, though the mask changes them a little.",
+        "mask added as 0 and 1": "Outputs of words move with every pad, and with the mask: added, or multiplied late.",
         "inverted mask": "Outputs of words move with pads, and with no other word.",
         "mask of (b, m) read as (n, m)": "Query i has the mask of sentence i, whatever sentence it stands in.",
         "mask repeated for the wrong heads": "Each head has the mask of another sentence.",

@@ -1,6 +1,9 @@
 """How the reader's program is called: found in what it returns, and left as it was."""
 
+# ruff: noqa: NPY002 — the state looked after is the one that programs without a Generator draw from
+
 import inspect
+import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +14,7 @@ from torch import Tensor, nn
 
 Model = Callable[..., Any]
 ENOUGH = 4, 12  # sentences and tokens that a check looks at, at most
+WRAPPERS = nn.DataParallel, nn.parallel.DistributedDataParallel
 NAMES = "logits", "last_hidden_state", "prediction_logits"
 MASKS: dict[str, Callable[[Tensor], Tensor]] = {  # as each library means it
     "attention_mask": lambda words: words.long(),
@@ -33,24 +37,33 @@ def modules_of(model: Model) -> list[nn.Module]:
 
 @contextmanager
 def undisturbed(model: Model, training: bool, seed: int | None) -> Iterator[None]:
-    """Modes, buffers and torch's random states are afterwards what they were."""
-    modules = [m for owner in modules_of(model) for m in owner.modules()]
+    """Modes, buffers and the random states of torch, NumPy and Python are afterwards what they were."""
+    owners = modules_of(model)
+    modules = [m for owner in owners for m in owner.modules()]
     modes = [m.training for m in modules]
-    buffers = [(b, b.clone()) for m in modules for b in m.buffers(recurse=False)]
+    buffers = [
+        (m, name, b, b.clone())
+        for m in modules
+        for name, b in m._buffers.items()
+        if b is not None
+    ]
+    states = random.getstate(), np.random.get_state()
     devices = {p.device for m in modules for p in m.parameters(recurse=False)}
     cuda = [d for d in devices if d.type == "cuda"]
     try:
         with torch.random.fork_rng(cuda):
             if seed is not None:
-                torch.manual_seed(seed)
-            for m in modules:
-                m.training = training
+                torch.manual_seed(seed), random.seed(seed), np.random.seed(seed)
+            for owner in owners:
+                owner.train(training)  # its own train() may keep a part in eval
             yield
     finally:
         for m, mode in zip(modules, modes, strict=True):
             m.training = mode
-        for buffer, value in buffers:
+        for m, name, buffer, value in buffers:
+            m._buffers[name] = buffer  # a call may put another in its place
             buffer.data.copy_(value)  # unseen by autograd, which may still go backward
+        random.setstate(states[0]), np.random.set_state(states[1])
 
 
 def numbers_of(out: Any) -> Tensor:
@@ -68,6 +81,7 @@ def numbers_of(out: Any) -> Tensor:
     for part in parts:
         if (
             isinstance(part, Tensor | np.ndarray)
+            and part.ndim  # a loss has none
             and numbers_of(part).is_floating_point()
         ):
             return numbers_of(part)
@@ -102,11 +116,16 @@ def mask_arguments(
     model: Model, tokens: Tensor, words: Tensor | None
 ) -> tuple[list[Tensor], dict[str, Tensor]]:
     """The mask by place or by name. A model that insists on one gets one without pads."""
-    call = model.forward if isinstance(model, nn.Module) else model
+    call: Any = model
+    while isinstance(call, nn.Module):  # of torch.compile, of DataParallel
+        inner = getattr(call, "_orig_mod", getattr(call, "module", None))
+        wraps = isinstance(call, WRAPPERS) or hasattr(call, "_orig_mod")
+        call = inner if wraps else call.forward
     try:
         _, *others = inspect.signature(call).parameters.values()
-    except ValueError:  # a function written in C
+    except ValueError:  # a function written in C, or one that takes all in **options
         others = []
+    others = [x for x in others if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)]
     if words is None:
         if not others or others[0].default is not inspect.Parameter.empty:
             return [], {}
@@ -118,7 +137,13 @@ def mask_arguments(
 
 
 def sample(tokens: Any) -> Tensor:
-    """The reader's tokens as a tensor, no more of them than a check needs."""
+    """The first 12 tokens of the first 4 sentences, where each token is changed by itself."""
+    b, n = ENOUGH
+    return uncut(tokens)[:b, :n].clone()
+
+
+def uncut(tokens: Any) -> Tensor:
+    """All the reader's tokens, as a tensor."""
     tokens = torch.as_tensor(tokens)
     vectors = tokens.is_floating_point()
     if tokens.ndim != 2 + vectors or min(tokens.shape[:2]) < 2:
@@ -127,7 +152,7 @@ def sample(tokens: Any) -> Tensor:
         )
     if not vectors and len(tokens.unique()) < 2:
         raise ValueError("tokens are all the same; give some that differ")
-    return tokens[: ENOUGH[0], : ENOUGH[1]].clone()
+    return tokens
 
 
 def drawn(tokens: Tensor, b: int, n: int) -> Tensor:

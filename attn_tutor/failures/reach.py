@@ -1,4 +1,4 @@
-"""Which outputs move when a token changes: a table of True and False that has a pattern for many a bug."""
+"""Which outputs move when a token changes: a table of True and False in which many bugs leave their own pattern."""
 
 import torch
 from torch import Tensor
@@ -33,7 +33,7 @@ def reach(
 
     Returns:
         Booleans (b, n, n): output i of sentence c moved when token j changed. A model that gives one vector for each
-        sentence has (b, 1, n).
+        sentence has (b, 1, n); numbers (b, n) are one for each token if a shorter text has fewer.
 
     Raises:
         TypeError: the model returns no tensor of real numbers.
@@ -45,12 +45,17 @@ def reach(
     way = {"training": training, "grad": training}
     before, other = answer(model, tokens, words, **way).detach(), changed(tokens)
     rows = slice(None) if sentence is None else slice(sentence, sentence + 1)
-    columns = []
-    for j in range(tokens.shape[1]):
+    n, columns = tokens.shape[1], []
+    # Numbers (b, n) are one for each token if a shorter text has fewer of them.
+    each = before.shape == tokens.shape[:2] and n > 2
+    cut = None if words is None else words[:, :-1]
+    each = each and answer(model, tokens[:, :-1], cut, **way).shape[1] == n - 1
+    kind, last = dtype_of(model, tokens), (..., None) if each else ...
+    for j in range(n):
         touched = tokens.clone()
         touched[rows, j] = other[rows, j]
         after = answer(model, touched, words, **way).detach()
-        columns.append(moved(before, after, dtype_of(model, tokens)))
+        columns.append(moved(before[last], after[last], kind))
     return torch.stack(columns, -1)
 
 

@@ -118,7 +118,7 @@ def counts_pads(mean: Callable[[Tensor, Tensor], Tensor]) -> Finding:
     one, other = float(mean(losses, words)), float(mean(*wider))
     if math.isclose(one, other, rel_tol=1e-5):
         return Finding("counts_pads")
-    says = f"One more column of pads makes {other:.2f} out of {one:.2f}."
+    says = f"One more column of pads changes the mean from {one:.2f} to {other:.2f}."
     return Finding("counts_pads", "pads are counted", says)
 
 

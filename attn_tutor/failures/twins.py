@@ -150,6 +150,11 @@ def differs_step_by_step(
             if heard == [True, False]
             else ""
         )
+        says += (
+            ", though the last hears the earlier tokens: their positions may start again"
+            if all(heard)
+            else ""
+        )
         says += "."
         return Finding("differs_step_by_step", cause, says)
     if moved(whole, in_parts(tokens, n // 2, n), kind).any():

@@ -1,5 +1,10 @@
 """Thirty bugs in programs of other styles are found and named, and right programs in the same styles raise no alarm."""
 
+# ruff: noqa: NPY002 — the state looked after is the one that programs without a Generator draw from
+
+import random
+
+import numpy as np
 import pytest
 import torch
 from planted import einsums, functions
@@ -264,3 +269,152 @@ def test_half_precision(bug, causes):
     model = made(GPT, bug).bfloat16()
     assert [finding.cause for finding in everything(model)] == causes
     assert model.lm_head.weight.dtype == torch.bfloat16
+
+
+class Emb(torch.nn.Module):
+    """Logits that hear no other token."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(13, 5)
+
+    def forward(self, ids):
+        return self.table(ids)
+
+
+class Options(Emb):
+    def forward(self, ids, **options):
+        return super().forward(ids)
+
+
+class Anything(Emb):
+    def forward(self, *args, **options):
+        return super().forward(*args)
+
+
+class Later(Emb):
+    """Each output hears the mean of all tokens, where a batch or a text is large enough."""
+
+    def __init__(self, b=0, n=0):
+        super().__init__()
+        self.least = b, n
+
+    def forward(self, ids):
+        out = super().forward(ids)
+        large = all(x > least for x, least in zip(ids.shape, self.least, strict=True))
+        return out + out.mean(1, keepdim=True) if large else out
+
+
+class Skips(Emb):
+    def __init__(self, draw):
+        super().__init__()
+        self.draw = draw
+
+    def forward(self, ids):
+        out = super().forward(ids)
+        return 2 * out if self.training and self.draw() < 0.5 else out
+
+
+class Frozen(Emb):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(5)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.norm.eval()
+        return self
+
+    def forward(self, ids):
+        return self.norm(super().forward(ids).mT).mT
+
+
+class Average(Emb):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("average", torch.zeros(5))
+
+    def forward(self, ids):
+        out = super().forward(ids)
+        self.average = 0.9 * self.average + out.detach().mean((0, 1))
+        return out + random.random() * 0 + np.random.rand() * 0
+
+
+def compiled(model):
+    return torch.compile(model, backend="eager")
+
+
+CALLED = {
+    "compile": lambda: compiled(made(Emb)),
+    "DataParallel": lambda: torch.nn.DataParallel(made(Emb)),
+    "options": lambda: made(Options),
+    "anything": lambda: made(Anything),
+    "anything in a function": lambda: lambda *args: made(Emb)(*args),
+    "LayerDrop by Python": lambda: made(Skips, random.random),
+    "LayerDrop by NumPy": lambda: made(Skips, np.random.rand),
+    "frozen batch norm": lambda: made(Frozen),
+    "last token's logits": lambda: lambda ids: made(Emb)(ids)[:, [-1]],
+    "value head": lambda: lambda ids: made(Emb)(ids)[..., 0],
+    "class from the last token": lambda: lambda ids: made(Emb)(ids)[:, -1, :3],
+    "loss and logits": lambda: lambda ids: (torch.tensor(1.0), made(Emb)(ids)),
+}
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_other_calls_and_outputs_raise_no_alarm(name):
+    model = CALLED[name]()
+    assert not failures.leaks_future(model, IDS)
+    assert not failures.changes_in_eval(model, IDS)
+    assert not failures.gives_nan(model, IDS)
+
+
+@pytest.mark.parametrize("wrap", [compiled, torch.nn.DataParallel])
+def test_a_wrapped_model_gets_its_mask(wrap):
+    assert not failures.reads_pads(wrap(made(ForCausalLM)), IDS, "left")
+
+
+def test_one_output_a_sentence_is_said_to_be_unchecked():
+    finding = failures.leaks_future(lambda ids: made(Emb)(ids)[:, [-1]], IDS)
+    assert "not checked" in str(finding)
+
+
+@pytest.mark.parametrize(
+    ("b", "n", "least"), [(4, 32, (0, 16)), (8, 7, (4, 0)), (2, 130, (0, 64))]
+)
+def test_a_leak_beyond_the_first_tokens(b, n, least):
+    ids = torch.randint(13, (b, n), generator=torch.Generator().manual_seed(3))
+    finding = failures.leaks_future(made(Later, *least), ids)
+    assert finding.cause == "mask lost on one path", finding
+    assert not failures.leaks_future(made(Emb), ids)
+
+
+def test_random_states_and_new_buffers_are_left_as_they_were():
+    model = made(Average)
+    buffer, states = model.average, (random.getstate(), np.random.get_state()[1].copy())
+    failures.check_all(model, IDS)
+    assert model.average is buffer and not buffer.any()
+    assert random.getstate() == states[0]
+    assert (np.random.get_state()[1] == states[1]).all()
+
+
+def test_an_error_of_the_program_is_told_once(capsys):
+    def broken(ids):
+        raise KeyError("no such thing")
+
+    assert [x.cause for x in failures.check_all(broken, IDS)] == ["KeyError"]
+    assert failures.runs_out_of_positions(broken, IDS, 99)
+
+
+def test_functions_of_other_kinds():
+    def rows(X):
+        return X[..., :1].numpy() * 2
+
+    def soft(Q, K, V):
+        return (Q @ K.mT / Q.shape[-1] ** 0.5).softmax(-1) @ V, None
+
+    assert not failures.gives_nan(rows, X)
+    assert not failures.differs_from_formula(soft)
+    odd = failures.differs_from_formula(lambda Q, K, V: soft(Q, K, V)[0] ** 2)
+    assert odd.cause == "another formula"
+    ahead = failures.leaks_future(lambda X: X + X.roll(-1, 1) + X.roll(-2, 1), X)
+    assert ahead.cause == "leak"
