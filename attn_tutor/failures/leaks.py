@@ -81,7 +81,7 @@ def leaks_at_length(model: Model, tokens: Tensor, ways: list[bool]) -> Finding:
                 before.shape[1] == n
                 and moved(before[:, :j, None], after[:, :j, None], kind).any()
             ):
-                says = f"Token {j} of {b} sentences of {n} moves an earlier output; none of the first {n0} in {b0} does."
+                says = f"Token {j} of {b} sentences of {n} moves an earlier one; none of the first {n0} in {b0} does."
                 return Finding("leaks_future", "mask lost on one path", says)
     return Finding("leaks_future")
 
