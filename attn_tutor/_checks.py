@@ -227,6 +227,30 @@ def lacks_heads(where: str, mask: Shape, batch: Shape, n_heads: int) -> bool:
     return len(lead) == 1
 
 
+def require_pairs(where: str, rates: Shape, d: int) -> None:
+    """Raise a ``ValueError`` unless d entries have a pair for each rate."""
+    if d % 2 and rates == (d // 2 + 1,):
+        raise ValueError(
+            f"{where}: d={d} is odd, but entries turn in pairs; make d even"
+        )
+    if len(rates) != 1 or 2 * rates[0] > d:
+        raise ValueError(
+            f"{where}: rates have shape {tuple(rates)} but must be one for each pair to turn, at most ({d // 2},)"
+        )
+
+
+def require_positions(where: str, positions: Shape, rows: Shape) -> None:
+    """Raise a ``ValueError`` unless positions broadcast to the rows, (…, n), without making rows out of one."""
+    if broadcast(positions, rows) is None or positions[-1:] not in (
+        (),
+        (1,),
+        rows[-1:],
+    ):
+        raise ValueError(
+            f"{where}: positions have shape {tuple(positions)} but must broadcast to {tuple(rows)}"
+        )
+
+
 def require_window(where: str, window: Any, causal: bool) -> None:
     """Raise unless ``window`` is None, or a whole number of keys before each query, which needs ``causal``."""
     if window is None:

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from attn_tutor._checks import broadcast, require_positive
+from attn_tutor._checks import require_pairs, require_positions, require_positive
 from attn_tutor.torch._arrays import require_array, require_size, shapes
 from attn_tutor.torch.masks import Device
 
@@ -54,46 +54,67 @@ def sinusoidal_encoding(
 
 @shapes("(n,d)->(n,d)")
 def rotary(
-    X: torch.Tensor, positions: torch.Tensor | None = None, base: float = 10000.0
+    X: torch.Tensor,
+    positions: torch.Tensor | None = None,
+    base: float = 10000.0,
+    *,
+    rates: torch.Tensor | None = None,
+    interleaved: bool = True,
 ) -> torch.Tensor:
     r"""Turn each pair of entries of a query or key by an angle that grows with its position.
 
     .. math:: \begin{pmatrix} y_{2i} \\ y_{2i+1} \end{pmatrix} =
         \begin{pmatrix} \cos\theta & -\sin\theta \\ \sin\theta & \cos\theta \end{pmatrix}
-        \begin{pmatrix} x_{2i} \\ x_{2i+1} \end{pmatrix}, \qquad \theta = \frac{p}{\text{base}^{2i/d}}
+        \begin{pmatrix} x_{2i} \\ x_{2i+1} \end{pmatrix}, \qquad \theta = p\,\omega_i,
+        \quad \omega_i = \text{base}^{-2i/d}
 
     The dot product of two rotated vectors depends on their positions through the difference alone. Pairs are
-    neighbours (2i, 2i+1), as in the paper. Source: Su et al. (2021), section 3.2.2.
+    neighbours (2i, 2i+1), as in the paper, or, half-split as Llama in ``transformers`` has them, (i, i + r/2) among
+    the r entries that turn. Source: Su et al. (2021), section 3.2.2.
+
+    A model that was trained on L tokens reads s L with slower rates: ``rates / s`` interpolates positions (Chen et al.,
+    2023), ``base * s ** (d / (d - 2))`` is NTK-aware, and ``rates * (g + (1 - g) / s)`` is YaRN's, whose ramp is
+    ``g = torch.clip((L * rates / (2 * torch.pi) - 1) / 31, 0, 1)`` for Llama (Peng et al., 2024, section 3).
 
     Args:
-        X: queries or keys, (…, n, d) with d even.
+        X: queries or keys, (…, n, d), with d even unless ``rates`` are given.
         positions: position p of each row, broadcasts to (…, n); None is 0 … n − 1.
         base: sets the slowest turn; above 0.
+        rates: ω in place of the base's, radians a position, one for each pair, (r/2,); entries from r on stay as they
+            are (partial rotary). Far positions need them in double precision.
+        interleaved: pairs are neighbours; False is half-split.
 
     Returns:
         Rotated rows, (…, n, d), each of unchanged length.
 
     Raises:
-        TypeError: X or ``positions`` is not an array of this half.
-        ValueError: d is odd, the positions do not broadcast to the rows, or the base is not above 0.
+        TypeError: X, ``positions`` or ``rates`` is not an array of this half.
+        ValueError: d is odd, the positions do not broadcast to the rows, the base is not above 0, or there are more
+            rates than pairs.
 
     Example:
         >>> rotary(torch.tensor([[1000.0, 0.0], [1000.0, 0.0]])).round().tolist()
         [[1000.0, 0.0], [540.0, 841.0]]
+        >>> rotary(torch.tensor([[0.0] * 3, [1000.0, 0.0, 7.0]]), rates=torch.tensor([1.0])).round().tolist()
+        [[0.0, 0.0, 0.0], [540.0, 841.0, 7.0]]
     """
-    n, d = X.shape[-2:]
-    if d % 2:
-        raise ValueError(
-            f"rotary: d={d} is odd, but entries turn in pairs; make d even"
-        )
+    d = X.shape[-1]
     positions = _positions(positions, X)
-    # (…, n, d/2)
-    angles = positions[..., None] * _rates("rotary", d, base, positions.device)
+    if rates is None:
+        rates = _rates("rotary", d, base, positions.device)
+    require_array("rotary", "rates", rates)
+    require_pairs("rotary", rates.shape, d)
+    r = 2 * len(rates)
+    angles = positions[..., None] * rates.to(positions)  # (…, n, r/2)
     cos, sin = torch.cos(angles).to(X), torch.sin(angles).to(X)
-    even, odd = X[..., 0::2], X[..., 1::2]
-    # (…, n, d/2, 2)
-    pairs = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
-    return pairs.reshape(*pairs.shape[:-3], n, d)
+    if interleaved:
+        x, y, axis = X[..., 0:r:2], X[..., 1:r:2], -1  # (…, n, r/2) both
+    else:
+        x, y, axis = X[..., : r // 2], X[..., r // 2 : r], -2
+    pairs = torch.stack([x * cos - y * sin, x * sin + y * cos], axis)
+    turned = pairs.flatten(-2)  # (…, n, r)
+    rest = X[..., r:].expand(*turned.shape[:-1], d - r)
+    return torch.cat([turned, rest], -1) if r < d else turned
 
 
 def alibi_bias(
@@ -194,12 +215,5 @@ def _positions(positions: torch.Tensor | None, X: torch.Tensor) -> torch.Tensor:
     if positions is None:
         return torch.arange(X.shape[-2], dtype=torch.float64, device=_exact(X.device))
     require_array("rotary", "positions", positions)
-    if broadcast(positions.shape, X.shape[:-1]) is None or positions.shape[-1:] not in (
-        (),
-        (1,),
-        X.shape[-2:-1],
-    ):
-        raise ValueError(
-            f"rotary: positions have shape {tuple(positions.shape)} but must broadcast to {tuple(X.shape[:-1])}"
-        )
+    require_positions("rotary", positions.shape, X.shape[:-1])
     return positions.to(_exact(X.device), torch.float64)

@@ -10,6 +10,7 @@ import pytest
 import regex
 import torch
 
+import attn_tutor.torch as at
 from attn_tutor import check
 from attn_tutor.models import rxnmapper
 from attn_tutor.models.rxnmapper import RXNMapper
@@ -187,3 +188,37 @@ def test_the_exercise_of_chapter_11_reads_blocks_as_gguf_does():
     np.testing.assert_array_equal(
         check.dequantise.right(blocks).ravel(), theirs.ravel()
     )
+
+
+# Rotary
+
+
+@pytest.mark.parametrize(
+    "scaled",
+    [
+        {"rope_type": "default"},
+        {"rope_type": "linear", "factor": 4.0},
+        {"rope_type": "yarn", "factor": 4.0, "beta_fast": 2.0, "beta_slow": 1.0},
+    ],
+    ids=lambda scaled: scaled["rope_type"],
+)
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_rotary_turns_as_transformers_does(close, scaled, share):
+    """In halves, a part of a head, at each of its rates; YaRN's factor is left to the scale of the scores."""
+    from transformers import GPTNeoXConfig
+    from transformers.models.gpt_neox import modeling_gpt_neox as gpt_neox
+
+    settings = {"rope_theta": 10_000.0, "partial_rotary_factor": share} | scaled
+    sizes = {"hidden_size": 64, "num_attention_heads": 2}
+    config = GPTNeoXConfig(
+        **sizes, max_position_embeddings=64, rope_parameters=settings
+    )
+    theirs = gpt_neox.GPTNeoXRotaryEmbedding(config)
+    Q, K = torch.randn(2, 3, 2, 7, 32, generator=torch.Generator().manual_seed(0))
+    positions = torch.arange(20, 27)
+    cos, sin = (x / theirs.attention_scaling for x in theirs(Q, positions[None]))
+    turned = gpt_neox.apply_rotary_pos_emb(Q, K, cos, sin)
+    for X, expected in zip((Q, K), turned, strict=True):
+        close(
+            at.rotary(X, positions, rates=theirs.inv_freq, interleaved=False), expected
+        )

@@ -32,6 +32,7 @@ CALLS = {
         X, X, X, at.padding_mask(torch.full((len(X),), 2), X.shape[1])
     ),
     "rotary": lambda X: at.rotary(X),
+    "partial rotary": lambda X: at.rotary(X, rates=W[0][0, :4], interleaved=False),
     "sinusoidal": lambda X: X + at.sinusoidal_encoding(X.shape[1], 12),
 }
 # These in each run, one of each way through the package; the rest by `make full`: the compiler takes seconds for each.

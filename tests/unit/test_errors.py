@@ -586,6 +586,14 @@ def test_rotary(lib, ones):
         lib.rotary(ones(1, 4), ones(5))
     with refused(TypeError, no_array(lib, "rotary", "positions", "range")):
         lib.rotary(ones(3, 4), range(3))
+    for shape in ((3,), (1, 2), ()):
+        with refused(
+            ValueError,
+            f"rotary: rates have shape {shape} but must be one for each pair to turn, at most (2,)",
+        ):
+            lib.rotary(ones(3, 4), rates=ones(*shape))
+    with refused(TypeError, no_array(lib, "rotary", "rates", "list")):
+        lib.rotary(ones(3, 4), rates=[1.0, 0.1])
 
 
 # The torch half alone: dtypes, devices, chances, modules

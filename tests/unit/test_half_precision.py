@@ -119,8 +119,10 @@ def test_far_positions(close, device):
         exact = an.alibi_bias(8, 1, 100_000)
         close(bias, np.where(abs(exact) > torch.finfo(dtype).max, -np.inf, exact))
         X = torch.ones(1, 8, dtype=dtype, device=device)
-        turned = at.rotary(X, torch.tensor([5001], device=device))
-        close(turned, an.rotary(np.ones((1, 8)), np.array([5001])))
+        for options in {}, {"interleaved": False}, {"rates": np.array([1.0, 0.3])}:
+            exact = an.rotary(np.ones((1, 8)), np.array([5001]), **options)
+            options = {k: torch.as_tensor(x, device=device) for k, x in options.items()}
+            close(at.rotary(X, torch.tensor([5001], device=device), **options), exact)
     turned = an.rotary(np.ones((1, 8), np.float16), np.array([5001]))
     close(turned, an.rotary(np.ones((1, 8)), np.array([5001])))
 

@@ -371,6 +371,23 @@ def test_rotary_keeps_length_and_relative_position(half, start, shift, pairs):
     np.testing.assert_allclose(here, there, atol=1e-9)
 
 
+@given(st.integers(1, 4), st.integers(0, 3), st.booleans(), st.integers(0, 99))
+def test_rotary_is_a_matrix_of_rotations(half, pairs, rest, interleaved, seed):
+    """Entries that have no pair stay bit for bit as they are."""
+    rng = np.random.default_rng(seed)
+    X, positions = rng.normal(size=(3, 2 * pairs + rest)), rng.uniform(-99, 99, (2, 3))
+    rates = rng.uniform(-1, 3, pairs)
+    turned = half.rotary(X, positions, rates=rates, interleaved=interleaved)
+    for batch, row in np.ndindex(2, 3):
+        R = np.eye(len(X[0]))
+        for i, angle in enumerate(positions[batch, row] * rates):
+            pair = [2 * i, 2 * i + 1] if interleaved else [i, i + pairs]
+            c, s = np.cos(angle), np.sin(angle)
+            R[np.ix_(pair, pair)] = [[c, -s], [s, c]]
+        np.testing.assert_allclose(turned[batch, row], R @ X[row], rtol=0, atol=1e-12)
+    assert (turned[..., 2 * pairs :] == X[:, 2 * pairs :]).all()
+
+
 def test_rotary_counts_from_zero_unless_told(half, draw, close):
     X = draw(2, 7, 6)
     close(half.rotary(X), half.rotary(X, np.arange(7)))

@@ -256,12 +256,11 @@ rotary.variant(
     first=1,
 )
 rotary.variant(
-    turned,
+    an.rotary,
     "halves in place of neighbours",
     "You pair column i with column i + d/2, as many libraries do. Here, as in the paper, neighbours turn together: 2i "
     "and 2i+1.",
-    cut=halves_of,
-    join=behind,
+    interleaved=False,
 )
 rotary.variant(
     turned,
