@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -34,11 +35,20 @@ CHANGED = {
 IDLE = "() => attnLive.live && !attnLive.live.kernel.busy"
 
 
+def free_port() -> int:
+    """Below those that the system hands out, so that none takes it while the server is away."""
+    for port in range(20_000 + os.getpid() % 10_000, 32_000):
+        with contextlib.suppress(OSError), socket.socket() as tried:
+            tried.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no port is free")
+
+
 class Server:
     """`python -m attn_tutor.live` in a folder of its own, which links to the book: what is written stays there."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, 0
+        self.folder, self.port = folder, free_port()
         for name in ("book", "_build"):
             (folder / name).symlink_to(ROOT / name)
         self.start()
@@ -57,7 +67,7 @@ class Server:
         while not (told.exists() and told.read_text().endswith("}")):
             assert self.process.poll() is None, (self.folder / "log").read_text()
             time.sleep(0.05)
-        self.port = json.loads(told.read_text())["port"]
+        assert json.loads(told.read_text())["port"] == self.port
 
     def stop(self) -> None:
         """As Ctrl-C does."""
