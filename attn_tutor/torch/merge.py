@@ -40,7 +40,7 @@ def partial_attention(
         V: values, (…, m, d_v).
         mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
             None permits every key.
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`attn_tutor.torch.causal_mask`).
+        causal: also forbid each query the keys after it, aligned lower right; see :func:`attn_tutor.torch.causal_mask`.
         window: most keys that a query sees, its own and those just before it; needs ``causal``.
             :class:`attn_tutor.torch.Window` adds sinks. None sets no limit.
         bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
