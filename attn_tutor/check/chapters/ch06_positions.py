@@ -256,11 +256,12 @@ rotary.variant(
     first=1,
 )
 rotary.variant(
-    an.rotary,
+    turned,
     "halves in place of neighbours",
     "You pair column i with column i + d/2, as many libraries do. Here, as in the paper, neighbours turn together: 2i "
     "and 2i+1.",
-    interleaved=False,
+    cut=halves_of,
+    join=behind,
 )
 rotary.variant(
     turned,
