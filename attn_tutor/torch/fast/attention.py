@@ -112,10 +112,9 @@ class Core(NamedTuple):
             Q, K, V = (X.to(dtype) for X in (Q, K, V))
         blocks = slices(see.n, self.height(Q))
         learnt = any(X.requires_grad for X in see.arrays.values())
-        many = (
-            torch.backends.cuda.flash_sdp_enabled()
-        )  # else second derivatives are wanted
-        if learnt or self.dropout_p or Q.device.type != "cpu" or not many:
+        # Second derivatives are wanted where flash kernels are switched off.
+        once = torch.backends.cuda.flash_sdp_enabled()
+        if learnt or self.dropout_p or Q.device.type != "cpu" or not once:
             return torch.cat([again(self.block, Q, K, V, rows) for rows in blocks], -2)
         output: torch.Tensor = _Blocks.apply(Q, K, V, self, blocks)
         return output
