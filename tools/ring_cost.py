@@ -13,6 +13,7 @@ minima counts.
 """
 
 import argparse
+import dataclasses
 import os
 import statistics
 import time
@@ -25,8 +26,8 @@ import torch
 import torch.distributed as dist
 
 from attn_tutor.bench.command import processor
+from attn_tutor.ledger import H100, Machine, Mesh, attention_cost
 from attn_tutor.torch.distributed import ring_attention, run, ulysses_attention
-from attn_tutor.torch.distributed.cost import Machine, Mesh, attention_cost
 
 TABLES = Path(__file__).resolve().parents[1] / "book" / "_tables"
 HEADS, WIDTH = 8, 64
@@ -107,7 +108,17 @@ def machine_of(took: dict[Any, float], kind: str, n: int) -> Machine:
     small, large = (took[kind, "exchange", count] for count in BYTES)
     rate = (BYTES[1] - BYTES[0]) / (large - small)
     start = max(0.0, small - BYTES[0] / rate)
-    return Machine(flops, rate, rate, 0.0, 0.0, start, node=2, number=4)
+    return dataclasses.replace(
+        H100,
+        operations_per_second=flops,
+        link_bytes_per_second=rate,
+        network_bytes_per_second=rate,
+        link_hop_seconds=0.0,
+        network_hop_seconds=0.0,
+        start_seconds=start,
+        node_gpus=2,
+        number_bytes=4,
+    )
 
 
 def table(took: dict[Any, float], wall: bool) -> str:
@@ -132,7 +143,7 @@ def table(took: dict[Any, float], wall: bool) -> str:
                 exchange=kind,
                 overlap=False,
             )
-            predicted = cost.attend + cost.wait  # without projections
+            predicted = cost.attend_seconds + cost.wait_seconds  # without projections
             measured = took[kind, n, 2]
             numbers = took[kind, n, 1], measured, predicted
             shown = " | ".join(f"{1e3 * x:.1f}" for x in numbers)
@@ -142,7 +153,8 @@ def table(took: dict[Any, float], wall: bool) -> str:
                 line += f" {half / measured:.2f} | {half / predicted:.2f} |"
             lines.append(line)
     costs = " and ".join(
-        f"{1e9 / machine.link:.2f} s a gigabyte and {1e3 * machine.start:.2f} ms a message ({kind})"
+        f"{1e9 / machine.link_bytes_per_second:.2f} s a gigabyte and "
+        f"{1e3 * machine.start_seconds:.2f} ms a message ({kind})"
         for kind, machine in machines.items()
     )
     note = (

@@ -1,9 +1,9 @@
 /* Chapter 12: choose a length and a mesh of H100s, and see where the time of an attention layer goes. The model is
-   attention_cost of attn_tutor.torch.distributed, with 64 query heads and 8 heads of keys and values of width 128. */
+   attention_cost of attn_tutor.ledger, with 64 query heads and 8 heads of keys and values of width 128. */
 customElements.define("attn-mesh", class extends attn.Figure {
   static title = "Seconds of attention against the mesh";
   static start = { length: 20, gpus: 10, heads: 0, exchange: "ring" };
-  static exchanges = { ring: "ring", "all-to-all": "all-to-all" };
+  static exchanges = { ring: "ring", "double ring": "double ring", "all-to-all": "all-to-all" };
   static parts = { project: "projections", attend: "attention", wait: "waiting", reduce: "adding up heads", traffic: "links busy" };
 
   static tasks = [{
@@ -57,18 +57,20 @@ customElements.define("attn-mesh", class extends attn.Figure {
     const joint = (span) => (span <= node ? [link, 3.4e-6] : [network, 14e-6]);
     const project = 4 * tokens * all * width * (here + kv) * width / flops;
     const attend = 4 * here * width * (n * (n + 1) / 2) / context / flops;
-    const [rate, hop] = joint(context * tensor);
-    let travel = start + hop + 2 * tokens * kv * width * bytes / rate, traffic = (context - 1) * travel;
-    let wait = (context - 1) * Math.max(0, travel - attend / context);
+    const block = 2 * tokens * kv * width * bytes, near = Math.min(context, Math.max(1, Math.floor(node / tensor)));
+    const sending = (span) => { const [rate, hop] = joint(span); return start + hop + block / rate; };
+    const inner = exchange === "double ring" ? near : context, outer = context / inner, work = attend / context;
+    const round = sending(inner * tensor), far = sending(context * tensor), idle = (inner - 1) * Math.max(0, round - work);
+    let travel = outer > 1 ? far : round, traffic = outer * (inner - 1) * round + (outer - 1) * far;
+    let wait = outer * idle + (outer - 1) * Math.max(0, far - inner * work - idle);
     if (exchange === "all-to-all") {
-      const near = Math.min(context, Math.max(1, Math.floor(node / tensor)));
-      const part = 2 * tokens * (here + kv) * width * bytes / context;
+      const part = 2 * tokens * (here + Math.max(kv, context)) * width * bytes / context, hop = joint(context * tensor)[1];
       travel = context === 1 ? 0 : 2 * (start + hop) + Math.max((near - 1) * part / link, (context - near) * part / network);
       wait = traffic = travel;
     }
     const [inside, step] = joint(tensor), share = tokens * all * width * bytes / tensor;
     const reduce = tensor === 1 ? 0 : start + 2 * (tensor - 1) * (step + share / inside);
-    return { project, attend, wait, reduce, traffic, travel, step: exchange === "ring" ? attend / context : attend };
+    return { project, attend, wait, reduce, traffic, travel, step: exchange === "all-to-all" ? attend : work };
   }
 
   draw() {

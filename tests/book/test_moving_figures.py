@@ -37,8 +37,7 @@ from playwright.sync_api import Browser, Locator, Page
 
 import attn_tutor.numpy as an
 from attn_tutor.data import load_cars
-from attn_tutor.memory import cache_bytes
-from attn_tutor.torch.distributed.cost import H100, Mesh, attention_cost
+from attn_tutor.ledger import H100, Mesh, attention_cost, cache_bytes
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "_build" / "html"
@@ -486,7 +485,7 @@ def test_moving_both_keeps_the_turned_product(page: Page) -> None:
 def test_mesh(page: Page, rng: np.random.Generator) -> None:
     figure, met = page.locator("attn-mesh"), set()
     for trial in range(20):
-        exchange = ("ring", "all-to-all")[trial % 2]
+        exchange = ("ring", "all-to-all", "double ring")[trial % 3]
         choose(figure, "Tokens meet by", exchange)
         slide(figure, "Tokens", rng.uniform())
         slide(figure, "GPUs", rng.uniform(0, 0.6 if trial % 2 else 1))
@@ -505,17 +504,19 @@ def test_mesh(page: Page, rng: np.random.Generator) -> None:
             assert {*values, *shown} == {"–"}
             met.add((exchange, "does not fit"))
             continue
-        parts = cost.project, cost.attend, cost.wait, cost.reduce, cost.traffic
+        parts = [cost.project_seconds, cost.attend_seconds, cost.wait_seconds]
+        parts += [cost.reduce_seconds, cost.traffic_seconds]
         assert shown == [f"{number(1e3 * x, 2)} ms" for x in parts]
         assert answer == f"80 layers: {number(80 * cost.seconds, 2)} s"
-        ring = exchange == "ring"
-        step = cost.attend / context if ring else cost.attend
-        message = cost.traffic / max(1, context - 1) if ring else cost.traffic
         assert values[:2] == [f"{n // context:,.0f}", f"{context:,}"]
-        assert values[2:] == [number(1e3 * x) for x in (step, message)]
-        assert f"{number(100 * cost.wait / cost.seconds, 0)} percent" in said(figure)
-        met.add((exchange, "waits" if cost.wait else "hides"))
+        if exchange != "double ring":
+            steps = (context, max(1, context - 1)) if exchange == "ring" else (1, 1)
+            step = cost.attend_seconds / steps[0], cost.traffic_seconds / steps[1]
+            assert values[2:] == [number(1e3 * x) for x in step]
+        assert f"{number(100 * cost.wait_seconds / cost.seconds, 0)} percent" in said(figure)  # fmt: skip
+        met.add((exchange, "waits" if cost.wait_seconds else "hides"))
     assert met >= {("ring", "waits"), ("ring", "hides"), ("all-to-all", "waits")}
+    assert met & {("double ring", "waits"), ("double ring", "hides")}
     assert ("all-to-all", "does not fit") in met
 
 

@@ -118,6 +118,9 @@ def all_differences(rank, size):
     for case in CASES:
         for layout in LAYOUTS:
             found["ring", layout, str(case)] = difference(rank, size, ring_attention, layout, case)  # fmt: skip
+        for node in {1, 2, size} & {x for x in range(1, size + 1) if size % x == 0}:
+            rings = functools.partial(ring_attention, node=node)
+            found["rings", node, str(case)] = difference(rank, size, rings, "zigzag", case)  # fmt: skip
         h_kv = case[2]
         if h_kv % size == 0 or size % h_kv == 0:
             for layout in ("blocks", "zigzag"):
@@ -458,6 +461,9 @@ def wrong_calls(rank, size):
         "heads of Q=1 does not split into processes=2": lambda: ulysses_attention(
             q[:, :1], k[:, :1], v[:, :1]
         ),  # fmt: skip
+        "processes=2 does not split into node=3": lambda: ring_attention(
+            q, k, v, node=3
+        ),
         "layout must be one of": lambda: ring_attention(q, k, v, layout="rows"),
         "needs causal=True": lambda: ring_attention(q, k, v, window=3),
         r"must broadcast to the scores, \(2,12,4,8\)": lambda: ring_attention(

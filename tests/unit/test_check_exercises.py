@@ -325,7 +325,7 @@ def torch_zigzag_positions(n, size):
 def torch_bytes_sent(n, size, heads, kv_heads, width, number):
     tokens = torch.empty(n // size, width, number, dtype=torch.uint8)
     ring = sum(2 * kv_heads * tokens.nbytes for _ in range(size - 1))
-    whole = torch.tensor(2 * (heads + kv_heads) * tokens.nbytes)
+    whole = torch.tensor(2 * (heads + max(kv_heads, size)) * tokens.nbytes)
     return torch.tensor(ring), whole - whole // size
 
 

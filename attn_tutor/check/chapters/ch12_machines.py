@@ -264,6 +264,7 @@ def sent(
     whole: bool = False,
     both: int = 2,
     copied: tuple[bool, bool] = (False, False),
+    enough: bool = True,
     moves: str = "qkvo",
     local: bool = True,
     queries: bool = False,
@@ -273,6 +274,7 @@ def sent(
     """Bytes of a ring and of an all-to-all, with what people get wrong as options."""
     tokens = n // size if local else n
     kv, turned_kv = (heads if copy else kv_heads for copy in copied)
+    turned_kv = max(turned_kv, size) if enough else turned_kv
     each = [number if bytes_ else 1 for bytes_ in weighed]
     ring = (size - last) * tokens * (both * kv + queries * heads) * width * each[0]
     parts = size if whole else size - 1
@@ -333,6 +335,12 @@ for name, changes, words in (
         dict(copied=(True, False)),
         "Your all-to-all sends kv_heads heads of keys and values, but your ring as many as there are queries. Grouped "
         "heads share them there too.",
+    ),
+    (
+        "too few heads of keys for all",
+        dict(enough=False),
+        "Your all-to-all sends kv_heads heads of keys and values also where there are more processes than that. Each "
+        "process needs one, so some are sent to several: max(kv_heads, size).",
     ),
     (
         "queries and output alone",

@@ -3,7 +3,6 @@
 # ruff: noqa: F403 — what is public stands in each module's own __all__
 
 from attn_tutor.torch.distributed.context import *
-from attn_tutor.torch.distributed.cost import *
 from attn_tutor.torch.distributed.decode import *
 from attn_tutor.torch.distributed.launch import *
 from attn_tutor.torch.distributed.layout import *

@@ -1,16 +1,16 @@
 """Attention to keys that travel round a ring of processes: each holds one block of them at a time."""
 
+import contextlib
 import itertools
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
-from attn_tutor._checks import require_chance, require_size
+from attn_tutor._checks import require_chance, require_divisible, require_size
 from attn_tutor.geometry import Rule, Window
 from attn_tutor.torch.distributed.dropout import growth
 from attn_tutor.torch.distributed.parts import Parts, grouped, heads, parts
@@ -39,6 +39,7 @@ def ring_attention(
     dropout_p: float = 0.0,
     seed: int = 0,
     layout: str = "zigzag",
+    node: int | None = None,
     group: Group = None,
 ) -> torch.Tensor:
     r"""Attention of tokens that are spread over processes: queries stay, keys and values travel round a ring.
@@ -47,7 +48,8 @@ def ring_attention(
 
     Every process calls it with its own tokens. While it attends to one block of keys, that block is already on its way
     to the next process and another one arrives. The number is that of attention in one process, and so are the
-    gradients, which travel with the keys; there are no second derivatives. Source: Liu, Zaharia & Abbeel (2023).
+    gradients, which travel with the keys; there are no second derivatives. Source: Liu, Zaharia & Abbeel (2023); for
+    the double ring Gu et al. (2024), *LoongTrain*.
 
     Args:
         Q: queries of this process, (…, n_local, d), or (…, h, n_local, d) with heads.
@@ -64,6 +66,9 @@ def ring_attention(
         seed: of dropout, the same in all processes. Which weights are dropped depends on the seed and on their places
             in the whole problem, so that any number of processes drops the same.
         layout: which tokens a process holds: "blocks", "striped" or "zigzag", as the functions of these names say.
+        node: processes that are close to one another, neighbours by rank; it divides their number. Keys go round a ring
+            inside each node, and while they do, those with which the round began travel to the next node: a double
+            ring, whose slow links carry a ``node``-th of the bytes. None is one ring.
         group: the processes; None is all.
 
     Returns:
@@ -85,13 +90,18 @@ def ring_attention(
     """
     require_chance(HERE, "dropout_p", dropout_p)
     require_size(HERE, "seed", seed)
-    same: Any = {"scale": scale, "dropout_p": dropout_p, "seed": seed}
+    if node is not None:
+        require_size(HERE, "node", node, least=1)
+    same: Any = dict(scale=scale, dropout_p=dropout_p, seed=seed, node=node)
     P = parts(HERE, Q, K, mask, causal, window, layout, group, **same)
+    size = len(P.keys)
+    near = size if node is None else node
+    require_divisible(HERE, "processes", size, "node", near)
     Q, K, V, rows = grouped(HERE, Q, K, V, P.mask)
     P = P._replace(see=P.see.in_groups(K.shape[-4]))
     if rows is not None:
         rows = rows.expand(*rows.shape[:-2], Q.shape[-2], P.see.m)
-    ring = Ring(P, rows, scale, dropout_p, seed, group)
+    ring = Ring(P, near, rows, scale, dropout_p, seed, group)
     output: torch.Tensor = _Ring.apply(Q, K, V, ring)
     return output.flatten(-4, -3)
 
@@ -100,32 +110,51 @@ class Ring(NamedTuple):
     """Who holds what, and how it is attended to."""
 
     P: Parts
+    near: int  # processes of a node
     mask: torch.Tensor | None  # (…, n_local, m)
     scale: float | None
     dropout_p: float
     seed: int
     group: Group
 
-    def around(self, kv: Pair) -> Iterator[tuple[int, Pair]]:
-        """The keys and values of each process with their owner, our own first; the next travel while these are used."""
-        size = len(self.P.keys)
-        for step in range(1, size):
-            with self.passing(kv, step) as new:
-                yield (self.P.rank - step + 1) % size, kv
-            kv = new
-        yield (self.P.rank + 1) % size, kv
+    @property
+    def far(self) -> int:
+        """How many nodes there are."""
+        return len(self.P.keys) // self.near
 
-    @contextmanager
-    def passing(self, kv: Pair, step: int, tag: int = 0) -> Iterator[Pair]:
-        """Send keys and values to the next process; those of the one before are here when the context ends."""
-        rank, size = self.P.rank, len(self.P.keys)
-        after, before = (rank + 1) % size, (rank - 1) % size
-        m = len(self.P.keys[(rank - step) % size])
+    def away(self, nodes: int, places: int) -> int:
+        """The process so many nodes and places on from this one, round the rings."""
+        node, place = divmod(self.P.rank, self.near)
+        return (node + nodes) % self.far * self.near + (place + places) % self.near
+
+    def around(self, kv: Pair) -> Iterator[tuple[int, int, Pair]]:
+        """The keys and values of each process, our own first, and how many nodes and places away it is.
+
+        The next travel while these are used.
+        """
+        stay = contextlib.nullcontext(kv)
+        for turn in range(self.far):
+            last = turn + 1 == self.far
+            with stay if last else self.passing(kv, turn + 1, 0) as following:
+                for step in range(self.near):
+                    last = step + 1 == self.near
+                    with stay if last else self.passing(kv, turn, step + 1) as new:
+                        yield turn, step, kv
+                    kv = new
+            kv = following
+
+    @contextlib.contextmanager
+    def passing(self, kv: Pair, turn: int, step: int, tag: int = 0) -> Iterator[Pair]:
+        """Send keys and values on, to the next place for a step, else to the next node; others are here at the end."""
+        hop = (0, 1) if step else (1, 0)
+        after, before = self.away(*hop), self.away(-hop[0], -hop[1])
+        m = len(self.P.keys[self.away(-turn, -step)])
         k, v = (X.new_empty(*X.shape[:-2], m, X.shape[-1]) for X in kv)
         ways: list[Any] = [(dist.isend, X.contiguous(), after) for X in kv]
         ways += [(dist.irecv, X, before) for X in (k, v)]
         ranks = dist.get_process_group_ranks(self.group or dist.group.WORLD)
-        what = f"at step {step} of {size - 1}, to send to process {after} and to receive from process {before}"
+        steps = f"{turn * self.near + step} of {len(self.P.keys) - 1}"
+        what = f"at step {steps}, to send to process {after} and to receive from process {before}"
         with waiting(HERE, what, self.group):
             # All are started before any is waited for: if all sent first, nobody would receive.
             works = dist.batch_isend_irecv(
@@ -166,7 +195,8 @@ class _Ring(torch.autograd.Function):
         wide = torch.promote_types(Q.dtype, torch.float32)
         output = Q.new_zeros(*batch, Q.shape[-2], V.shape[-1], dtype=wide)
         log_sum = output.new_full((*output.shape[:-1], 1), -torch.inf)
-        for owner, (k, v) in ring.around((K, V)):
+        for turn, step, (k, v) in ring.around((K, V)):
+            owner = ring.away(-turn, -step)
             for at, to, see, grown in ring.tiles(owner, batch):
                 q, k_, v_ = Q[..., at, :], k[..., to, :], v[..., to, :]
                 new = part(q, k_, v_, see, ring.scale, grown)
@@ -186,7 +216,8 @@ class _Ring(torch.autograd.Function):
         output = output.masked_fill(lost, 0)
         log_sum = finite(log_sum).masked_fill(lost, torch.inf)
         dQ, dK, dV = (torch.zeros_like(X, dtype=g.dtype) for X in (Q, K, V))
-        for step, (owner, (k, v)) in enumerate(ring.around((K, V)), 1):
+        for turn, step, (k, v) in ring.around((K, V)):
+            owner = ring.away(-turn, -step)
             for at, to, see, grown in ring.tiles(owner, output.shape[:-2]):
                 q, k_, v_ = tile = tuple(
                     X[..., rows, :].nan_to_num(0, 0, 0).requires_grad_()
@@ -200,8 +231,12 @@ class _Ring(torch.autograd.Function):
                 dQ[..., at, :] += dq
                 dK[..., to, :] += dk
                 dV[..., to, :] += dv
-            if len(ring.P.keys) > 1:  # on with the keys that they belong to, and home
-                with ring.passing((dK, dV), step, tag=1) as (dK, dV):
+            # On with the keys that they belong to, and home.
+            if ring.near > 1:
+                with ring.passing((dK, dV), turn, step + 1, tag=1) as (dK, dV):
+                    pass
+            if ring.far > 1 and step + 1 == ring.near:
+                with ring.passing((dK, dV), turn + 1, 0, tag=1) as (dK, dV):
                     pass
         return dQ.to(Q.dtype), dK.to(K.dtype), dV.to(V.dtype), None
 

@@ -411,7 +411,8 @@ def bytes_by_counting(n, size, heads, kv_heads, width, number):
     for peer in range(size):
         if peer != 0:
             ring += 2 * kv_heads * (n // size) * width * number
-            for h in (heads, kv_heads, kv_heads, heads):
+            kv = max(kv_heads, size)  # each process needs one
+            for h in (heads, kv, kv, heads):
                 swap += h * (n // size) * width * number / size
     return ring, round(swap)
 
@@ -419,7 +420,8 @@ def bytes_by_counting(n, size, heads, kv_heads, width, number):
 @right("bytes_sent")
 def bytes_as_tensors(n, size, heads, kv_heads, width, number):
     token = torch.tensor(2 * width * number * n * (size - 1))
-    return token * kv_heads // size, token * (heads + kv_heads) // size**2
+    each = heads + torch.tensor([kv_heads, size]).max()
+    return token * kv_heads // size, token * each // size**2
 
 
 @right("ring")
