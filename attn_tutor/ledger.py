@@ -44,10 +44,12 @@ class Machine:
     number_bytes: int = 2
 
 
-# Peaks, so that the seconds are a lower bound. Operations (bfloat16, no sparsity), HBM3 and NVLink 4, 900 GB/s both
-# ways together: NVIDIA, H100 Tensor Core GPU data sheet, SXM. Fast memory, the most that a block of threads can have:
-# NVIDIA, Hopper tuning guide. One InfiniBand NDR adapter of 400 Gb/s a GPU, eight GPUs a node: NVIDIA, DGX H100 data
-# sheet. Latencies: NVIDIA, NCCL, src/graph/tuning.cc, base and hardware latency of "Ring, Simple".
+#: An H100 GPU of a node of eight, by its data sheets.
+#:
+#: Peaks, so that the seconds are a lower bound. Operations (bfloat16, no sparsity), HBM3 and NVLink 4, 900 GB/s both
+#: ways together: NVIDIA, H100 Tensor Core GPU data sheet, SXM. Fast memory, the most that a block of threads can have:
+#: NVIDIA, Hopper tuning guide. One InfiniBand NDR adapter of 400 Gb/s a GPU, eight GPUs a node: NVIDIA, DGX H100 data
+#: sheet. Latencies: NVIDIA, NCCL, ``src/graph/tuning.cc``, base and hardware latency of "Ring, Simple".
 H100 = Machine(
     operations_per_second=989.4e12,
     memory_bytes_per_second=3.35e12,
@@ -94,7 +96,7 @@ class Layer:
         )
 
 
-# The attention of Grattafiori et al. (2024), The Llama 3 herd of models, table 3: 80 such layers.
+#: The attention of Grattafiori et al. (2024), *The Llama 3 herd of models*, table 3: 80 such layers.
 LLAMA_70B = Layer(heads=64, kv_heads=8, width=128)
 
 

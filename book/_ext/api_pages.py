@@ -39,9 +39,12 @@ def api(package: str) -> str:
         title = module.removeprefix(f"{package}.")
         parts += [f"## `{title}`", inspect.getdoc(importlib.import_module(module))]
         for name, thing in things.items():
-            kind = "autoclass" if inspect.isclass(thing) else "autofunction"
-            members = "\n   :members:" if inspect.isclass(thing) else ""
-            parts += [rst(f".. {kind}:: {package}.{name}{members}")]
+            kind, options = "function", ""
+            if inspect.isclass(thing):
+                kind, options = "class", "\n   :members:"
+            elif not callable(thing):
+                kind = "data"
+            parts += [rst(f".. auto{kind}:: {package}.{name}{options}")]
     return "\n\n".join(filter(None, parts))
 
 

@@ -20,7 +20,9 @@ def sections(package: str) -> dict[str, dict[str, Any]]:
     def place(name: str) -> tuple[int, str, int]:
         module = things[name].__module__.removeprefix(f"{package}.")
         chapter, last = module.partition(".")[0], len(ORDER)
-        line = inspect.getsourcelines(inspect.unwrap(things[name]))[1]
+        thing = inspect.unwrap(things[name])
+        # A constant has no lines of its own; it stands first.
+        line = inspect.getsourcelines(thing)[1] if callable(thing) else 0
         return (ORDER.index(chapter) if chapter in ORDER else last), module, line
 
     found: dict[str, dict[str, Any]] = {}
