@@ -124,12 +124,12 @@ class Bill:
 
     @property
     def seconds(self) -> float:
-        """A lower bound: arithmetic and memory traffic overlap, and what is waited for comes on top."""
+        """A lower bound. Arithmetic and memory traffic overlap; what is waited for comes on top."""
         return max(self.compute_seconds, self.move_seconds) + self.wait_seconds
 
     @property
     def bound(self) -> str:
-        """What is waited for longest: "arithmetic", "memory" or "links"."""
+        """What takes longest, "arithmetic", "memory" or "links"."""
         waits = {
             "arithmetic": self.compute_seconds,
             "memory": self.move_seconds,
