@@ -1,6 +1,6 @@
 """What one layer of attention costs on paper: operations, bytes and seconds, on one GPU or on many."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from attn_tutor._checks import require_positive, require_size
@@ -110,7 +110,10 @@ class Mesh(NamedTuple):
 
 @dataclass(frozen=True)
 class Bill:
-    """One line of the ledger: what the busiest GPU does in one layer of attention, without projections."""
+    """One line of the ledger: what the busiest GPU does in one layer of attention.
+
+    Without its projections; where GPUs share heads, with the all-reduce that adds these up.
+    """
 
     operations: float
     moved_bytes: float  # between slow and fast memory
@@ -219,27 +222,33 @@ def attention_bill(
     moved = float(queries * heads * (asked + given) * number)  # queries and outputs
     moved += read * layer.kept_bytes(1) + trips
     data, c, t = mesh or Mesh()
+    compute = operations / (c * t) / machine.operations_per_second
+    move = moved / (c * t) / machine.memory_bytes_per_second
     traffic = wait = sent = 0.0
     if mesh:
+        # What takes longer, arithmetic or memory, hides what travels meanwhile.
+        rate = machine.operations_per_second * compute / max(compute, move)
         cost = attention_cost(
             keys,
             heads,
             mesh,
-            machine,
+            replace(machine, operations_per_second=rate),
             kv_heads=groups,
             width=layer.width,
             exchange=exchange,
         )
-        traffic, wait = cost.traffic_seconds, cost.wait_seconds
-        sent = cost.sent_bytes
+        traffic = cost.traffic_seconds + cost.reduce_seconds
+        wait = cost.wait_seconds + cost.reduce_seconds
+        added = heads * layer.width * number * keys / c  # bytes of a sum over heads
+        sent = cost.sent_bytes + 2 * (t - 1) / t * added
     return Bill(
         operations=operations / (c * t),
         moved_bytes=moved / (c * t),
         held_bytes=held / (c * t),
         kept_bytes=layer.kept_bytes(keys) / c * -(-groups // t) / groups,
         sent_bytes=sent,
-        compute_seconds=operations / (c * t) / machine.operations_per_second,
-        move_seconds=moved / (c * t) / machine.memory_bytes_per_second,
+        compute_seconds=compute,
+        move_seconds=move,
         send_seconds=traffic,
         wait_seconds=wait,
     )

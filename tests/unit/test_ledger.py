@@ -324,6 +324,27 @@ def test_what_binds_is_what_takes_longest():
     assert ring.seconds == ring.move_seconds + ring.wait_seconds
 
 
+def test_what_takes_longer_than_arithmetic_hides_what_travels():
+    # 64 tokens on 2 GPUs, a layer of 2 heads of width 4: blocks of 32 · 2 · 2 · 4 numbers, 1024 bytes.
+    layer, mesh = Layer(heads=2, kv_heads=2, width=4), Mesh(context=2)
+    slow = replace(FREE, memory_bytes_per_second=1, link_bytes_per_second=1)
+    bill = attention_bill(64, 64, layer, slow, tile=8, mesh=mesh)
+    assert bill.send_seconds == bill.sent_bytes == 1024
+    assert bill.move_seconds == bill.moved_bytes > 2 * 1024  # each of two steps
+    assert bill.wait_seconds == 0
+    slower = replace(slow, link_bytes_per_second=1 / 4)
+    bill = attention_bill(64, 64, layer, slower, tile=8, mesh=mesh)
+    assert bill.wait_seconds == pytest.approx(4 * 1024 - bill.move_seconds / 2)
+
+
+def test_a_bill_has_the_sum_over_heads():
+    # 12 tokens of width 30: around a ring of 3 twice, in thirds of 720 bytes.
+    layer, slow = Layer(6, 2, 5), replace(FREE, link_bytes_per_second=40)
+    bill = attention_bill(12, 12, layer, slow, tile=6, mesh=Mesh(tensor=3))
+    assert bill.sent_bytes == pytest.approx(4 * 240)
+    assert bill.wait_seconds == bill.send_seconds == pytest.approx(4 * 240 / 40)
+
+
 def test_latents_are_read_by_all_heads():
     layer = Layer(heads=128, kv_heads=1, width=128, latent_width=512)
     step = attention_bill(1, 10_000, layer, tile=128)
