@@ -46,7 +46,7 @@ REPEATS = 20
 TIME = f"processor time, the least of {REPEATS} repeats"
 WIDE = 1024
 WIDE_LENGTHS = [128, 256, 512, 1024, 2048]
-WIDE_LAYERS = ["fast torch", "RNN torch", "RNN in C"]
+WIDE_LAYERS = ["fast torch", "RNN torch", "RNN in C", "loop in C"]
 LAYERS: dict[str, dict[str, Any]] = {  # and how each is drawn
     "textbook NumPy": {"color": "#1f5f8f", "marker": "o", "linestyle": "-"},
     "textbook torch": {"color": "#3d9be0", "marker": "s", "linestyle": "--"},
@@ -105,6 +105,8 @@ def layer(name: str, n: int, width: int = WIDTH) -> Callable[[], object]:
     W_q, W_k, W_v = (W / np.float32(width**0.5) for W in matrices)
     if name == "RNN in C":
         return lambda: recurrence(X, W_q, W_k)
+    if name == "loop in C":  # that of the recurrence, without its product x W
+        return lambda: compiled(width)(W_k, X.copy(), n)
     if name == "textbook NumPy":
         return lambda: an.attend(an.scaled_dot_score(X @ W_q, X @ W_k), X @ W_v)
     tokens, w_q, w_k, w_v = (torch.from_numpy(x) for x in (X, W_q, W_k, W_v))
@@ -179,14 +181,14 @@ def measure() -> str:
 
 def measure_wide() -> str:
     rows = {n: times(n, WIDE, WIDE_LAYERS) for n in WIDE_LENGTHS}
-    what = f"Table: {TIME}."
+    what = f"Table: {TIME}. The last column is the loop of the one before it, without the product of all rows with W."
     return f"{table('ms', rows, WIDE_LAYERS)}\n\n{caption(WIDE, what, f'{COMMAND} --wide')}\n"
 
 
 def caption(width: int, what: str, command: str) -> str:
     return (
         f"One forward pass over n tokens of width {width} in float32, projections included, no gradients. {what} "
-        f"{processor()}, {cores()} cores, {THREADS} of them used. "
+        f"In C: `cc {' '.join(FLAGS)}`. {processor()}, {cores()} cores, {THREADS} of them used. "
         f"Python {platform.python_version()}, NumPy {np.__version__}, torch {torch.__version__}. Command: `{command}`."
     )
 
