@@ -1,8 +1,9 @@
-/* Chapter 10: the keys of one query arrive tile by tile, in any order; and what tiles of that kind move at 8,192 tokens.
-   The layer has 8 heads of width 64, the GPU is an A100: the chapter's numbers and formulas. */
+/* Chapter 10, two parts that share no control. Merging: the keys of one query arrive tile by tile, in any order. Bytes:
+   what a causal layer moves, of 131,072 tokens and 64 heads of width 128 that share 8 heads of keys, on an H100 in
+   bfloat16: the numbers of attn_tutor/ledger.py. */
 customElements.define("attn-tiles", class extends attn.Figure {
   static title = "The online softmax, tile by tile, and the bytes that tiles move";
-  static start = { width: "2", causal: false, order: "20", draw: 0, power: 3 };
+  static start = { width: "2", causal: false, order: "20", draw: 0, power: 6 };
   static tasks = [{
     ask: "Does the order of the tiles change the output? Let all tiles arrive, then start over and let them arrive in another order.",
     guesses: { yes: "yes", total: "the total, but not the output", no: "no" },
@@ -19,16 +20,15 @@ customElements.define("attn-tiles", class extends attn.Figure {
     seen: (figure, met) => [...met].map(([key, { total, output }]) => `In the order ${key.split(",").slice(3).join(", ")}: total ${attn.number(total)}, output ${attn.number(output)}.`).join(" ")
       + " What came before a higher top has shrunk by just as much as if the top had been known.",
   }, {
-    ask: "From which width T on do tiles move fewer bytes than the textbook, without a causal mask? Set the width, and the one below it.",
-    guesses: { 0: "1", 2: "4", 4: "16", 7: "128" },
-    right: (figure, met) => String([...met].filter(([power]) => met.get(power) < figure.bill().bytes).sort((a, b) => a[0] - b[0])[0][0]),
+    ask: "From which width T on does the layer wait for arithmetic and no longer for memory? Set the width, and the one below it.",
+    guesses: { 6: "64", 7: "128", 8: "256", 9: "512" },
+    right: (figure, met) => String(Math.min(...[...met.keys()].filter((power) => figure.bill(2 ** power).bound === "arithmetic"))),
     done: (figure, met) => {
-      const { power, causal } = figure.state, textbook = figure.bill().bytes;
-      if (!causal) met.set(power, figure.bill(2 ** power).bytes);
-      return [...met].some(([p, bytes]) => bytes < textbook && met.get(p - 1) > textbook);
+      met.set(figure.state.power, figure.bill(2 ** figure.state.power));
+      return [...met].some(([power, { bound }]) => bound === "arithmetic" && met.get(power - 1)?.bound === "memory");
     },
-    seen: (figure, met) => [...met].sort((a, b) => a[0] - b[0]).map(([power, bytes]) => `T = ${2 ** power}: ${attn.number(bytes / 2 ** 30, 2)} GiB.`).join(" ")
-      + ` The textbook: ${attn.number(figure.bill().bytes / 2 ** 30, 2)} GiB.`,
+    seen: (figure, met) => [...met].sort((a, b) => a[0] - b[0]).map(([power, { seconds, bound, room }]) => `T = ${2 ** power}: ${attn.number(1e3 * seconds, 0)} ms, waits for ${bound}, needs ${attn.number(room / 1024, 0)} KiB.`).join(" ")
+      + " Fast memory has 227 KiB.",
   }];
   static place = 4; // of the query, which a causal mask lets see keys 0 to 4
 
@@ -59,33 +59,35 @@ customElements.define("attn-tiles", class extends attn.Figure {
     this.rows = range(9).map(() => range(6).map(() => html("td")));
     this.table = attn.table("State of the query after each tile", ["tile", "shrink", "top", "total", "pooled", "output"], this.rows);
     this.answer = html("p", { class: "attn-answer" });
-    this.picture.append(html("div", {}, buttons, html("p", {}, "Bars: exp(score − top) of the keys that have arrived"), bars, this.table, this.answer), this.roofline());
+    this.picture.append(html("div", {}, buttons, html("p", {}, html("b", {}, "Merging: one query, eight keys.")," Bars: exp(score − top) of the keys that have arrived"), bars, this.table, this.answer), this.roofline());
   }
 
   roofline() {
     const { html, svg } = attn, { x, y } = this, chart = this.chart = svg("svg", { viewBox: "0 0 400 190", role: "img" });
     this.book = svg("rect", { class: "attn-score", width: 10, height: 10 });
     this.dot = svg("circle", { class: "attn-mark", r: 6 });
-    const bend = 312e12 / 1.5e12;
+    const { peak, bandwidth } = this.constructor.gpu, ends = [1, peak / bandwidth, 8192];
     chart.append(svg("path", { class: "attn-axis", d: "M46 8V150H396" }),
-      svg("polyline", { class: "attn-curve", points: [[0.5, 0.75e12], [bend, 312e12], [8192, 312e12]].map(([a, b]) => `${x(a)},${y(b)}`).join(" ") }),
-      ...[1, 16, 208, 4096].map((a) => svg("text", { x: x(a), y: 166, "text-anchor": "middle" }, a.toLocaleString("en-US"))),
-      ...[1, 10, 100].map((a) => svg("text", { x: 40, y: y(a * 1e12) + 4, "text-anchor": "end" }, String(a))),
+      svg("polyline", { class: "attn-curve", points: ends.map((a) => `${x(a)},${y(Math.min(peak, bandwidth * a))}`).join(" ") }),
+      ...[8, 32, 295, 4096].map((a) => svg("text", { x: x(a), y: 166, "text-anchor": "middle" }, a.toLocaleString("en-US"))),
+      ...[10, 100, 1000].map((a) => svg("text", { x: 40, y: y(a * 1e12) + 4, "text-anchor": "end" }, a.toLocaleString("en-US"))),
       svg("text", { x: 220, y: 184, "text-anchor": "middle" }, "operations for each byte of slow memory"), svg("text", { x: 52, y: 16 }, "10¹² operations a second"),
-      svg("text", { x: x(16) + 12, y: y(24e12) + 14 }, "textbook"), this.book, this.dot);
-    const named = ["slow memory (GiB)", "scores in fast memory (GiB)", "a tile needs (KiB)", "at least (ms)"];
+      svg("text", { x: x(32) + 12, y: y(32 * bandwidth) + 14 }, "textbook"), this.book, this.dot);
+    const named = ["operations (10¹²)", "slow memory (GB)", "a tile needs (KiB)", "at least (ms)"];
     this.bills = named.map(() => [html("td"), html("td")]);
-    const table = attn.table("8,192 tokens, 8 heads: bytes in float32, time in half precision", ["", "textbook", "tiles"], named.map((name, i) => [html("th", { scope: "row" }, name), ...this.bills[i]]));
-    const part = html("div", {}, chart, table), slider = this.controls;
+    const table = attn.table("131,072 tokens, 64 heads, bfloat16, on an H100", ["", "textbook", "tiles"], named.map((name, i) => [html("th", { scope: "row" }, name), ...this.bills[i]]));
+    const part = html("div", {}, html("p", {}, html("b", {}, "Bytes: one causal layer.")), chart, table), slider = this.controls;
     this.controls = html("div", { class: "attn-controls" });
-    this.slider("power", "Width T of a tile at 8,192 tokens", [0, 13, 1], (power) => (2 ** power).toLocaleString("en-US"));
+    this.slider("power", "Width T of a tile of the layer", [3, 13, 1], (power) => (2 ** power).toLocaleString("en-US"));
     part.prepend(this.controls);
     this.controls = slider;
     return part;
   }
 
-  x(intensity) { return 46 + 25 * (Math.log2(intensity) + 1); }
-  y(rate) { return 150 - 48 * Math.log10(rate / 0.5e12); }
+  static gpu = { peak: 989.4e12, bandwidth: 3.35e12, room: 227 * 1024 };
+
+  x(intensity) { return 46 + 26.5 * Math.log2(intensity); }
+  y(rate) { return 150 - 48 * Math.log10(rate / 3e12); }
 
   set(change) {
     const anew = ["width", "causal", "draw"].some((key) => key in change) && !("order" in change);
@@ -122,19 +124,20 @@ customElements.define("attn-tiles", class extends attn.Figure {
     });
   }
 
-  /* What tiles of T by T move, or the textbook: a causal mask lets the tiles above the diagonal out. */
+  /* What tiles of T by T move, or the textbook. Eight heads of a token share a tile. */
   bill(T) {
-    const n = 8192, h = 8, d = 64, blocks = n / T, tiles = this.state.causal ? blocks * (blocks + 1) / 2 : blocks ** 2;
-    const pairs = T ? tiles * T * T : n * n, trips = 8 * 4 * h * pairs;
-    const bytes = T ? 4 * h * (2 * n * d + tiles * 2 * T * d) : trips + 4 * 4 * h * n * d;
-    const fast = T ? trips : 0, room = T ? 4 * (4 * T * d + T * T) : 0, operations = 4 * h * pairs * d;
-    return { bytes, fast, room, intensity: operations / (bytes / 2), seconds: Math.max(operations / 312e12, bytes / 2 / 1.5e12, fast / 2 / 19e12) };
+    const n = 131072, h = 64, groups = 8, d = 128, tokens = T * groups / h, blocks = n / tokens;
+    const pairs = T ? n * (n + 1) / 2 : n * n, operations = 4 * h * pairs * d;
+    const read = T ? tokens * blocks * (blocks + 1) / 2 : n, trips = T ? 0 : 8 * 2 * h * pairs;
+    const bytes = 2 * 2 * h * n * d + read * 2 * 2 * groups * d + trips;
+    const { peak, bandwidth } = this.constructor.gpu, compute = operations / peak, move = bytes / bandwidth;
+    return { operations, bytes, room: T ? 2 * (4 * T * d + T * T) : 0, intensity: operations / bytes, seconds: Math.max(compute, move), bound: compute > move ? "arithmetic" : "memory" };
   }
 
   draw() {
     const { number } = attn, { causal, width, power } = this.state, { S, V } = this.numbers, { all, taken, sums } = this, last = sums.at(-1);
     const fill = (rows, values) => rows.forEach((cell, i) => { cell.textContent = values[i]; });
-    const here = taken.flatMap((tile) => this.seen(tile)), fits = (bytes) => bytes <= 192 * 1024;
+    const here = taken.flatMap((tile) => this.seen(tile)), gpu = this.constructor.gpu;
     this.keys.forEach(({ bar, weight, score, value }, j) => {
       const e = here.includes(j) ? Math.exp(S[j] - last.top) : 0, hidden = causal && j > this.constructor.place;
       for (const [name, x] of Object.entries({ y: 112 - 90 * e, height: 90 * e, class: e === 1 ? "attn-weight" : "attn-score" })) bar.setAttribute(name, x);
@@ -155,20 +158,20 @@ customElements.define("attn-tiles", class extends attn.Figure {
     this.answer.textContent = `All at once: ${number(this.whole)}`;
 
     const T = 2 ** power, bills = [this.bill(), this.bill(T)];
-    [["bytes", 2 ** 30, 2], ["fast", 2 ** 30, 2], ["room", 1024, 0], ["seconds", 1e-3, 2]].forEach(([part, unit, digits], i) =>
+    [["operations", 1e12, 0], ["bytes", 1e9, 0], ["room", 1024, 0], ["seconds", 1e-3, 0]].forEach(([part, unit, digits], i) =>
       fill(this.bills[i], bills.map((bill) => (bill[part] ? number(bill[part] / unit, digits) : "–"))));
-    if (!fits(bills[1].room)) this.bills[2][1].textContent += " > 192";
-    const roof = ({ intensity }) => this.y(Math.min(312e12, 1.5e12 * intensity));
+    const fits = bills[1].room <= gpu.room;
+    if (!fits) this.bills[2][1].textContent += " > 227";
+    const roof = ({ intensity }) => this.y(Math.min(gpu.peak, gpu.bandwidth * intensity));
     this.book.setAttribute("x", this.x(bills[0].intensity) - 5);
     this.book.setAttribute("y", roof(bills[0]) - 5);
     this.dot.setAttribute("cx", this.x(bills[1].intensity));
     this.dot.setAttribute("cy", roof(bills[1]));
     const state = last ? `Tiles ${taken.join(", ")} of ${all.length}: top ${number(last.top)}, total ${number(last.total)}, output ${number(last.output)}` : `No tile of ${all.length} has arrived`;
-    const room = fits(bills[1].room) ? "fits into" : "does not fit into";
-    const sentence = `${state}; all at once ${number(this.whole)}. At 8,192 tokens tiles of width ${T.toLocaleString("en-US")} move ${number(bills[1].bytes / 2 ** 30, 2)} GiB, `
-      + `the textbook ${number(bills[0].bytes / 2 ** 30, 2)}; such a tile ${room} 192 KiB.`;
+    const sentence = `${state}; all at once ${number(this.whole)}. In tiles of width ${T.toLocaleString("en-US")} the layer moves ${number(bills[1].bytes / 1e9, 0)} GB, `
+      + `the textbook ${number(bills[0].bytes / 1e9, 0)}; it waits for ${bills[1].bound}, and such a tile ${fits ? "fits into" : "does not fit into"} 227 KiB.`;
     this.bars.setAttribute("aria-label", state);
-    this.chart.setAttribute("aria-label", `Roofline: the textbook does ${number(bills[0].intensity, 1)} operations for each byte, tiles ${number(bills[1].intensity, 1)}; the roof bends at 208.`);
+    this.chart.setAttribute("aria-label", `Roofline: the textbook does ${number(bills[0].intensity, 1)} operations for each byte, tiles ${number(bills[1].intensity, 1)}; the roof bends at 295.`);
     return sentence;
   }
 });

@@ -134,6 +134,17 @@ def test_they_give_what_the_package_gives(page: str, half: str) -> None:
                 np.testing.assert_allclose(x, y, rtol=near, atol=near)
 
 
+def test_the_tiles_of_chapter_10_may_have_any_width() -> None:
+    for half in HALVES:
+        ours = made_by("10_fast_attention", half)["attention"]
+        for T in (1, 2, 3, 100):
+            ours.__globals__["T"] = T
+            for Q, K, V in examples("attention")[:2]:
+                given = [tensor(x) if half == "torch" else x for x in (Q, K, V)]
+                expected = attn_tutor.numpy.attention(Q, K, V)
+                np.testing.assert_allclose(np.asarray(ours(*given)), expected, rtol=1e-10)  # fmt: skip
+
+
 def test_rotary_turns_what_lies_on_another_device() -> None:
     turned = made_by("06_positional_encoding", "torch")["rotary"]
     there = torch.empty(2, 5, 6, device="meta")  # refuses what lies on the processor

@@ -21,6 +21,7 @@ from playwright.sync_api import Locator, Page
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
 from attn_tutor.data import encode_words, number_words
+from attn_tutor.ledger import H100, attention_bill
 
 BOOK = Path(__file__).parents[2] / "book"
 NAMES = ("tiles", "bug", "beam")
@@ -97,40 +98,29 @@ def test_tiles_in_any_order(page: Page, rng: np.random.Generator) -> None:
     assert len(met) == 8
 
 
-def test_bytes_of_tiles_are_the_chapters(page: Page, rng: np.random.Generator) -> None:
-    figure, met = page.locator("attn-tiles"), set()
-    known = chapter("10_fast_attention", "n, h, d = 8192", "def tile_traffic")
-    n, h, d, textbook = (known[name] for name in ("n", "h", "d", "traffic"))
-    for trial in range(20):
-        causal = trial % 4 == 3
-        tick(figure, "causal: the query is token 4", causal)
-        width = figure.get_by_label("Width T of a tile at 8,192 tokens")
-        width.fill(str(rng.integers(14)))
+def test_bytes_of_tiles_are_the_ledgers(page: Page, rng: np.random.Generator) -> None:
+    figure, n = page.locator("attn-tiles"), 131_072
+    textbook, met = attention_bill(n, n, way="textbook"), set()
+    for power in rng.permutation(np.arange(3, 14)):
+        figure.get_by_label("Width T of a tile of the layer").fill(str(power))
         T = 2 ** state(figure)["power"]
-        first = T * np.arange(n // T)
-        tiles = sum(
-            int((first <= i + T - 1).sum()) if causal else n // T for i in first
-        )
-        traffic = known["tile_traffic"](T)
-        if causal:
-            traffic = 4 * h * (2 * n * d + tiles * 2 * T * d)
-        room, scores = known["tile_room"](T), 8 * 4 * h * tiles * T * T
-        operations = 4 * h * d * tiles * T * T
-        least = max(operations / 312e12, traffic / 2 / 1.5e12, scores / 2 / 19e12)
-        gib, ms = 2**30, max(known["operations"] / 312e12, textbook / 2 / 1.5e12)
+        tiles, room = attention_bill(n, n, tile=T), 2 * (T * T + 4 * T * 128)
+        fits = room <= H100.fast_bytes
         assert [row[1:] for row in cells(figure, 1)] == [
-            [number(textbook / gib, 2), number(traffic / gib, 2)],
-            ["–", number(scores / gib, 2)],
-            ["–", number(room / 1024, 0) + " > 192" * (room > 192 * 1024)],
-            [number(1e3 * ms, 2), number(1e3 * least, 2)],
+            [number(x.operations / 1e12, 0) for x in (textbook, tiles)],
+            [number(x.moved_bytes / 1e9, 0) for x in (textbook, tiles)],
+            ["–", number(np.floor(room / 1024 + 0.5), 0) + " > 227" * (not fits)],
+            [number(1e3 * x.seconds, 0) for x in (textbook, tiles)],
         ]
-        intensity = operations / (traffic / 2)
+        does = "fits into" if fits else "does not fit into"
+        assert f"waits for {tiles.bound}, and such a tile {does} 227" in said(figure)
+        intensity = tiles.operations / tiles.moved_bytes
         shown = figure.locator("svg").last.get_attribute("aria-label")
         assert f"tiles {number(intensity, 1)};" in str(shown)
-        x = 46 + 25 * (np.log2(intensity) + 1)
+        x = 46 + 26.5 * np.log2(intensity)
         assert abs(float(str(figure.locator("circle").get_attribute("cx"))) - x) < 1e-6
-        met.add((T, causal))
-    assert len(met) > 8
+        met.add(fits)
+    assert met == {True, False}
 
 
 def test_tasks_of_the_tiles(page: Page) -> None:
@@ -145,10 +135,14 @@ def test_tasks_of_the_tiles(page: Page) -> None:
         "In the order 3, 1, 2, 0: total 3.111, output 6.107. "
         "What came before a higher top has shrunk by just as much as if the top had been known."
     )
-    press(figure, "Next task", "16")
-    hit(figure.get_by_label("Width T of a tile at 8,192 tokens"), "ArrowRight")
+    press(figure, "Next task", "256")
+    put(figure, power=8)
+    hit(figure.get_by_label("Width T of a tile of the layer"), "ArrowRight")
     assert verdict(figure) == (
-        "As you guessed. T = 8: 32.03 GiB. T = 16: 16.03 GiB. The textbook: 16.06 GiB."
+        "You guessed “256”; it is “512”. "
+        "T = 64: 1314 ms, waits for memory, needs 72 KiB. "
+        "T = 256: 330 ms, waits for memory, needs 384 KiB. T = 512: 284 ms, waits for arithmetic, needs 1024 KiB. "
+        "Fast memory has 227 KiB."
     )
 
 
