@@ -143,7 +143,7 @@ customElements.define("attn-published", class extends attn.Figure {
     }));
     for (const [side, i] of [["top", at], ["bottom", words.length - 1 - at]]) this.frame_of_row.style[side] = `${100 * i / words.length}%`;
 
-    const [[word, weight]] = read.top, own = none ? "" : ` Over the sentence it gives ${number(this.scores[this.chosen], 2)} to ${maps[map]};`
+    const [[word, weight]] = read.top, own = ` Over the sentence it gives ${number(this.scores[this.chosen], 2)} to ${maps[map]};`
       + ` the most of all heads is ${number(this.scores[this.best], 2)}, in layer ${Math.floor(this.best / heads)}, head ${this.best % heads}.`;
     const said = `Layer ${layer}, head ${head} looks from “${words[at]}” most at “${word}”, ${number(weight, 2)}.${own}`;
     this.square.setAttribute("aria-label", said);
