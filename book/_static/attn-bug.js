@@ -32,23 +32,23 @@ customElements.define("attn-bug", class extends attn.Figure {
     },
     seen: (figure) => figure.verdict(),
   }, {
-    ask: "Press “Another layer”. How many probes will you need to name its bug?",
+    ask: "Press “Another layer”. How many probes and names will you need until its bug is named? A wrong name counts as much as a probe.",
     guesses: { 1: "1", 3: "2 or 3", 6: "4 to 6", 12: "more" },
-    right: ({ tried }) => ["1", "3", "6", "12"].find((most) => tried.size <= +most),
+    right: ({ count }) => ["1", "3", "6", "12"].find((most) => count <= +most) ?? "12",
     done: (figure, met) => {
       if (!met.has("seed")) met.set("seed", figure.state.seed);
       return figure.state.seed !== met.get("seed") && figure.state.named === figure.bug;
     },
-    seen: (figure) => `Probes: ${figure.tried.size}. ` + figure.verdict(),
+    seen: (figure) => `${figure.log()} ` + figure.verdict(),
   }];
 
   build() {
     const { html, range, bugs } = attn, { probes, texts } = this.constructor, names = (list) => Object.fromEntries(Object.entries(list).map(([key, [name]]) => [key, name]));
     this.fits.seed = (seed) => Number.isInteger(seed) && seed > 0;
-    this.choice("probe", "What is done", names(probes));
+    this.commit("probe", "What is done", names(probes), "Probe");
     this.choice("sentence", "Sentence", Object.fromEntries(texts.map((text, b) => [b, text.join(" ")])));
     this.choice("head", "Head", { 0: "0", 1: "1", 2: "2", 3: "3" });
-    this.choice("named", "The bug is", { "?": "not named yet", ...names(bugs) });
+    this.commit("named", "The bug is", { "?": "not named yet", ...names(bugs) }, "Name it");
     this.button("Another layer", ({ seed }) => ({ ...this.constructor.start, seed: seed + 1 }));
     this.presets("Layer", Object.fromEntries(Object.entries({ easy: 10, harder: 13, hard: 16 }).map(([name, seed]) => [name, { ...this.constructor.start, seed }])));
 
@@ -63,6 +63,14 @@ customElements.define("attn-bug", class extends attn.Figure {
       html("div", {}, attn.table("Outputs: 4 of 8 numbers; against what they were before", ["", "0", "1", "2", "3", "change"], this.out), this.found));
   }
 
+  /* Probes and names so far; the right name is not counted. */
+  get count() { return this.tried.size + this.wrong.size; }
+
+  log() {
+    const probes = [...this.tried].map((probe) => this.constructor.probes[probe][0]), names = [...this.wrong].map((name) => `“${attn.bugs[name][0]}”`);
+    return `Probes: ${probes.length}${probes.length ? ` (${probes.join("; ")})` : ""}. Wrong names: ${names.length}${names.length ? ` (${names.join(", ")})` : ""}.`;
+  }
+
   get bug() { return Object.keys(attn.bugs)[(8 * this.state.seed + 9) % 21]; }
 
   /* The same matrices for all layers; the sentences are drawn by the seed. */
@@ -73,6 +81,7 @@ customElements.define("attn-bug", class extends attn.Figure {
     const matrix = entries(attn.random(4711), 1), token = entries(attn.random(7919 * seed), 1.5);
     this.drawn = seed;
     this.tried = new Set();
+    this.wrong = new Set();
     this.known = new Map();
     return this.given = {
       W: { q: matrix(8, 16), k: matrix(8, 8), v: matrix(8, 8), o: matrix(16, 8), b: matrix(1, 8)[0] },
@@ -128,6 +137,7 @@ customElements.define("attn-bug", class extends attn.Figure {
     const { number, sum, range, html } = attn, { probe, named, sentence } = this.state, here = +sentence, head = +this.state.head, words = [...this.constructor.texts[here]];
     const now = this.run(this.bug, probe), before = this.run(this.bug, probe === "swap" ? "flat" : "none");
     if (probe !== "none") this.tried.add(probe);
+    if (named !== "?" && named !== this.bug) this.wrong.add(named);
     if (probe === "last") words[3] = "[new]";
     if (probe === "pad") words[0] = "∎";
     if (probe === "swap") words.splice(0, 2, words[1], words[0]);
@@ -153,7 +163,7 @@ customElements.define("attn-bug", class extends attn.Figure {
       if (i < rows.length) [key.textContent, hand.textContent, layer.textContent] = [`${rows[i][0]} ${words[rows[i][0]]}`, text(rows[i][1], 3), text(rows[i][2], 3)];
     });
     const [name, place, symptom] = attn.bugs[named] ?? [], right = named === this.bug;
-    this.found.replaceChildren(...(named === "?" ? [`Probes so far: ${this.tried.size}.`] : [
+    this.found.replaceChildren(this.log() + " ", ...(named === "?" ? [] : [
       right ? `Yes: ${name}. What shows it: ${symptom}. ` : `No. With “${name}” you would see this: ${symptom}. `, html("a", { href: "#" + place }, "The entry in the gallery")]));
     const guess = named === "?" ? "" : right ? " The bug is named." : ` It is not “${name}”.`;
     return `Layer ${this.state.seed}, ${this.constructor.probes[probe][0]}: ${changed} of 4 outputs changed. Head ${head}: rows sum to ${A.map((row) => text(sum(row), 2)).join(", ")}; `

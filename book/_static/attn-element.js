@@ -69,6 +69,17 @@ attn.Figure = class extends HTMLElement {
     this.control(attn.html("label", {}, name, select), () => { select.value = this.state[key]; });
   }
 
+  /* A list and a button: what is chosen counts when the button is pressed, so that arrow keys can walk through the list. */
+  commit(key, name, options, verb) {
+    this.fits[key] = (value) => Object.hasOwn(options, value);
+    const select = attn.html("select", { "aria-label": name }, ...Object.entries(options).map(([value, text]) => attn.html("option", { value }, text)));
+    const button = attn.button(verb, () => this.set({ [key]: select.value }));
+    let shown;
+    this.control(attn.html("div", { class: "attn-buttons" }, attn.html("label", {}, name, select), button), () => {
+      if (shown !== this.state[key]) select.value = shown = this.state[key]; // a choice that waits for the button stays
+    });
+  }
+
   check(key, name) {
     const box = attn.html("input", { type: "checkbox" });
     box.addEventListener("change", () => this.set({ [key]: box.checked }));

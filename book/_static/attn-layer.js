@@ -45,7 +45,8 @@ customElements.define("attn-layer", class extends attn.Flow {
 
   build() {
     const { X } = this.constructor;
-    this.build_flow(440, ["M150 128 112 150", "M178 116 150 150", "M252 116 216 150", "M328 116 316 150",
+    // X goes into each of the three products, from the left; its matrix comes from above.
+    this.build_flow(440, ["M98 124V132H286V150", "M98 132V150", "M184 132V150", "M178 116 140 150", "M252 116 236 150", "M328 116 330 150",
       "M106 284 62 306", "M196 284 84 306", "M316 284 316 306", "M129 382H140", "M259 382H268"]);
     this.check("causal", "causal mask");
     this.presets("Third word", { LOVELY: { X }, AWFUL: { X: X.with(2, [0, -2, 0]) } });

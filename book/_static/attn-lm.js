@@ -155,6 +155,7 @@ customElements.define("attn-lm", class extends attn.Figure {
     this.show_heads(text, at);
     return this.show_next(text, at, lost) + ` The text loses ${this.lost === this.lost ? number(this.lost, 2) : "–"} nats a character, `
       + `held-out text ${number(attn.lm.held_out, 2)}.` + (text.length > 64 ? " Beyond 64 characters the model meets distances that it never saw in training." : "")
+      + (text.length === this.constructor.most ? ` It has ${text.length} characters, as many as this figure reads: take some away to write on.` : "")
       + (causal ? "" : " The mask is lifted.") + (this.unknown ? " Some of the letters typed are unknown to the model and were left out." : "");
   }
 

@@ -110,19 +110,20 @@ customElements.define("attn-published", class extends attn.Figure {
   }
 
   draw() {
-    const { sentence, map, layer, head } = this.state, { number, range } = attn, { heads, maps } = this.constructor;
+    const { sentence, layer, head } = this.state, { number, range } = attn, { heads, maps } = this.constructor;
     const read = this.read = this.sentences[sentence], { words, losses } = read, at = Math.min(this.state.at, words.length - 1);
     this.chosen = layer * heads + head;
+    // Where no token returns, there is no earlier copy: the map shows the token before in its place.
+    const none = this.state.map === "after" && new Set(read.tokens).size === read.tokens.length, map = none ? "before" : this.state.map;
     this.scores = range(this.squares.length).map((i) => this.score(this.weights(read, i), read, map));
     this.best = this.scores.indexOf(Math.max(...this.scores));
-    const A = this.weights(read, this.chosen), none = Number.isNaN(this.scores[0]);
+    const A = this.weights(read, this.chosen);
     read.top = words.slice(0, at + 1).map((word, j) => [word, A[at][j], j]).sort((a, b) => b[1] - a[1]);
 
-    this.squares.forEach((square, i) => square.setAttribute("fill", none ? "none" : `rgb(${attn.colour("cividis", this.scores[i])})`));
+    this.squares.forEach((square, i) => square.setAttribute("fill", `rgb(${attn.colour("cividis", this.scores[i])})`));
     this.frame_of_head.setAttribute("x", 32 + 12 * layer);
     this.frame_of_head.setAttribute("y", 4 + 12 * head);
-    this.chart_name.textContent = none ? "No token of this sentence returns: the map has nothing to show. Take another sentence."
-      : `All 270 heads: weight on ${maps[map]}, mean over the sentence. Dark is 0, bright is 1; the frame is the head chosen.`;
+    this.chart_name.textContent = (none ? "No token of this sentence returns, so the map shows the token before. " : "") + `All 270 heads: weight on ${maps[map]}, mean over the sentence. Dark is 0, bright is 1; the frame is the head chosen.`;
 
     this.line.show(words, at, A[at], losses.map((loss) => loss / 2));
     this.key.textContent = `Colour: the weights of layer ${layer}, head ${head} from the framed token, the brightest ${number(read.top[0][1], 2)}. Red foot: the loss of the token, full at 10 nats.`;
@@ -142,7 +143,7 @@ customElements.define("attn-published", class extends attn.Figure {
     }));
     for (const [side, i] of [["top", at], ["bottom", words.length - 1 - at]]) this.frame_of_row.style[side] = `${100 * i / words.length}%`;
 
-    const [[word, weight]] = read.top, own = none ? "" : ` Over the sentence it gives ${number(this.scores[this.chosen], 2)} to ${maps[map]};`
+    const [[word, weight]] = read.top, own = ` Over the sentence it gives ${number(this.scores[this.chosen], 2)} to ${maps[map]};`
       + ` the most of all heads is ${number(this.scores[this.best], 2)}, in layer ${Math.floor(this.best / heads)}, head ${this.best % heads}.`;
     const said = `Layer ${layer}, head ${head} looks from “${words[at]}” most at “${word}”, ${number(weight, 2)}.${own}`;
     this.square.setAttribute("aria-label", said);

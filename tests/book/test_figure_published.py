@@ -139,10 +139,9 @@ def test_the_map_is_of_all_heads(
     choose(figure, "Map: the weight on", kind)
     settle(figure.page)
     shown = np.array(figure.evaluate("figure => figure.scores"), dtype=float)
-    if sentence == "it" and kind == "after":
-        assert np.isnan(shown).all() and "Over the sentence" not in said(figure)
-        assert figure.locator("rect[fill=none]").count() == 270
-        return
+    if sentence == "it" and kind == "after":  # no token returns
+        assert "so the map shows the token before." in figure.inner_text()
+        kind = "before"
     expected = scores(weights[sentence], tokens, kind)
     np.testing.assert_allclose(shown.reshape(30, 9), expected, atol=2 * OFF)
     # The brightest square, chosen with the mouse, is the head of which the sentence says so.

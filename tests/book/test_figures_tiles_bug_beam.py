@@ -274,13 +274,21 @@ def test_each_bug_is_hidden_somewhere_and_its_entry_is_in_the_gallery(
 def test_tasks_of_the_bug(page: Page) -> None:
     figure = page.locator("attn-bug")
     press(figure, "Again", "right, until something is done to it")
+    # To walk through a list commits nothing; a button does.
     hit(figure.get_by_label("What is done"), "ArrowDown")
-    name = figure.get_by_label("The bug is")
+    hit(figure.get_by_label("The bug is"), "ArrowDown", "ArrowDown")
+    assert state(figure)["probe"] == "none" and state(figure)["named"] == "?"
+    assert figure.get_by_label("What is done").input_value() == "last"
+    press(figure, "Probe")
+    assert state(figure)["probe"] == "last"
     choose(figure, "The bug is", "nan")
+    press(figure, "Name it")
     assert verdict(figure).startswith("Your guess")
     assert "It is not “an empty row gives NaN”" in said(figure)
+    assert "Wrong names: 1 (“an empty row gives NaN”)." in figure.inner_text()
     choose(figure, "The bug is", "dropout")
-    hit(name, "ArrowDown")
+    hit(figure.get_by_label("The bug is"), "ArrowDown")
+    press(figure, "Name it")
     assert verdict(figure) == (
         "You guessed “right, until something is done to it”; it is “wrong as it stands”. It was “no causal mask”. "
         "What shows it: there are weights above the diagonal, and rows sum to 1."
@@ -288,11 +296,18 @@ def test_tasks_of_the_bug(page: Page) -> None:
     link = figure.get_by_role("link", name="The entry in the gallery")
     assert link.get_attribute("href") == "#loss-goes-to-zero-and-generated-text-is-nonsense"  # fmt: skip
     press(figure, "Next task", "2 or 3", "Another layer")
-    for _ in range(3):
+    for _ in range(2):
         hit(figure.get_by_label("What is done"), "ArrowDown")
-        settle(page)
-    choose(figure, "The bug is", "repeat")
-    assert verdict(figure).startswith("As you guessed. Probes: 3. It was “repeat")
+        press(figure, "Probe")
+    for name in ("nan", "repeat"):
+        choose(figure, "The bug is", name)
+        press(figure, "Name it")
+    assert verdict(figure).startswith(
+        "As you guessed. Probes: 2 (change the last token;"
+    )
+    assert "Wrong names: 1 (“an empty row gives NaN”). It was “repeat" in verdict(
+        figure
+    )
 
 
 # The beam

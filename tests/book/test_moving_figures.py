@@ -121,6 +121,7 @@ def test_pooling_plane(page: Page, rng: np.random.Generator) -> None:
 
 def test_scale_slider(page: Page, rng: np.random.Generator) -> None:
     figure, widths = page.locator("attn-scale"), set()
+    draws = park_miller(7919 * np.arange(1, 201), 9 * 1024).reshape(200, 9, 1024)
     for trial in range(STATES):
         choose(figure, "Scale", ("none", "root", "width")[trial % 3])
         slide(figure, "Width d", rng.uniform())
@@ -132,12 +133,16 @@ def test_scale_slider(page: Page, rng: np.random.Generator) -> None:
         now = state(figure)
         d = 2 ** now["power"]
         widths.add(d)
-        random = park_miller(7919 * now["draw"], 9 * 1024).reshape(9, 1024)[:, :d]
-        Q, K = random[:1], random[1:]
-        S = an.scaled_dot_score(Q, K) if now["scale"] == "root" else an.dot_score(Q, K)
-        S = S / d if now["scale"] == "width" else S
+        by = {"none": 1, "root": d**0.5, "width": d}[now["scale"]]
+        all_scores = an.dot_score(draws[:, :1, :d], draws[:, 1:, :d]) / by
+        typical = np.median(an.softmax(all_scores).max(-1))
+        S = all_scores[now["draw"] - 1]
         A = an.softmax(S)[0]
-        numbers = figure.locator("svg text[text-anchor=end]").all_text_contents()
+        numbers = (
+            figure.locator("svg")
+            .first.locator("text[text-anchor=end]")
+            .all_text_contents()
+        )
         assert numbers[0::2] == [number(s, 2) for s in S[0]]
         assert numbers[1::2] == [number(a) for a in A]
         jacobian = np.diag(A) - np.outer(A, A)
@@ -147,7 +152,7 @@ def test_scale_slider(page: Page, rng: np.random.Generator) -> None:
             np.linalg.norm(jacobian),
         ]
         shown = [value for _, value in cells(figure, 0)]
-        assert shown == [number(S.std(), 2), *map(number, measures)]
+        assert shown == [number(S.std(), 2), *map(number, [*measures, typical])]
         assert f"Width {d}," in said(figure) and f"spread by {shown[0]};" in said(
             figure
         )
@@ -155,12 +160,12 @@ def test_scale_slider(page: Page, rng: np.random.Generator) -> None:
     assert len(widths) > 5
 
 
-def park_miller(seed: int, count: int) -> np.ndarray:
-    """Uniform numbers with mean 0 and variance 1."""
-    numbers = np.empty(count)
+def park_miller(seeds: np.ndarray, count: int) -> np.ndarray:
+    """Uniform numbers with mean 0 and variance 1, a row for each seed."""
+    numbers = np.empty((len(seeds), count))
     for i in range(count):
-        seed = seed * 16807 % 2147483647
-        numbers[i] = seed
+        seeds = seeds * 16807 % 2147483647
+        numbers[:, i] = seeds
     return (2 * numbers / 2147483647 - 1) * np.sqrt(3)
 
 
@@ -777,12 +782,11 @@ def test_a_task_asks_for_a_guess_waits_and_says_what_was_seen(page: Page) -> Non
 
     def visit_both_ends(scale: str) -> list[str]:
         choose(figure, "Scale", scale)
-        largest = []
         for power in ("2", "10"):
             width.fill(power)
             settle(page)
-            largest.append(cells(figure, 0)[1][1])
-        return [f"{float(x):.2f}" for x in largest]
+        typical = "(f, scale) => [2, 10].map(power => f.typical(scale, power))"
+        return [number(x, 2) for x in figure.evaluate(typical, scale)]
 
     for scale in ("root", "none"):  # nobody has guessed: nothing is judged
         visit_both_ends(scale)
@@ -794,9 +798,14 @@ def test_a_task_asks_for_a_guess_waits_and_says_what_was_seen(page: Page) -> Non
     ends = visit_both_ends("none")
     assert verdict.inner_text() == (
         "You guessed “d”; it is “√d”. "
-        f"Undivided, the largest weight is {ends[0]} at width 4 and {ends[1]} at 1,024. "
-        f"Divided by √d, the largest weight is {narrow} at width 4 and {wide} at 1,024."
+        f"Undivided, the largest weight is {ends[0]} at width 4 and {ends[1]} at 1,024 (medians of 200 draws). "
+        f"Divided by √d, the largest weight is {narrow} at width 4 and {wide} at 1,024 (medians of 200 draws)."
     )
+    quiet, loud = (
+        figure.locator(part).first.evaluate("part => getComputedStyle(part).color")
+        for part in (".attn-words", ".attn-verdict")
+    )
+    assert loud != quiet  # what was found stands out
     figure.get_by_role("button", name="Again").click()
     settle(page)
     assert verdict.inner_text() == "Guess first, then try."
