@@ -2,6 +2,7 @@
 
 python tools/ring_cost.py           measures, in a minute or two, and writes book/_tables/ring_cost.markdown
 python tools/ring_cost.py --wall    the same in wall-clock, with waiting: on a computer that does nothing else
+python tools/ring_cost.py --late    the waiting alone, with pauses for work and messages; writes ring_wait.markdown
 
 Two processes that each do the whole problem give the rate of arithmetic at each length, an exchange of a small and one
 of a large tensor, of the kind that is used, give the cost of sending. From these alone `attention_cost` predicts what
@@ -10,6 +11,9 @@ Without --wall all numbers are seconds of processor time, so that other programs
 time in which a process sleeps until a message comes is not in them. With it each process keeps to a core of its own,
 and one that works while the other sleeps gives the efficiency of two, t1 / (2 t2). Cases take turns; the median of five
 minima counts.
+
+With --late a step's arithmetic is a pause, and so is the way of a message, so that both last as long as we like. The
+ring should then wait for what the arithmetic does not hide, max(0, x - a).
 """
 
 import argparse
@@ -17,7 +21,7 @@ import dataclasses
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +32,7 @@ import torch.distributed as dist
 from attn_tutor.bench.command import processor
 from attn_tutor.ledger import H100, Machine, Mesh, attention_cost
 from attn_tutor.torch.distributed import ring_attention, run, ulysses_attention
+from attn_tutor.torch.distributed.ring import Ring
 
 TABLES = Path(__file__).resolve().parents[1] / "book" / "_tables"
 HEADS, WIDTH = 8, 64
@@ -37,6 +42,8 @@ KINDS: dict[Literal["ring", "all-to-all"], Callable[..., Any]] = {
     "ring": ring_attention,
     "all-to-all": ulysses_attention,
 }
+STEP = 0.2  # seconds of arithmetic
+LATE = (0.5, 0.9, 1.1, 1.5, 2.0, 3.0)  # of a step, so long a message travels
 BLOCKS = 5  # of rounds; the least of each is taken
 Cases = dict[Any, Callable[[], Any]]
 
@@ -165,14 +172,78 @@ def table(took: dict[Any, float], wall: bool) -> str:
     return "\n".join([*lines, "", note, ""])
 
 
+class Late:
+    """Messages that are here after so many seconds."""
+
+    def __init__(self, works: list[dist.Work], seconds: float) -> None:
+        self.works, self.arrival = works, time.perf_counter() + seconds
+
+    def wait(self) -> None:
+        for work in self.works:
+            work.wait()
+        time.sleep(max(0.0, self.arrival - time.perf_counter()))
+
+
+def late(rank: int, size: int, rounds: int, travel: float) -> float:
+    """Seconds of a ring whose steps take ``STEP`` and whose messages travel so long, the least of rounds."""
+    start: Any = dist.batch_isend_irecv
+    around = Ring.around
+
+    def with_arithmetic(ring: Ring, kv: Any) -> Iterator[Any]:
+        for block in around(ring, kv):
+            time.sleep(STEP)
+            yield block
+
+    # mypy: nobody should do so but a program that measures
+    Ring.around = with_arithmetic  # type: ignore[assignment]
+    dist.batch_isend_irecv = lambda ops: [Late(start(ops), travel)]  # type: ignore[assignment,list-item]
+    local, took = torch.ones(3, 1, 2, 4), []
+    for _ in range(rounds):
+        dist.barrier()
+        begin = time.perf_counter()
+        ring_attention(*local, causal=True)
+        longest = torch.tensor(time.perf_counter() - begin)
+        dist.all_reduce(longest, op=dist.ReduceOp.MAX)
+        took.append(longest.item())
+    return min(took)
+
+
+def late_table(rounds: int) -> str:
+    lines = [
+        "| p | a, ms | x, ms | predicted, ms | measured, ms | predicted : measured |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for size in (2, 4):
+        for share in LATE:
+            travel = share * STEP
+            predicted = size * STEP + (size - 1) * max(0.0, travel - STEP)
+            took = run(late, size, rounds, travel)[0]
+            numbers = STEP, travel, predicted, took
+            shown = " | ".join(f"{1e3 * x:.0f}" for x in numbers)
+            lines.append(f"| {size} | {shown} | {predicted / took:.2f} |")
+    note = (
+        "Arithmetic and messages are pauses of a and x seconds, so that other programs matter little. "
+        f"The least of {rounds} rounds. Made by `python tools/ring_cost.py --late`."
+    )
+    return "\n".join([*lines, "", note, ""])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time attention on two processes.")
     parser.add_argument("--rounds", type=int, default=30, help="runs of each case")
     parser.add_argument(
         "--wall", action="store_true", help="wall-clock, for a quiet computer"
     )
+    parser.add_argument(
+        "--late", action="store_true", help="time the waiting, behind pauses"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.late:
+        text = late_table(options.rounds // BLOCKS)
+        (TABLES / "ring_wait.markdown").write_text(text, encoding="utf-8")
+        print(text)
+        return
     rounds = -(-options.rounds // BLOCKS)
     text = table(run(timed, 2, rounds, options.wall, timeout=600)[0], options.wall)
     name = "ring_cost_wall" if options.wall else "ring_cost"

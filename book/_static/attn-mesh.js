@@ -16,6 +16,16 @@ customElements.define("attn-mesh", class extends attn.Figure {
     },
     seen: (figure, met) => [...met].sort(([a], [b]) => a - b).map(([heads, seconds]) => `${2 ** heads}: ${seconds} s`).join(", ")
       + ". With few the ring's blocks are too short to hide the traffic; beyond eight the heads leave the node.",
+  }, {
+    ask: "The same GPUs and tokens, but nobody shares heads. What do tokens best meet by? Try all three.",
+    guesses: { ring: "a ring", "double ring": "a double ring", "all-to-all": "an all-to-all" },
+    right: () => "double ring",
+    done: ({ state: { length, gpus, heads, exchange }, total }, met) => {
+      if (length === 20 && gpus === 10 && heads === 0) met.set(exchange, total ? attn.number(total, 2) + " s" : "does not fit");
+      return met.size === 3;
+    },
+    seen: (figure, met) => ["ring", "double ring", "all-to-all"].map((way) => `${way}: ${met.get(way)}`).join(", ")
+      + ". In a double ring each adapter carries an eighth of what one of them carries in one ring.",
   }];
 
   build() {

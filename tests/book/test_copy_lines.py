@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import itertools
 from typing import Any
 
 import book_pages
@@ -13,6 +14,7 @@ import torch
 import attn_tutor.numpy
 import attn_tutor.torch
 from attn_tutor.models.smollm2_layer import Layer
+from attn_tutor.torch.distributed import blocks, run, zigzag
 
 HALVES = {"numpy": attn_tutor.numpy, "torch": attn_tutor.torch}
 LINES = {
@@ -29,8 +31,11 @@ each = pytest.mark.parametrize(("page", "half"), LINES)
 LONGEST = 66  # letters, so that no line scrolls
 INSIDE = {"gru_cell", "decoder_step", "DecoderStep"}  # of a model: compared below
 INSIDE |= {"norm", "mlp", "block", "Heads", "SmallBlock", "SmallTransformer"}
+INSIDE |= {"keep"}
 INSIDE |= {"rms_norm", "feed_forward", "turn", "layer"}
+INSIDE |= {"ring"}  # of processes: compared below
 MOST_LINES = {("09_transformer", "torch"): 45}  # a whole model, on one screen
+MOST_LINES |= {("12_many_machines", "torch"): 36}  # a ring and what it runs
 
 
 def made_by(page: str, half: str) -> dict[str, Any]:
@@ -55,6 +60,7 @@ def examples(name: str) -> list[tuple[Any, ...]]:
     W = [rng.normal(size=s) for s in ((d, 11), (d, 11), (d, d_v))]
     heads = [rng.normal(size=s) for s in ((6, 6),) * 4]
     Y, Z = rng.normal(size=(n, 6)), rng.normal(size=(m, 6))
+    nothing = np.full((m, 1), -np.inf)  # a set without keys
     return {
         "softmax": [(batch[0],), (1000 * X,)],
         "masked_softmax": [(rng.normal(size=(n, m)), mask), (1000 * X,)],
@@ -69,6 +75,9 @@ def examples(name: str) -> list[tuple[Any, ...]]:
         "multi_head_attention": [(Y, Z, Z, *heads, 2), (Y, Z, Z, *heads, 3, mask)],
         "sinusoidal_encoding": [(n, 6), (n, 7)],
         "attention_vjp": [(*x, x[2][..., :n, :]) for x in (batch, single)],
+        "quantize": [(batch[1],), (batch[1], -2), (0 * X,)],
+        "partial_attention": [(*single,), (*batch, mask)],
+        "merge": [(Z, Z[:, :1], -Z, 900 * Z[:, 1:2]), (Z, 0 * Z[:, :1], Z, nothing)],
         "rotary": [(Y,), (rng.normal(size=(b, n, 4)),), (Y, np.arange(n) + 9)],
     }[name]
 
@@ -248,3 +257,35 @@ def test_the_layer_of_chapter_11_adds_what_the_packages_adds() -> None:
     Y = parts["rms_norm"](middle.numpy(), theirs.norm_2.numpy())
     added = parts["feed_forward"](Y, *(W.numpy() for W in theirs[6:]))
     np.testing.assert_allclose(middle.numpy() + added, expected, rtol=1e-9, atol=1e-11)
+
+
+def test_the_lines_of_chapter_13_keep_what_the_packages_cache_keeps() -> None:
+    """After each token, with and without sinks, and with fewer tokens than the window."""
+    rng = np.random.default_rng(5)
+    for half, (window, sinks) in itertools.product(HALVES, ((3, 2), (4, 0), (1, 3))):
+        change = tensor if half == "torch" else np.asarray
+        keep = made_by("13_cheaper_memory", half)["keep"]
+        cache = HALVES[half].KVCache(window=window, sinks=sinks)
+        K, V = change(np.empty((0, 5))), change(np.empty((0, 2)))
+        for _ in range(11):
+            k, v = change(rng.normal(size=(1, 5))), change(rng.normal(size=(1, 2)))
+            K, V = keep(K, V, k, v, window, sinks)
+            for ours, theirs in zip((K, V), cache.append(k, v), strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("layout", [blocks, zigzag])
+def test_a_ring_of_processes_gives_attention_of_all_tokens(layout: Any) -> None:
+    [source] = LINES["12_many_machines", "torch"]
+    names: dict[str, Any] = {}
+    exec(source, names)
+    arrays = torch.randn(3, 12, 5, dtype=torch.double)
+    places = layout(12, 3)
+
+    def attend(rank: int, size: int) -> torch.Tensor:
+        output: torch.Tensor = names["ring"](*arrays[:, places[rank]], places)
+        return output
+
+    whole = attn_tutor.torch.attention(*arrays, causal=True)
+    for mine, output in zip(places, run(attend, 3), strict=True):
+        torch.testing.assert_close(output, whole[mine])

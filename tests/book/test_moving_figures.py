@@ -957,6 +957,12 @@ def test_tasks_of_the_mesh(page: Page) -> None:
     keys(heads, "ArrowRight")
     assert verdict(figure).startswith("You guessed “4”; it is “8”. 1: 8.72 s, 2: ")
     assert "4: 2.22 s, 8: 1.49 s." in verdict(figure)
+    press(figure, "Next task", "a ring")
+    keys(heads, "Home")
+    choose(figure, "Tokens meet by", "all-to-all")
+    choose(figure, "Tokens meet by", "double ring")
+    assert verdict(figure).startswith("You guessed “a ring”; it is “a double ring”.")
+    assert "8.72 s, double ring: 1.72 s, all-to-all: does not fit." in verdict(figure)
 
 
 def test_tasks_of_the_cache(page: Page) -> None:
