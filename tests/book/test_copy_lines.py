@@ -143,6 +143,12 @@ def test_they_give_what_the_package_gives(page: str, half: str) -> None:
                 np.testing.assert_allclose(x, y, rtol=near, atol=near)
 
 
+def test_the_layer_of_chapter_4_keeps_float32() -> None:
+    ours = made_by("04_self_attention", "numpy")["self_attention"]
+    X = np.ones((3, 2), np.float32)
+    assert ours(X, *[np.ones((2, 5), np.float32)] * 3).dtype == np.float32
+
+
 def test_the_tiles_of_chapter_10_may_have_any_width() -> None:
     for half in HALVES:
         ours = made_by("10_fast_attention", half)["attention"]
