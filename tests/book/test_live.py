@@ -27,12 +27,21 @@ CHAPTER = "book/03_masked_softmax"
 WRONG = "e = torch.exp(scores)\nreturn e / e.sum(-1, keepdims=True) * mask"
 RIGHT = "masked = torch.where(mask, scores, -torch.inf)\nreturn torch.where(mask, masked.softmax(-1), 0)"
 AXE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]}
+# As the package's picture of heads does.
+SHOW = """from IPython.display import HTML
+display(HTML("<p id=drawn></p><script>drawn.textContent = 'by a script'</script>"))"""
+# What the panels of chapters 9 and 11 do with the reader's text.
+PANEL = """() => {
+    const area = attnLive.html("textarea", { id: "panel" });
+    document.querySelector("article").append(area, attnLive.live.keep("my text", area));
+}"""
 FOCUSED = "document.activeElement.ariaLabel ?? document.activeElement.textContent"
 # What the static page, which test_pages.py looks at, does not have.
 CHANGED = {
     "include": [["#two-cures-that-fail"], ["#ex-03-masked-softmax"], [".attn-bar-live"]]
 }
 IDLE = "() => attnLive.live && !attnLive.live.kernel.busy"
+SAVED = "() => attnLive.live.texts.every(text => !text.unsaved)"
 
 
 def free_port() -> int:
@@ -94,24 +103,27 @@ Open = Callable[..., contextlib.AbstractContextManager[Page]]
 
 
 @pytest.fixture(scope="module")
-def visit_live(browser: Browser, server: Server) -> Open:
+def visit_live(browser: Browser, server: Server) -> Iterator[Open]:
+    """Windows of one browser, which remembers what it has fetched."""
+    context = browser.new_context(reduced_motion="reduce")
+    context.set_default_timeout(30_000)
+    expect.set_options(timeout=30_000)
+
     @contextlib.contextmanager
-    def visit(name: str = CHAPTER, width: int = 1200, **options: Any) -> Iterator[Page]:
-        size = {"width": width, "height": 900}
-        context = browser.new_context(viewport=size, reduced_motion="reduce", **options)  # type: ignore[arg-type]
-        context.set_default_timeout(30_000)
-        expect.set_options(timeout=30_000)
+    def visit(name: str = CHAPTER, width: int = 1200) -> Iterator[Page]:
         page, faults = context.new_page(), list[str]()
+        page.set_viewport_size({"width": width, "height": 900})
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("request", lambda request: faults.append(request.url))
         page.goto(server.address(name))
         page.locator(".attn-bar-live").wait_for()
         yield page
-        context.close()
+        page.close()
         here = (f"http://127.0.0.1:{server.port}/", "data:", "blob:")
         assert [x for x in faults if not x.startswith(here)] == []
 
-    return visit
+    yield visit
+    context.close()
 
 
 def cell(page: Page, words: str) -> Locator:
@@ -137,8 +149,15 @@ def page(visit_live: Open) -> Iterator[Page]:
         yield page
 
 
+@pytest.fixture(scope="class")
+def other(visit_live: Open, page: Page) -> Iterator[Page]:
+    """A second window on the same page, as narrow as a phone."""
+    with visit_live(width=390) as other:
+        yield other
+
+
 class TestChapter3:
-    """One reader's way, on one page with one kernel."""
+    """One reader's way, on one page with one kernel; each test goes on from the one before."""
 
     def test_runs_all(self, page: Page) -> None:
         press(page.locator(".attn-bar-live"), "Run all")
@@ -159,10 +178,12 @@ class TestChapter3:
 
     def test_an_edited_cell_shows_the_readers_own_output(self, page: Page) -> None:
         part = cell(page, "values zeroed ")
-        part.locator("textarea").fill("print(np.arange(3) + 40)\n1 / 0")
+        part.locator("textarea").fill(f"print(np.arange(3) + 40)\n{SHOW}\n1 / 0")
+        expect(part.locator(".attn-state")).to_have_text("done")
         press(part, "Run")
         expect(output(part)).to_contain_text("[40 41 42]")
         expect(output(part)).to_contain_text("ZeroDivisionError")
+        expect(output(part).locator("#drawn")).to_have_text("by a script")
         expect(part.locator(".cell_output")).to_be_hidden()
         assert part.locator(".attn-error span[class*=attn-ansi-31]").count()
 
@@ -188,25 +209,6 @@ class TestChapter3:
                 rows = output(part).locator("tbody tr").all_inner_texts()
                 assert rows[0].split("\t")[:2] == ["scores", "(1, 3)"]
 
-    def test_finds_it_again(self, page: Page, server: Server) -> None:
-        page.reload()
-        page.locator(".attn-bar-live").wait_for()
-        part = cell(page, "values zeroed ")
-        assert "+ 40" in part.locator("textarea").input_value()
-        answer = page.locator("#ex-03-masked-softmax textarea").input_value()
-        assert RIGHT.split("\n")[0] in answer
-        assert answer in server.kept("my_solutions.py")
-        press(part, "Reset")
-        assert "values zeroed" in part.locator("textarea").input_value()
-        expect(part.locator(".cell_output")).to_be_visible()
-
-    def test_progress(self, page: Page, server: Server) -> None:
-        page.goto(server.address("progress"))
-        row = page.locator("#progress tr", has_text="masked_softmax")
-        assert row.inner_text().endswith("right")
-        row.get_by_role("link").click()
-        expect(page.locator("#ex-03-masked-softmax textarea")).to_be_in_viewport()
-
     def test_a_long_run_is_interrupted(self, page: Page) -> None:
         part = cell(page, "def plain_softmax")
         part.locator("textarea").fill("while True: pass")
@@ -215,6 +217,33 @@ class TestChapter3:
         press(page.locator(".attn-bar-live"), "Interrupt")
         expect(output(part)).to_contain_text("KeyboardInterrupt")
         page.wait_for_function(IDLE)
+        press(part, "Run")
+        expect(part.locator(".attn-state")).to_contain_text("running")
+
+    def test_finds_everything_again(self, page: Page, server: Server) -> None:
+        """By way of the page of progress; what ran when the page was left runs on, and can be interrupted."""
+        page.evaluate(PANEL)
+        page.locator("#panel").fill("a text of my own")
+        page.goto(server.address("progress"))
+        row = page.locator("#progress tr", has_text="masked_softmax")
+        assert row.inner_text().endswith("right")
+        row.get_by_role("link").click()
+        expect(page.locator("#ex-03-masked-softmax textarea")).to_be_in_viewport()
+        expect(page.locator(".attn-said")).to_have_text("Python is busy …")
+        press(page.locator(".attn-bar-live"), "Interrupt")
+        expect(page.locator(".attn-said")).to_have_text("Ready.")
+        page.evaluate(PANEL)
+        assert page.locator("#panel").input_value() == "a text of my own"
+        part = cell(page, "values zeroed ")
+        assert "+ 40" in part.locator("textarea").input_value()
+        expect(part.locator(".attn-state")).to_contain_text("the output is the book's")
+        answer = page.locator("#ex-03-masked-softmax textarea").input_value()
+        assert RIGHT.split("\n")[0] in answer
+        assert answer in server.kept("my_solutions.py")
+        press(part, "Reset")
+        assert "values zeroed" in part.locator("textarea").input_value()
+        expect(part.locator(".cell_output")).to_be_visible()
+        expect(part.locator(".attn-state")).to_be_empty()
 
     @pytest.mark.full
     def test_of_an_endless_print_the_last_is_shown(self, page: Page) -> None:
@@ -224,6 +253,15 @@ class TestChapter3:
         expect(part.locator(".attn-state")).to_have_text("done")
         text = output(part).locator("pre").text_content() or ""
         assert len(text) == 100_000 and text.endswith("the end\n")
+
+    @pytest.mark.full
+    def test_a_cell_of_any_length(self, page: Page) -> None:
+        part = cell(page, "def plain_softmax")
+        long = "area => { area.value = `print(len('${'x'.repeat(11e6)}'))`; area.dispatchEvent(new Event('input')); }"
+        part.locator("textarea").evaluate(long)
+        press(part, "Run")
+        expect(output(part)).to_contain_text("11000000")
+        page.wait_for_function(SAVED)
 
     def test_an_answer_changed_on_disk(self, page: Page, server: Server) -> None:
         """The checker speaks of the text that is to be seen, or asks first."""
@@ -283,91 +321,96 @@ class TestChapter3:
         assert [(x["id"], [n["html"] for n in x["nodes"]]) for x in found] == []
         press(part, "Reset")
 
+    def test_by_keyboard_on_a_small_screen(
+        self, other: Page, cut_off: Callable[[Page], list[str]]
+    ) -> None:
+        def walk(name: str) -> None:
+            for _ in range(300):
+                other.keyboard.press("Tab")
+                if other.evaluate(FOCUSED) == name:
+                    return
+            pytest.fail(f"Tab never comes to {name}")
 
-def test_by_keyboard_on_a_small_screen(
-    visit_live: Open, cut_off: Callable[[Page], list[str]]
-) -> None:
-    def walk(name: str) -> None:
-        for _ in range(300):
-            page.keyboard.press("Tab")
-            if page.evaluate(FOCUSED) == name:
-                return
-        pytest.fail(f"Tab never comes to {name}")
-
-    with visit_live(width=390, color_scheme="dark") as page:
-        page.locator("#two-cures-that-fail").evaluate("part => { part.tabIndex = -1; part.focus(); }")  # fmt: skip
+        other.emulate_media(color_scheme="dark")
+        other.locator("#two-cures-that-fail").evaluate("part => { part.tabIndex = -1; part.focus(); }")  # fmt: skip
         walk("Cell 3, Python")
-        page.keyboard.press("Control+a")
-        page.keyboard.type(
+        other.keyboard.press("Control+a")
+        other.keyboard.type(
             "for i in range(2):\nprint(i + 70)"
         )  # and the line is indented
-        page.keyboard.press("Shift+Enter")
-        part = cell(page, "values zeroed ")
+        other.keyboard.press("Shift+Enter")
+        part = cell(other, "values zeroed ")
         expect(output(part)).to_contain_text("70\n71")
-        assert page.evaluate("document.activeElement.ariaLabel") == "Cell 4, Python"
-        page.locator("#ex-03-window").evaluate("part => { part.tabIndex = -1; part.focus(); }")  # fmt: skip
+        assert other.evaluate("document.activeElement.ariaLabel") == "Cell 4, Python"
+        other.locator("#ex-03-window").evaluate("part => { part.tabIndex = -1; part.focus(); }")  # fmt: skip
         walk("Your window_mask, Python")
-        page.keyboard.press("Control+End")
-        page.keyboard.type("\nreturn np.tri(n) > 0")
+        other.keyboard.press("Control+End")
+        other.keyboard.type("\nreturn np.tri(n) > 0")
         walk("Check")
-        page.keyboard.press("Enter")
-        expect(output(page.locator("#ex-03-window"))).to_contain_text("in place of `width`")  # fmt: skip
-        page.wait_for_function(IDLE)
-        assert cut_off(page) == []
+        other.keyboard.press("Enter")
+        expect(output(other.locator("#ex-03-window"))).to_contain_text("in place of `width`")  # fmt: skip
+        other.wait_for_function(IDLE)
+        assert cut_off(other) == []
+        back = other.locator("#pst-back-to-top")
+        back.evaluate("part => { part.style.display = 'block'; }")
+        box, bar = back.bounding_box(), other.locator(".attn-bar-live").bounding_box()
+        assert box and bar and box["y"] + box["height"] < bar["y"]
         press(part, "Reset")
+        other.wait_for_function(SAVED)
 
-
-def test_two_windows(visit_live: Open) -> None:
-    """Each is told of the other's text, and its reader chooses."""
-    with visit_live() as one, visit_live() as other:
-        parts = [cell(page, "def plain_softmax") for page in (one, other)]
-        parts[0].locator("textarea").fill("first = 1")
-        one.wait_for_function("() => attnLive.live.cells.every(x => !x.text.unsaved)")
+    def test_two_windows(self, page: Page, other: Page) -> None:
+        """Each is told of the other's text, and its reader chooses; each can interrupt what the other runs."""
+        parts = [cell(window, "def plain_softmax") for window in (page, other)]
+        parts[0].locator("textarea").fill("while True: pass")
+        page.wait_for_function(SAVED)
+        press(parts[0], "Run")
+        expect(other.locator(".attn-said")).to_contain_text("Another window")
+        press(other.locator(".attn-bar-live"), "Interrupt")
+        expect(output(parts[0])).to_contain_text("KeyboardInterrupt")
+        expect(other.locator(".attn-said")).to_have_text("Ready.")
         parts[1].locator("textarea").fill("second = 2")
         note = parts[1].locator(".attn-note")
         expect(note).to_contain_text("changed in another window")
         press(note, "Take that text")
-        expect(parts[1].locator("textarea")).to_have_value("first = 1")
-        press(parts[1], "Reset")
-        other.wait_for_function("() => attnLive.live.cells.every(x => !x.text.unsaved)")
-
-
-def test_a_restart_in_another_window(visit_live: Open) -> None:
-    with visit_live() as one, visit_live() as other:
-        parts = [cell(one, "values zeroed "), cell(other, "def plain_softmax")]
-        parts[0].locator("textarea").fill("print('one')")
-        press(parts[0], "Run")
-        expect(output(parts[0])).to_contain_text("one")
+        expect(parts[1].locator("textarea")).to_have_value("while True: pass")
         # More than the 64 KiB that a browser promises to send from a page that closes.
         parts[1].locator("textarea").fill(f"while True: pass\n'{'x' * 70_000}'")
-        other.wait_for_function("() => attnLive.live.cells.every(x => !x.text.unsaved)")
+        other.wait_for_function(SAVED)
         press(parts[1], "Run")
         expect(parts[1].locator(".attn-state")).to_contain_text("running")
-        press(one.locator(".attn-bar-live"), "Restart")
+        press(page.locator(".attn-bar-live"), "Restart")
         expect(output(parts[1])).to_contain_text("Restarted")
         expect(parts[1].locator(".attn-state")).to_have_text("Python is gone")
-        for page, part in zip((one, other), parts, strict=True):
-            press(part, "Reset")
-            page.wait_for_function("() => attnLive.live.cells.every(x => !x.text.unsaved)")  # fmt: skip
+        press(parts[1], "Reset")
+        other.wait_for_function(SAVED)
 
-
-def test_a_server_that_stops(visit_live: Open, server: Server) -> None:
-    """What is typed meanwhile stays in the page, also over a reload of it, and is kept when the server is back."""
-    with visit_live() as page:
-        part = cell(page, "def plain_softmax")
+    def test_a_server_that_stops(self, other: Page, server: Server) -> None:
+        """What is typed meanwhile stays in the page, also over a reload of it, and is kept when the server is back."""
+        part, also = cell(other, "def plain_softmax"), cell(other, "values zeroed ")
         part.locator("textarea").fill("1 + 1")
         press(part, "Run")
         expect(output(part)).to_contain_text("2")
+        other.wait_for_function(SAVED)
         server.stop()
-        expect(page.locator(".attn-said")).to_contain_text("The server is gone")
+        expect(other.locator(".attn-said")).to_contain_text("The server is gone")
         part.locator("textarea").fill("kept = 'over the gap'")
-        expect(part.locator(".attn-note")).to_contain_text("Not on disk yet")
+        also.locator("textarea").fill("mine = 1")
+        expect(also.locator(".attn-note")).to_contain_text("Not on disk yet")
+        # Meanwhile an editor changes one of the two.
+        file = server.folder / "my_edits" / "03_masked_softmax.json"
+        name = other.evaluate("attnLive.live.code[2].id")
+        file.write_text(json.dumps(json.loads(file.read_text()) | {name: "theirs = 1"}))
         server.start()
-        page.reload()
-        page.locator(".attn-bar-live").wait_for()
+        other.reload()
+        other.locator(".attn-bar-live").wait_for()
         assert part.locator("textarea").input_value() == "kept = 'over the gap'"
-        page.wait_for_function("() => attnLive.live.cells.every(x => !x.text.unsaved)")
-        assert "over the gap" in server.kept("my_edits/03_masked_softmax.json")
+        expect(also.locator(".attn-note")).to_contain_text(
+            "in another window or editor"
+        )
+        assert "theirs = 1" in file.read_text()
+        press(also.locator(".attn-note"), "Keep mine")
+        other.wait_for_function(SAVED)
+        assert "over the gap" in file.read_text() and "mine = 1" in file.read_text()
         press(part, "Run")
         expect(part.locator(".attn-state")).to_have_text("done")
 
