@@ -50,9 +50,14 @@ class Live(ExtensionApp):
         }
         kernels = server.kernel_manager
         kernels.cull_idle_timeout, kernels.cull_interval = SEEN_LAST, 60
-        # What goes to a kernel and back is not to be read, or warned of, on its way.
+        # What goes to a kernel and back is not to be read, or warned of, on its way. A dead one is noticed in a second.
         kernels.update_config(
-            Config({"KernelManager": {"transport_encryption": "auto"}})
+            Config(
+                {
+                    "KernelManager": {"transport_encryption": "auto"},
+                    "KernelRestarter": {"time_to_dead": 1.0},
+                }
+            )
         )
         folder = Path(server.root_dir)
         # Kernels inherit both. Threads that wait must not spin: beside other work that makes torch many times slower.

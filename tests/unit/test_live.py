@@ -463,6 +463,7 @@ def test_without_jupyter_server(folder, monkeypatch):
 
     monkeypatch.chdir(folder)
     monkeypatch.setitem(os.environ, "JUPYTER_NO_CONFIG", "1")
+    monkeypatch.setitem(sys.modules, "rfc3987_syntax", None)  # which main() sets
     monkeypatch.delitem(sys.modules, "attn_tutor.live.app", raising=False)
     monkeypatch.setitem(sys.modules, "jupyter_server.extension.application", None)
     with pytest.raises(SystemExit, match="is missing"):
