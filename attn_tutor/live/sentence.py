@@ -10,6 +10,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from attn_tutor.models.smollm2 import SmolLM2
+from attn_tutor.torch import KVCache
 
 READ = "application/vnd.attn-tutor.sentence+json"
 MOST = 48  # tokens: of more, the map of a head has squares too small to see
@@ -40,9 +41,14 @@ def read(text: str) -> None:
     ids = smol.encode(text)[:MOST]
     if len(ids) < 2:
         raise ValueError("the model needs two tokens or more: write a few words")
-    stream = smol.stream(ids)
+    caches = [KVCache() for _ in smol.layers]
+    stream = smol.stream(ids, caches=caches)
     show(reading(ids, stream) | guesses(stream[:, -1]))
-    show({"written": smol.decode(smol.generate(ids, WRITTEN)[len(ids) :])})
+    # As smol.generate does, which would read the text once more.
+    written = [smol.unembed(stream[-1, -1:]).argmax(-1)]
+    while len(written) < WRITTEN:
+        written.append(smol(written[-1], caches=caches).argmax(-1))
+    show({"written": smol.decode(torch.cat(written))})
 
 
 @alone()

@@ -520,6 +520,9 @@ class TestKernel:
         assert first["tokens"] == ["The", " capital", " of", " France", " is"]
         assert len(first["losses"]) == 4
         assert last["written"].startswith(" Paris")
+        smol = sentence.model()
+        ids = smol.encode("The capital of France is")
+        assert last["written"] == smol.decode(smol.generate(ids, sentence.WRITTEN)[5:])
         assert first["lens"][-1][0] == " Paris" and len(first["lens"]) == 31
         sentence.lens("The capital of France is", 3)
         assert len(told[-1][sentence.READ]["lens"]) == 31
