@@ -35,7 +35,7 @@ def quoted(name: str) -> str:
     return f"answer {name}"
 
 
-def kept(stub: Function) -> Function:
+def my_solutions(stub: Function) -> Function:
     """As long as nothing stands in a stub of a student notebook, take the answer in my_solutions.py, if there is one.
 
     The notebook lies in the folder of that file or at most two folders below.

@@ -255,10 +255,10 @@ def stub(node: ast.FunctionDef, statement: str) -> Any:
     name = exercise_of(node)
     define = first_line(node, statement)
     source = f"""from attn_tutor import check
-from attn_tutor.live.answers import kept
+from attn_tutor.live.answers import my_solutions
 
 
-@kept  # the answer in my_solutions.py, if you wrote it there and not here
+@my_solutions  # takes your answer from my_solutions.py, as long as none stands here
 {define}
 
 

@@ -414,7 +414,7 @@ class TestStudentNotebooks:
             solutions.put(tmp_path / "my_solutions.py", "softmax", answer, None)
             names = {}
             exec(text, names)
-            return answers.kept(names["my_softmax"])
+            return answers.my_solutions(names["my_softmax"])
 
         return run
 
@@ -438,7 +438,7 @@ class TestStudentNotebooks:
 
     def test_no_file(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
-        assert answers.kept(len) is len
+        assert answers.my_solutions(len) is len
 
 
 def test_a_page_of_the_book():
