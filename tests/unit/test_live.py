@@ -95,7 +95,7 @@ def server(folder):
     yield f"http://127.0.0.1:{started.app.port}"
     started.app.io_loop.add_callback(started.app.stop)
     thread.join(20)
-    ServerApp.clear_instance()
+    type(started.app).clear_instance()
     Live.clear_instance()
     patch.undo()
 
