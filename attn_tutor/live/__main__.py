@@ -12,6 +12,8 @@ def main() -> None:
         sys.exit(f"There is no built book here, in {Path.cwd()}. {HELP}")
     # Nobody's own settings of Jupyter may open this server to others.
     os.environ["JUPYTER_NO_CONFIG"] = "1"
+    # Jupyter's checks of international addresses, of which it meets none here, would take half of the start.
+    sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
     try:
         from attn_tutor.live.app import Live
     except ModuleNotFoundError as missing:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_server.extension.application import ExtensionApp
+from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
 from attn_tutor.live import handlers, solutions
@@ -13,8 +14,18 @@ from attn_tutor.live import handlers, solutions
 SEEN_LAST = 20 * 60
 
 
+class Server(ServerApp):
+    # Files are read and written by our own handlers, which let no link lead out of the folder.
+    default_services = ("api", "auth", "kernels", "security", "sessions")  # type: ignore[assignment]  # its type names all
+
+    def init_configurables(self) -> None:
+        super().init_configurables()
+        self.contents_manager.files_handler_class = None
+
+
 class Live(ExtensionApp):
     name = "attn_live"
+    serverapp_class = Server
     extension_url = "/read/book/intro.html"
     load_other_extensions = False  # terminals, for one
     serverapp_config: dict[str, Any] = {
@@ -39,15 +50,23 @@ class Live(ExtensionApp):
         }
         kernels = server.kernel_manager
         kernels.cull_idle_timeout, kernels.cull_interval = SEEN_LAST, 60
-        # What goes to a kernel and back is not to be read, or warned of, on its way.
+        # What goes to a kernel and back is not to be read, or warned of, on its way. A dead one is noticed in a second.
         kernels.update_config(
-            Config({"KernelManager": {"transport_encryption": "auto"}})
+            Config(
+                {
+                    "KernelManager": {"transport_encryption": "auto"},
+                    "KernelRestarter": {"time_to_dead": 1.0},
+                }
+            )
         )
         folder = Path(server.root_dir)
-        # The kernels inherit it.
+        # Kernels inherit both. Threads that wait must not spin: beside other work that makes torch many times slower.
         os.environ[solutions.PLACE] = str(folder / "my_solutions.py")
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         # Server and page are on one machine, and need not ask whether the other is there.
         self.settings["ws_ping_interval"] = 0
+        # A cell may hold as much as can be kept of it.
+        self.settings["websocket_max_message_size"] = server.max_body_size
         self.settings["attn_live"] = handlers.Reader(folder)
 
         self.handlers.extend(handlers.handlers(folder))

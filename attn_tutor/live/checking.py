@@ -1,15 +1,11 @@
 """Check one answer of my_solutions.py, in the kernel of a page: the checker's words, and what it tried as a table."""
 
-import contextlib
 import html
-import io
-import linecache
 import re
 import traceback
-from typing import Any
 
 from attn_tutor.check import EXERCISES
-from attn_tutor.live import solutions
+from attn_tutor.live import answers, solutions
 
 VERDICT = "application/vnd.attn-tutor.verdict+json"
 TRIED = re.compile(r"  (\w+?) *(\(.*?\))? = (.*)")
@@ -25,25 +21,12 @@ def check(name: str) -> None:
 
 
 def judge(name: str) -> tuple[bool, str]:
-    answers = solutions.parts(solutions.whole(solutions.place()))
-    own = solutions.read(solutions.place(), name) or ""
-    names: dict[str, Any] = {"__name__": "solutions"}
-    # What stands above the answers and the answers before, which this one may use; their faults are not its own.
-    for other, text in answers:
-        if other == name:
-            break
-        with contextlib.suppress(Exception, SystemExit), contextlib.redirect_stdout(io.StringIO()):  # fmt: skip
-            exec(text, names)
-    for old in (name, f"my_{name}"):
-        names.pop(old, None)
-    file = f"answer {name}"
-    linecache.cache[file] = len(own), None, own.splitlines(keepends=True), file
     try:
-        exec(compile(own, file, "exec"), names)
+        fn = answers.answer(solutions.place(), name)
     except (Exception, SystemExit) as error:
-        return False, f"✗ {name}: the text does not run\n{why(error, file)}"
-    fn = names.get(f"my_{name}", names.get(name))
-    if not callable(fn):
+        words = why(error, answers.quoted(name))
+        return False, f"✗ {name}: the text does not run\n{words}"
+    if fn is None:
         return False, f"✗ {name}: there is no function `{name}` yet"
     report = EXERCISES[name].examine(fn)
     return report.right, report.text

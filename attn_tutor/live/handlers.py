@@ -19,7 +19,9 @@ from attn_tutor.live import pages, progress, solutions
 from attn_tutor.live.saved import Changed, Texts
 
 STATIC = Path(__file__).parent / "static"
-SCRIPTS = ("kernel", "output", "text", "cells", "exercises", "sentence", "training")
+SCRIPTS = ("kernel", "output", "kept", "text", "cells", "exercises", "sentence", "training")  # fmt: skip
+# What the panels of chapters 9 and 11 ask for is kept beside the cells, whose names have no space.
+PANELS = ("my sentence", "my text", "my seed")
 
 
 class Reader:
@@ -66,7 +68,7 @@ class PageHandler(Served):
             shell = inside(reader.built, "genindex.html").read_text(encoding="utf-8")
             try:
                 page = progress.page(shell, reader)
-            except ValueError as error:
+            except (ValueError, OSError) as error:
                 raise refusal(400, str(error)) from error
         else:
             page = inside(reader.built, path).read_text(encoding="utf-8")
@@ -96,8 +98,19 @@ class FileHandler(AuthenticatedFileHandler):
 class Kept(Served, APIHandler):
     """Texts in JSON. What cannot be kept is said in words, and the page keeps it until it can."""
 
+    def asked(self) -> dict[str, str | None]:
+        """The body: texts by name."""
+        try:
+            body = json.loads(self.request.body or b"{}")
+        except (ValueError, RecursionError) as error:
+            raise refusal(400, f"the body is no JSON: {error}") from error
+        texts = [*body.values()] if isinstance(body, dict) else [0]
+        if not all(isinstance(text, str | None) for text in texts):
+            raise refusal(400, "the body must be an object whose values are texts")
+        return body
+
     def keep(self, put: Any, name: str) -> None:
-        body = self.get_json_body() or {}
+        body = self.asked()
         try:
             put(name, body.get("text"), body.get("was"))
         except Changed as error:
@@ -118,21 +131,21 @@ class CellsHandler(Kept):
         try:
             edits = self.reader.edits(page).read()
             asked = [*exercises(notebook, self.reader)]
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             raise refusal(400, str(error)) from error
         cells = [
             {"id": name, "book": text, "kept": edits.get(name)}
             for name, text in notebook.cells
         ]
-        self.finish(json.dumps({"cells": cells, "exercises": asked}))
+        panels = {name: edits.get(name) for name in PANELS}
+        self.finish(json.dumps({"cells": cells, "exercises": asked, "panels": panels}))
 
     @web.authenticated
     def put(self, page: str) -> None:
-        body = self.get_json_body() or {}
-        notebook = self.reader.notebook(page)
-        if body.get("name") not in dict(notebook.cells):
+        name = self.asked().get("name")
+        if name not in {*PANELS, *dict(self.reader.notebook(page).cells)}:
             raise web.HTTPError(404)
-        self.keep(self.reader.edits(page).put, body["name"])
+        self.keep(self.reader.edits(page).put, name)
 
 
 def exercises(notebook: pages.Page, reader: Reader) -> Iterator[dict[str, Any]]:

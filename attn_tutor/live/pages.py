@@ -42,6 +42,6 @@ def exercise_of(node: ast.FunctionDef) -> str:
 
 def stub(node: ast.FunctionDef, statement: str) -> str:
     """A solution's first line, with what is asked in place of its body."""
-    fits = textwrap.TextWrapper(88, "    ", "    ", break_on_hyphens=False)
+    fits = textwrap.TextWrapper(76, "    ", "    ", break_on_hyphens=False)
     words = fits.fill(f'"""{statement.partition("): ")[2]}"""')
     return f"def {node.name}({ast.unparse(node.args)}):\n{words}"

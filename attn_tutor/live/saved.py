@@ -37,10 +37,10 @@ class Texts:
 
     def read(self) -> dict[str, str]:
         try:
-            return dict(json.loads(self.path.read_text(encoding="utf-8")))
+            return {**json.loads(self.path.read_text(encoding="utf-8"))}
         except FileNotFoundError:
             return {}
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise ValueError(
                 f"{self.path.name} is damaged, mend or delete it ({error})"
             ) from None

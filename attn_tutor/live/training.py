@@ -1,8 +1,6 @@
 """Train chapter 9's model in the kernel of its page, on the book's prose or on the reader's text, and tell the page how
 it goes."""
 
-from typing import Any
-
 import torch
 from torch.nn.functional import cross_entropy
 
@@ -32,18 +30,24 @@ class Training:
         self.model = LanguageModel(len(place), d_model=64, n_heads=4, n_layers=2)
         self.state = State(self.model, torch.device("cpu"), {"steps": STEPS})
         self.generator = torch.Generator().manual_seed(seed)
+        # Step and loss, all of them: the page may have been loaded anew.
+        self.losses: list[tuple[int, float]] = []
 
     def run(self) -> None:
         """Train until the end, or until the page's Stop interrupts it."""
         state, losses = self.state, list[float]()
+        if self.losses:
+            self.tell()
         try:
             while state.step < STEPS:
                 before = state.total.item()
                 state.learn(next_letter, self.draw(), RATE)
                 losses.append(state.total.item() - before)
                 if state.step % EVERY == 0:
-                    self.tell(sum(losses) / len(losses))
+                    mean = round(sum(losses) / len(losses), 3)
+                    self.losses.append((state.step, mean))
                     losses = []
+                    self.tell(None if state.step % SAMPLE else self.sample())
         except KeyboardInterrupt:
             pass
 
@@ -52,13 +56,10 @@ class Training:
         starts = torch.randint(last, (ROWS, 1), generator=self.generator)
         return self.ids[starts + torch.arange(LENGTH + 1)]  # (rows, LENGTH + 1)
 
-    def tell(self, loss: float) -> None:
+    def tell(self, sample: str | None = None) -> None:
         from IPython.display import display
 
-        step = self.state.step
-        found: dict[str, Any] = {"step": step, "of": STEPS, "loss": round(loss, 3)}
-        if step % SAMPLE == 0:
-            found["sample"] = self.sample()
+        found = {"of": STEPS, "losses": self.losses, "sample": sample}
         display({STEP: found, "text/plain": ""}, raw=True)
 
     def sample(self) -> str:

@@ -89,9 +89,11 @@ class SmolLM2:
         *_, X = self._run(ids, mask, caches)
         return self.unembed(X)
 
-    def stream(self, ids: Tensor, *, mask: Mask = None) -> Tensor:
+    def stream(
+        self, ids: Tensor, *, mask: Mask = None, caches: Sequence[Cache] | None = None
+    ) -> Tensor:
         """The tokens' vectors as they enter each layer and as they leave the last, (31, …, n, 576)."""
-        return torch.stack([*self._run(ids, mask)])
+        return torch.stack([*self._run(ids, mask, caches)])
 
     def weights(self, ids: Tensor, *, mask: Mask = None) -> Tensor:
         """The attention weights of every head, (30, …, 9, n, n)."""

@@ -1,4 +1,5 @@
-"""Under the title of each notebook's page, a link that downloads its notebook, and links that run it elsewhere.
+"""Under the title of each notebook's page, a link that downloads its notebook, the command that runs it here, and links
+that run it elsewhere.
 
 Those to Colab and Binder come with the address of the repository: ``repository: url:`` in _config.yml, on GitHub. The
 one to the site of `make lite` comes with that site's address, ``launch_buttons: jupyterlite_url:``.
@@ -36,7 +37,9 @@ def add_link(app: Sphinx, doctree: nodes.document) -> None:
         refexplicit=True,
         refwarn=True,
     )
-    line = nodes.paragraph("", "", download, nodes.Text(" · "), how)
+    command = nodes.literal("", "make live")
+    here = [nodes.Text(" · to run it in this page: "), command]
+    line = nodes.paragraph("", "", download, nodes.Text(" · "), how, *here)
     line["classes"].append("notebook-link")
     config = yaml.safe_load(Path(app.srcdir, "_config.yml").read_text(encoding="utf-8"))
     path = f"{app.env.docname}.ipynb"

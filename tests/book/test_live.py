@@ -15,6 +15,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -27,12 +28,21 @@ CHAPTER = "book/03_masked_softmax"
 WRONG = "e = torch.exp(scores)\nreturn e / e.sum(-1, keepdims=True) * mask"
 RIGHT = "masked = torch.where(mask, scores, -torch.inf)\nreturn torch.where(mask, masked.softmax(-1), 0)"
 AXE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]}
+# As the package's picture of heads does.
+SHOW = """from IPython.display import HTML
+display(HTML("<p id=drawn></p><script>drawn.textContent = 'by a script'</script>"))"""
+# What the panels of chapters 9 and 11 do with the reader's text.
+PANEL = """() => {
+    const area = attnLive.html("textarea", { id: "panel" });
+    document.querySelector("article").append(area, attnLive.live.keep("my text", area));
+}"""
 FOCUSED = "document.activeElement.ariaLabel ?? document.activeElement.textContent"
 # What the static page, which test_pages.py looks at, does not have.
 CHANGED = {
     "include": [["#two-cures-that-fail"], ["#ex-03-masked-softmax"], [".attn-bar-live"]]
 }
 IDLE = "() => attnLive.live && !attnLive.live.kernel.busy"
+SAVED = "() => attnLive.live.texts.every(text => !text.unsaved)"
 
 
 def free_port() -> int:
@@ -75,6 +85,12 @@ class Server:
         assert self.process.wait(30) == 0
         self.log.close()
 
+    def waited(self) -> float:
+        """Milliseconds for which the kernels have stood in line for a core, as Linux counts them."""
+        kernels = psutil.Process(self.process.pid).children(recursive=True)
+        lines = (Path(f"/proc/{x.pid}/schedstat").read_text() for x in kernels)
+        return sum(int(line.split()[1]) for line in lines) / 1e6
+
     def address(self, page: str) -> str:
         return f"http://127.0.0.1:{self.port}/read/{page}.html?token={TOKEN}"
 
@@ -94,24 +110,27 @@ Open = Callable[..., contextlib.AbstractContextManager[Page]]
 
 
 @pytest.fixture(scope="module")
-def visit_live(browser: Browser, server: Server) -> Open:
+def visit_live(browser: Browser, server: Server) -> Iterator[Open]:
+    """Windows of one browser, which remembers what it has fetched."""
+    context = browser.new_context(reduced_motion="reduce")
+    context.set_default_timeout(30_000)
+    expect.set_options(timeout=30_000)
+
     @contextlib.contextmanager
-    def visit(name: str = CHAPTER, width: int = 1200, **options: Any) -> Iterator[Page]:
-        size = {"width": width, "height": 900}
-        context = browser.new_context(viewport=size, reduced_motion="reduce", **options)  # type: ignore[arg-type]
-        context.set_default_timeout(30_000)
-        expect.set_options(timeout=30_000)
+    def visit(name: str = CHAPTER, width: int = 1200) -> Iterator[Page]:
         page, faults = context.new_page(), list[str]()
+        page.set_viewport_size({"width": width, "height": 900})
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("request", lambda request: faults.append(request.url))
         page.goto(server.address(name))
         page.locator(".attn-bar-live").wait_for()
         yield page
-        context.close()
+        page.close()
         here = (f"http://127.0.0.1:{server.port}/", "data:", "blob:")
         assert [x for x in faults if not x.startswith(here)] == []
 
-    return visit
+    yield visit
+    context.close()
 
 
 def cell(page: Page, words: str) -> Locator:
@@ -121,6 +140,11 @@ def cell(page: Page, words: str) -> Locator:
         words,
     )
     return page.locator(".cell").nth(number)
+
+
+def until(page: Page, done: str) -> None:
+    """Looked at now and then: at each frame, as by default, it would keep a core busy."""
+    page.wait_for_function(done, polling=100)
 
 
 def press(part: Locator, name: str) -> None:
@@ -137,13 +161,20 @@ def page(visit_live: Open) -> Iterator[Page]:
         yield page
 
 
+@pytest.fixture(scope="class")
+def other(visit_live: Open, page: Page) -> Iterator[Page]:
+    """A second window on the same page, as narrow as a phone."""
+    with visit_live(width=390) as other:
+        yield other
+
+
 class TestChapter3:
-    """One reader's way, on one page with one kernel."""
+    """One reader's way, on one page with one kernel; each test goes on from the one before."""
 
     def test_runs_all(self, page: Page) -> None:
         press(page.locator(".attn-bar-live"), "Run all")
         expect(cell(page, "def plain_softmax").locator(".attn-state")).to_have_text("done")  # fmt: skip
-        page.wait_for_function(IDLE)
+        until(page, IDLE)
         states = page.evaluate("attnLive.live.cells.map(x => x.state.textContent)")
         assert set(states) == {"done"}
         assert "words alone   [[5.]]" in output(cell(page, "def plain_softmax")).inner_text()  # fmt: skip
@@ -159,10 +190,12 @@ class TestChapter3:
 
     def test_an_edited_cell_shows_the_readers_own_output(self, page: Page) -> None:
         part = cell(page, "values zeroed ")
-        part.locator("textarea").fill("print(np.arange(3) + 40)\n1 / 0")
+        part.locator("textarea").fill(f"print(np.arange(3) + 40)\n{SHOW}\n1 / 0")
+        expect(part.locator(".attn-state")).to_have_text("done")
         press(part, "Run")
         expect(output(part)).to_contain_text("[40 41 42]")
         expect(output(part)).to_contain_text("ZeroDivisionError")
+        expect(output(part).locator("#drawn")).to_have_text("by a script")
         expect(part.locator(".cell_output")).to_be_hidden()
         assert part.locator(".attn-error span[class*=attn-ansi-31]").count()
 
@@ -188,25 +221,6 @@ class TestChapter3:
                 rows = output(part).locator("tbody tr").all_inner_texts()
                 assert rows[0].split("\t")[:2] == ["scores", "(1, 3)"]
 
-    def test_finds_it_again(self, page: Page, server: Server) -> None:
-        page.reload()
-        page.locator(".attn-bar-live").wait_for()
-        part = cell(page, "values zeroed ")
-        assert "+ 40" in part.locator("textarea").input_value()
-        answer = page.locator("#ex-03-masked-softmax textarea").input_value()
-        assert RIGHT.split("\n")[0] in answer
-        assert answer in server.kept("my_solutions.py")
-        press(part, "Reset")
-        assert "values zeroed" in part.locator("textarea").input_value()
-        expect(part.locator(".cell_output")).to_be_visible()
-
-    def test_progress(self, page: Page, server: Server) -> None:
-        page.goto(server.address("progress"))
-        row = page.locator("#progress tr", has_text="masked_softmax")
-        assert row.inner_text().endswith("right")
-        row.get_by_role("link").click()
-        expect(page.locator("#ex-03-masked-softmax textarea")).to_be_in_viewport()
-
     def test_a_long_run_is_interrupted(self, page: Page) -> None:
         part = cell(page, "def plain_softmax")
         part.locator("textarea").fill("while True: pass")
@@ -214,7 +228,34 @@ class TestChapter3:
         expect(part.locator(".attn-state")).to_contain_text("running, 1 s")
         press(page.locator(".attn-bar-live"), "Interrupt")
         expect(output(part)).to_contain_text("KeyboardInterrupt")
-        page.wait_for_function(IDLE)
+        until(page, IDLE)
+        press(part, "Run")
+        expect(part.locator(".attn-state")).to_contain_text("running")
+
+    def test_finds_everything_again(self, page: Page, server: Server) -> None:
+        """By way of the page of progress; what ran when the page was left runs on, and can be interrupted."""
+        page.evaluate(PANEL)
+        page.locator("#panel").fill("a text of my own")
+        page.goto(server.address("progress"))
+        row = page.locator("#progress tr", has_text="masked_softmax")
+        assert row.inner_text().endswith("right")
+        row.get_by_role("link").click()
+        expect(page.locator("#ex-03-masked-softmax textarea")).to_be_in_viewport()
+        expect(page.locator(".attn-said")).to_have_text("Python is busy …")
+        press(page.locator(".attn-bar-live"), "Interrupt")
+        expect(page.locator(".attn-said")).to_have_text("Ready.")
+        page.evaluate(PANEL)
+        assert page.locator("#panel").input_value() == "a text of my own"
+        part = cell(page, "values zeroed ")
+        assert "+ 40" in part.locator("textarea").input_value()
+        expect(part.locator(".attn-state")).to_contain_text("the output is the book's")
+        answer = page.locator("#ex-03-masked-softmax textarea").input_value()
+        assert RIGHT.split("\n")[0] in answer
+        assert answer in server.kept("my_solutions.py")
+        press(part, "Reset")
+        assert "values zeroed" in part.locator("textarea").input_value()
+        expect(part.locator(".cell_output")).to_be_visible()
+        expect(part.locator(".attn-state")).to_be_empty()
 
     @pytest.mark.full
     def test_of_an_endless_print_the_last_is_shown(self, page: Page) -> None:
@@ -224,6 +265,15 @@ class TestChapter3:
         expect(part.locator(".attn-state")).to_have_text("done")
         text = output(part).locator("pre").text_content() or ""
         assert len(text) == 100_000 and text.endswith("the end\n")
+
+    @pytest.mark.full
+    def test_a_cell_of_any_length(self, page: Page) -> None:
+        part = cell(page, "def plain_softmax")
+        long = "area => { area.value = `print(len('${'x'.repeat(11e6)}'))`; area.dispatchEvent(new Event('input')); }"
+        part.locator("textarea").evaluate(long)
+        press(part, "Run")
+        expect(output(part)).to_contain_text("11000000")
+        until(page, SAVED)
 
     def test_an_answer_changed_on_disk(self, page: Page, server: Server) -> None:
         """The checker speaks of the text that is to be seen, or asks first."""
@@ -278,96 +328,101 @@ class TestChapter3:
         page.locator("#ex-03-masked-softmax textarea").fill("def masked_softmax(x, mask): return x")  # fmt: skip
         press(page.locator("#ex-03-masked-softmax .attn-exercise"), "Check")
         expect(output(page.locator("#ex-03-masked-softmax"))).to_contain_text("✗")
-        page.wait_for_function(IDLE)
+        until(page, IDLE)
         found = Axe().run(page, CHANGED, AXE).response["violations"]
         assert [(x["id"], [n["html"] for n in x["nodes"]]) for x in found] == []
         press(part, "Reset")
 
+    def test_by_keyboard_on_a_small_screen(
+        self, other: Page, cut_off: Callable[[Page], list[str]]
+    ) -> None:
+        def walk(name: str) -> None:
+            for _ in range(300):
+                other.keyboard.press("Tab")
+                if other.evaluate(FOCUSED) == name:
+                    return
+            pytest.fail(f"Tab never comes to {name}")
 
-def test_by_keyboard_on_a_small_screen(
-    visit_live: Open, cut_off: Callable[[Page], list[str]]
-) -> None:
-    def walk(name: str) -> None:
-        for _ in range(300):
-            page.keyboard.press("Tab")
-            if page.evaluate(FOCUSED) == name:
-                return
-        pytest.fail(f"Tab never comes to {name}")
-
-    with visit_live(width=390, color_scheme="dark") as page:
-        page.locator("#two-cures-that-fail").evaluate("part => { part.tabIndex = -1; part.focus(); }")  # fmt: skip
+        other.emulate_media(color_scheme="dark")
+        other.locator("#two-cures-that-fail").evaluate("part => { part.tabIndex = -1; part.focus(); }")  # fmt: skip
         walk("Cell 3, Python")
-        page.keyboard.press("Control+a")
-        page.keyboard.type(
+        other.keyboard.press("Control+a")
+        other.keyboard.type(
             "for i in range(2):\nprint(i + 70)"
         )  # and the line is indented
-        page.keyboard.press("Shift+Enter")
-        part = cell(page, "values zeroed ")
+        other.keyboard.press("Shift+Enter")
+        part = cell(other, "values zeroed ")
         expect(output(part)).to_contain_text("70\n71")
-        assert page.evaluate("document.activeElement.ariaLabel") == "Cell 4, Python"
-        page.locator("#ex-03-window").evaluate("part => { part.tabIndex = -1; part.focus(); }")  # fmt: skip
+        assert other.evaluate("document.activeElement.ariaLabel") == "Cell 4, Python"
+        other.locator("#ex-03-window").evaluate("part => { part.tabIndex = -1; part.focus(); }")  # fmt: skip
         walk("Your window_mask, Python")
-        page.keyboard.press("Control+End")
-        page.keyboard.type("\nreturn np.tri(n) > 0")
+        other.keyboard.press("Control+End")
+        other.keyboard.type("\nreturn np.tri(n) > 0")
         walk("Check")
-        page.keyboard.press("Enter")
-        expect(output(page.locator("#ex-03-window"))).to_contain_text("in place of `width`")  # fmt: skip
-        page.wait_for_function(IDLE)
-        assert cut_off(page) == []
+        other.keyboard.press("Enter")
+        expect(output(other.locator("#ex-03-window"))).to_contain_text("in place of `width`")  # fmt: skip
+        until(other, IDLE)
+        assert cut_off(other) == []
+        back = other.locator("#pst-back-to-top")
+        back.evaluate("part => { part.style.display = 'block'; }")
+        box, bar = back.bounding_box(), other.locator(".attn-bar-live").bounding_box()
+        assert box and bar and box["y"] + box["height"] < bar["y"]
         press(part, "Reset")
+        until(other, SAVED)
 
-
-def test_two_windows(visit_live: Open) -> None:
-    """Each is told of the other's text, and its reader chooses."""
-    with visit_live() as one, visit_live() as other:
-        parts = [cell(page, "def plain_softmax") for page in (one, other)]
-        parts[0].locator("textarea").fill("first = 1")
-        one.wait_for_function("() => attnLive.live.cells.every(x => !x.text.unsaved)")
+    def test_two_windows(self, page: Page, other: Page) -> None:
+        """Each is told of the other's text, and its reader chooses; each can interrupt what the other runs."""
+        parts = [cell(window, "def plain_softmax") for window in (page, other)]
+        parts[0].locator("textarea").fill("while True: pass")
+        until(page, SAVED)
+        press(parts[0], "Run")
+        expect(other.locator(".attn-said")).to_contain_text("Another window")
+        press(other.locator(".attn-bar-live"), "Interrupt")
+        expect(output(parts[0])).to_contain_text("KeyboardInterrupt")
+        expect(other.locator(".attn-said")).to_have_text("Ready.")
         parts[1].locator("textarea").fill("second = 2")
         note = parts[1].locator(".attn-note")
         expect(note).to_contain_text("changed in another window")
         press(note, "Take that text")
-        expect(parts[1].locator("textarea")).to_have_value("first = 1")
-        press(parts[1], "Reset")
-        other.wait_for_function("() => attnLive.live.cells.every(x => !x.text.unsaved)")
-
-
-def test_a_restart_in_another_window(visit_live: Open) -> None:
-    with visit_live() as one, visit_live() as other:
-        parts = [cell(one, "values zeroed "), cell(other, "def plain_softmax")]
-        parts[0].locator("textarea").fill("print('one')")
-        press(parts[0], "Run")
-        expect(output(parts[0])).to_contain_text("one")
+        expect(parts[1].locator("textarea")).to_have_value("while True: pass")
         # More than the 64 KiB that a browser promises to send from a page that closes.
         parts[1].locator("textarea").fill(f"while True: pass\n'{'x' * 70_000}'")
-        other.wait_for_function("() => attnLive.live.cells.every(x => !x.text.unsaved)")
+        until(other, SAVED)
         press(parts[1], "Run")
         expect(parts[1].locator(".attn-state")).to_contain_text("running")
-        press(one.locator(".attn-bar-live"), "Restart")
+        press(page.locator(".attn-bar-live"), "Restart")
         expect(output(parts[1])).to_contain_text("Restarted")
         expect(parts[1].locator(".attn-state")).to_have_text("Python is gone")
-        for page, part in zip((one, other), parts, strict=True):
-            press(part, "Reset")
-            page.wait_for_function("() => attnLive.live.cells.every(x => !x.text.unsaved)")  # fmt: skip
+        press(parts[1], "Reset")
+        until(other, SAVED)
 
-
-def test_a_server_that_stops(visit_live: Open, server: Server) -> None:
-    """What is typed meanwhile stays in the page, also over a reload of it, and is kept when the server is back."""
-    with visit_live() as page:
-        part = cell(page, "def plain_softmax")
+    def test_a_server_that_stops(self, other: Page, server: Server) -> None:
+        """What is typed meanwhile stays in the page, also over a reload of it, and is kept when the server is back."""
+        part, also = cell(other, "def plain_softmax"), cell(other, "values zeroed ")
         part.locator("textarea").fill("1 + 1")
         press(part, "Run")
         expect(output(part)).to_contain_text("2")
+        until(other, SAVED)
         server.stop()
-        expect(page.locator(".attn-said")).to_contain_text("The server is gone")
+        expect(other.locator(".attn-said")).to_contain_text("The server is gone")
         part.locator("textarea").fill("kept = 'over the gap'")
-        expect(part.locator(".attn-note")).to_contain_text("Not on disk yet")
+        also.locator("textarea").fill("mine = 1")
+        expect(also.locator(".attn-note")).to_contain_text("Not on disk yet")
+        # Meanwhile an editor changes one of the two.
+        file = server.folder / "my_edits" / "03_masked_softmax.json"
+        name = other.evaluate("attnLive.live.code[2].id")
+        file.write_text(json.dumps(json.loads(file.read_text()) | {name: "theirs = 1"}))
         server.start()
-        page.reload()
-        page.locator(".attn-bar-live").wait_for()
+        other.reload()
+        other.locator(".attn-bar-live").wait_for()
         assert part.locator("textarea").input_value() == "kept = 'over the gap'"
-        page.wait_for_function("() => attnLive.live.cells.every(x => !x.text.unsaved)")
-        assert "over the gap" in server.kept("my_edits/03_masked_softmax.json")
+        expect(also.locator(".attn-note")).to_contain_text(
+            "in another window or editor"
+        )
+        assert "theirs = 1" in file.read_text()
+        press(also.locator(".attn-note"), "Keep mine")
+        until(other, SAVED)
+        assert "over the gap" in file.read_text() and "mine = 1" in file.read_text()
         press(part, "Run")
         expect(part.locator(".attn-state")).to_have_text("done")
 
@@ -376,44 +431,89 @@ def test_the_static_book_is_as_it_was(book: Path) -> None:
     assert not [x for x in book.rglob("*.html") if "live/static" in x.read_text("utf-8")]  # fmt: skip
 
 
+def clean(page: Page, part: str) -> None:
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        found = Axe().run(page, {"include": [[part]]}, AXE).response["violations"]
+        assert [(x["id"], [n["html"] for n in x["nodes"]]) for x in found] == []
+
+
 @pytest.mark.full
-def test_own_sentence(visit_live: Open) -> None:
+def test_progress_for_everybody(visit_live: Open, server: Server) -> None:
+    with visit_live() as page:
+        page.goto(server.address("progress"))
+        clean(page, "article")
+
+
+@pytest.mark.full
+def test_own_sentence(visit_live: Open, server: Server) -> None:
     with visit_live("book/11_real_model") as page:
-        panel = page.get_by_role("group", name="Your own sentence")
+        panel = page.get_by_role("group", name="Your own sentence", exact=True)
         panel.get_by_role("textbox").fill("The capital of France is")
         press(panel, "Read it")
         expect(panel.locator("q")).to_contain_text("Paris")
         assert panel.locator("attn-own rect").count() > 270
         assert panel.get_by_role("row", name="the end").inner_text().split("\t")[1] == "Paris"  # fmt: skip
         panel.locator("#attn-lens").select_option("3")
-        found = Axe().run(page, options=AXE).response["violations"]
-        assert [x["id"] for x in found] == []
+        until(page, IDLE)
+        clean(page, ".attn-ask")
+        # From the button to the last word, in milliseconds, less what other work took.
+        button, before = panel.get_by_role("button", name="Read it"), server.waited()
+        assert button.evaluate(TIMED) - (server.waited() - before) < 2000
+        page.reload()
+        expect(panel.get_by_role("textbox")).to_have_value("The capital of France is")
+
+
+TIMED = """button => new Promise(done => {
+    const start = performance.now();
+    button.click();
+    const clock = setInterval(() => {
+        if (attnLive.live.kernel.busy) return;
+        clearInterval(clock);
+        done(performance.now() - start);
+    }, 10);
+})"""
 
 
 @pytest.mark.full
 def test_training(visit_live: Open) -> None:
     with visit_live("book/09_transformer") as page:
         panel = page.get_by_role("group", name="Train it here")
+        said = panel.locator("p[role=status]:not(.attn-note)")
+        press(panel, "Go on")
+        expect(said).to_contain_text("no training to go on with")
         press(panel, "Train")
         panel.locator(".attn-curve").wait_for()
         press(panel, "Stop")
-        expect(panel.get_by_role("status")).to_contain_text("the loss is")
+        expect(said).to_contain_text("the loss is")
         press(panel, "Go on")
         expect(panel.locator("li")).to_have_count(1)
         press(panel, "Stop")
-        expect(panel.get_by_role("status")).to_contain_text("the loss is")
+        expect(said).to_contain_text("the loss is")
         press(page.locator(".attn-bar-live"), "Restart")
         expect(page.locator(".attn-said")).to_contain_text("Restarted")
         press(panel, "Go on")
-        expect(panel.get_by_role("status")).to_contain_text("forgotten this training")
+        expect(said).to_contain_text("has forgotten it")
         panel.get_by_role("textbox").fill("too short")
         press(panel, "Train")
-        expect(panel.get_by_role("status")).to_contain_text("too few")
+        expect(said).to_contain_text("too few")
         assert panel.locator(".attn-curve").count() == 0
         panel.get_by_role("textbox").fill("abab cdcd " * 300)
+        panel.get_by_role("spinbutton").fill("3")
         press(panel, "Train")
         expect(panel.locator("li")).to_have_count(1)
         press(panel, "Stop")
         expect(panel.locator("li")).to_contain_text("abab")
-        found = Axe().run(page, options=AXE).response["violations"]
-        assert [x["id"] for x in found] == []
+        expect(said).to_contain_text("the loss is")
+        clean(page, ".attn-ask")
+        until(page, SAVED)
+        page.reload()
+        expect(panel.get_by_role("textbox")).to_have_value("abab cdcd " * 300)
+        expect(panel.get_by_role("spinbutton")).to_have_value("3")
+        # Python has kept the training, with its whole curve.
+        press(panel, "Go on")
+        panel.locator(".attn-curve").wait_for()
+        curve = panel.locator(".attn-curve").get_attribute("d") or ""
+        assert curve.startswith("M44.4") and curve.count("L") >= 9
+        press(panel, "Stop")
+        expect(said).to_contain_text("the loss is")

@@ -6,17 +6,19 @@ import socket
 import urllib.error
 import urllib.request
 from contextlib import redirect_stdout
+from copy import deepcopy
 from io import StringIO
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 pytest.importorskip("jupyter_server")
 
 from attn_tutor.check import __main__ as checker
-from attn_tutor.live import checking, pages, saved, solutions
+from attn_tutor.live import answers, checking, pages, saved, solutions
 
 TOKEN = "0123456789abcdef"
 SOLUTION = """def my_softmax(x):
@@ -93,7 +95,7 @@ def server(folder):
     yield f"http://127.0.0.1:{started.app.port}"
     started.app.io_loop.add_callback(started.app.stop)
     thread.join(20)
-    ServerApp.clear_instance()
+    type(started.app).clear_instance()
     Live.clear_instance()
     patch.undo()
 
@@ -101,7 +103,7 @@ def server(folder):
 @pytest.fixture
 def ask(server):
     def ask(path, method="GET", body=None, token=TOKEN, **headers):
-        data = None if body is None else json.dumps(body).encode()
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()  # fmt: skip
         request = urllib.request.Request(server + path, data, method=method)
         if token:
             request.add_header("Authorization", f"token {token}")
@@ -215,14 +217,47 @@ def test_a_damaged_file_is_left_as_it_is(ask, folder):
     kept = folder / "my_edits" / "03_page.json"
     kept.parent.mkdir(exist_ok=True)
     before = kept.read_text() if kept.exists() else "{}"
-    kept.write_text('{"first": ')
     path = "/live/cells/book/03_page"
     body = {"name": "first", "text": "x = 3", "was": None}
-    for status, answer in (ask(path), ask(path, "PUT", body)):
-        assert status == 400
-        assert "03_page.json is damaged" in json.loads(answer)["message"]
-    assert kept.read_text() == '{"first": '
+    for damaged in ('{"first": ', "[1, 2]", "3"):
+        kept.write_text(damaged)
+        for status, answer in (ask(path), ask(path, "PUT", body)):
+            assert status == 400
+            assert "03_page.json is damaged" in json.loads(answer)["message"]
+        assert kept.read_text() == damaged
     kept.write_text(before)
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"[1]", b'"text"', b'{"text": 1}', b"\xff", b"[" * 100_000, b'{"text": "\\ud800"}']
+)  # fmt: skip
+@pytest.mark.parametrize("path", ["cells/book/03_page", "answers/softmax", "verdicts/softmax"])  # fmt: skip
+def test_a_body_that_is_no_text_is_refused_in_words(ask, folder, path, body):
+    if path.startswith("cells"):
+        body = body.replace(b"{", b'{"name": "first", ', 1)
+    before = {x: x.read_bytes() for x in folder.rglob("my_*/*")}
+    status, answer = ask(f"/live/{path}", "PUT", body)
+    assert status == 400 and json.loads(answer)["message"]
+    assert {x: x.read_bytes() for x in folder.rglob("my_*/*")} == before
+
+
+def test_what_a_panel_asks_for_is_kept(ask, folder):
+    path = "/live/cells/book/03_page"
+    long = "ä" * 6_000_000  # 12 MB
+    for text, was in ((long, None), ("short", long)):
+        body = {"name": "my text", "text": text, "was": was}
+        assert ask(path, "PUT", body)[0] == 200
+        assert json.loads(ask(path)[1])["panels"]["my text"] == text
+    assert ask(path, "PUT", {"name": "my text", "was": "short"})[0] == 200
+    assert ask(path, "PUT", {"name": "my cat", "text": "no"})[0] == 404
+
+
+def test_jupyter_serves_no_file_of_its_own_accord(ask, folder):
+    """Its handlers would follow a link out of the folder."""
+    (folder / "link.txt").symlink_to(folder.parent / "secret.txt")
+    for path in ("files", "api/contents", "view", "nbconvert/html"):
+        status, text = ask(f"/{path}/link.txt")
+        assert status == 404 and "secret" not in text
 
 
 def test_two_windows(ask, folder):
@@ -365,6 +400,47 @@ class TestSolutions:
         assert html.count("<table>") == 1 and "For" in html
 
 
+class TestStudentNotebooks:
+    """The stub of a student notebook takes the answer that was written in the page."""
+
+    STUB = "def my_softmax(x):\n    'Write it.'"
+
+    @pytest.fixture
+    def cell(self, tmp_path, monkeypatch):
+        (tmp_path / "student" / "03_more").mkdir(parents=True)
+        monkeypatch.chdir(tmp_path / "student" / "03_more")
+
+        def run(text=self.STUB, answer=SOLUTION):
+            solutions.put(tmp_path / "my_solutions.py", "softmax", answer, None)
+            names = {}
+            exec(text, names)
+            return answers.my_solutions(names["my_softmax"])
+
+        return run
+
+    def test_an_empty_stub_takes_it(self, cell, capsys):
+        assert cell()(np.array([0.0, 0.0])).tolist() == [0.5, 0.5]
+        assert "my_softmax: your answer in" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("body", ["return 7", "'Write it.'; return 7", "'7'; return len(x)"])  # fmt: skip
+    def test_what_is_written_in_the_notebook_goes_first(self, cell, capsys, body):
+        assert cell(f"def my_softmax(x):\n    {body}")("1234567") == 7
+        assert capsys.readouterr().out == ""
+
+    @pytest.mark.parametrize("answer", [None, "y = 1", "my_softmax = 3"])
+    def test_no_answer(self, cell, capsys, answer):
+        assert cell(answer=answer)(3) is None and capsys.readouterr().out == ""
+
+    @pytest.mark.parametrize("answer", ["def (", "raise SystemExit", "1 / 0"])
+    def test_an_answer_that_does_not_run_is_named(self, cell, capsys, answer):
+        assert cell(answer=answer)(3) is None
+        assert "does not run" in capsys.readouterr().out
+
+    def test_no_file(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        assert answers.my_solutions(len) is len
+
+
 def test_a_page_of_the_book():
     page = pages.read(Path("book/03_masked_softmax.ipynb"))
     asked = {pages.exercise_of(node): label for label, node in page.asked}
@@ -387,6 +463,7 @@ def test_without_jupyter_server(folder, monkeypatch):
 
     monkeypatch.chdir(folder)
     monkeypatch.setitem(os.environ, "JUPYTER_NO_CONFIG", "1")
+    monkeypatch.setitem(sys.modules, "rfc3987_syntax", None)  # which main() sets
     monkeypatch.delitem(sys.modules, "attn_tutor.live.app", raising=False)
     monkeypatch.setitem(sys.modules, "jupyter_server.extension.application", None)
     with pytest.raises(SystemExit, match="is missing"):
@@ -397,7 +474,7 @@ class TestKernel:
     @pytest.fixture
     def told(self, monkeypatch):
         shown = []
-        monkeypatch.setattr("IPython.display.display", lambda x, raw: shown.append(x))
+        monkeypatch.setattr("IPython.display.display", lambda x, raw: shown.append(deepcopy(x)))  # fmt: skip
         return shown
 
     def test_a_training_stops_and_goes_on(self, told, monkeypatch):
@@ -421,9 +498,12 @@ class TestKernel:
         left[0] = 9
         run.run()
         found = [x[training.STEP] for x in told]
-        assert [x["step"] for x in found] == [2, 4, 6]
-        assert found[0]["loss"] > found[2]["loss"] > 0
-        assert found[1]["sample"].startswith("what a b") and "sample" not in found[0]
+        # The second message is what a page that was loaded anew is told when it goes on.
+        assert [x["losses"][-1][0] for x in found] == [2, 2, 4, 6]
+        steps, losses = zip(*found[-1]["losses"], strict=True)
+        assert steps == (2, 4, 6) and losses[0] > losses[2] > 0
+        assert [bool(x["sample"]) for x in found] == [False, False, True, False]
+        assert found[2]["sample"].startswith("what a b")
         with pytest.raises(ValueError, match="too few"):
             training.Training("short", 0)
 
@@ -440,6 +520,9 @@ class TestKernel:
         assert first["tokens"] == ["The", " capital", " of", " France", " is"]
         assert len(first["losses"]) == 4
         assert last["written"].startswith(" Paris")
+        smol = sentence.model()
+        ids = smol.encode("The capital of France is")
+        assert last["written"] == smol.decode(smol.generate(ids, sentence.WRITTEN)[5:])
         assert first["lens"][-1][0] == " Paris" and len(first["lens"]) == 31
         sentence.lens("The capital of France is", 3)
         assert len(told[-1][sentence.READ]["lens"]) == 31

@@ -16,6 +16,16 @@ attnLive.Cell = class {
     const tools = html("div", { class: "attn-tools", role: "group", "aria-label": this.name },
       button("Run", () => this.run()), button("Run all above", () => live.run(number)), this.text.reset, this.state);
     part.querySelector(".cell_input").append(tools, this.text.note);
+    this.printed = Boolean(printed);
+    this.text.area.addEventListener("input", () => this.compare());
+    this.compare();
+  }
+
+  /* A changed text does not stand unmarked above what the book's put out. */
+  compare() {
+    if (this.part.classList.contains("attn-ran")) return;
+    const other = this.printed && this.text.text !== this.text.book;
+    this.state.textContent = other ? "Changed and not run: the output is the book's." : "";
   }
 
   /* Shift-Enter goes on to the next cell, Ctrl-Enter stays. */
@@ -50,7 +60,7 @@ attnLive.Cell = class {
   forget() {
     this.output.clear();
     this.part.classList.remove("attn-ran");
-    this.state.textContent = "";
+    this.compare();
   }
 
   /* Out of its fold, to be seen. */
@@ -63,8 +73,10 @@ attnLive.Cell = class {
 };
 
 attnLive.Page = class {
-  constructor({ cells, exercises }) {
+  constructor({ cells, exercises, panels }) {
     const { html, button } = attnLive;
+    this.panels = panels;
+    this.texts = [];
     this.words = html("span", { class: "attn-said" });
     this.voice = html("span", { class: "visually-hidden", role: "status" });
     this.stop = button("Interrupt", () => this.kernel.interrupt());
@@ -86,10 +98,20 @@ attnLive.Page = class {
     document.querySelector("article.bd-article").append(this.bar);
     document.documentElement.classList.add("attn-is-live");
     this.exercises = exercises.map((exercise) => new attnLive.Exercise(this, exercise));
+    this.texts.push(...[...this.cells, ...this.exercises].map(({ text }) => text));
     addEventListener("pagehide", () => this.texts.forEach((text) => text.save()));
+    // The browser asks before it leaves a text that neither it nor the disk has.
+    addEventListener("beforeunload", (event) => this.texts.some((text) => text.unsaved && !text.held) && event.preventDefault());
+    this.kernel.join();
   }
 
-  get texts() { return [...this.cells, ...this.exercises].map(({ text }) => text); }
+  /* What is typed into a panel outlives a reload as a cell does. */
+  keep(name, area) {
+    const put = (text, was) => attnLive.ask("PUT", `/live/cells/${attnLive.page}`, { name, text, was });
+    const text = new attnLive.Kept({ area, key: name, book: area.value, kept: this.panels[name], put });
+    this.texts.push(text);
+    return text.note;
+  }
 
   tell(words, busy) {
     this.words.textContent = words;

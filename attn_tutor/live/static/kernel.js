@@ -33,10 +33,18 @@ attnLive.Kernel = class {
   /* tell(words, busy) hears of every change. */
   constructor(tell) {
     Object.assign(this, { tell, runs: new Map() });
-    tell("Nothing runs yet.", false);
+    tell("Nothing runs yet. Shift-Enter runs a cell.", false);
   }
 
   get busy() { return this.runs.size > 0; }
+
+  /* Python that was begun before the page was loaded anew, or in another window, may still run. */
+  async join() {
+    try {
+      const sessions = await attnLive.ask("GET", "/api/sessions");
+      if (sessions.some(({ path }) => path === `${attnLive.page}.ipynb`)) await this.connect();
+    } catch { /* the next run says so */ }
+  }
 
   connect() {
     this.socket ??= this.start();
@@ -53,13 +61,16 @@ attnLive.Kernel = class {
     const { kernel } = await attnLive.ask("POST", "/api/sessions", { path, name, type: "notebook", kernel: { name: "python3" } });
     this.id = kernel.id;
     const socket = new WebSocket(`ws://${location.host}/api/kernels/${this.id}/channels?session_id=${this.me}`);
-    socket.onmessage = ({ data }) => this.hear(JSON.parse(data));
+    socket.onmessage = ({ data }) => { if (typeof data === "string") this.hear(JSON.parse(data)); }; // a widget's are not
     await new Promise((open, fail) => {
       socket.onopen = open;
       socket.onerror = () => fail(new Error("The server does not answer."));
     });
     socket.onclose = () => this.lose("The server is gone. What you wrote stays in this page; start it again: make live.");
-    this.send(socket, "get_ipython().config.InlineBackend.figure_formats = {'retina'}", { silent: true });
+    // Until this is done, Python is busy, be it with what was begun before.
+    const ready = this.send(socket, "get_ipython().config.InlineBackend.figure_formats = {'retina'}", { silent: true });
+    this.runs.set(ready, { show() {}, done() {} });
+    this.tell("Python is busy …", true);
     return socket;
   }
 
@@ -93,7 +104,7 @@ attnLive.Kernel = class {
     if (header.msg_type === "status" && ["restarting", "dead"].includes(content.execution_state))
       return this.lose("Python ended and was started anew. Its variables are gone: run the cells above again.");
     const id = parent_header.msg_id, run = this.runs.get(id);
-    if (!run) return undefined;
+    if (!run) return this.other(header, parent_header, content);
     // The answer and the end of the output come on two channels, in either order.
     if (header.msg_type === "execute_reply") run.status = content.status;
     else if (header.msg_type !== "status") run.show(header.msg_type, content);
@@ -103,6 +114,13 @@ attnLive.Kernel = class {
     run.done(run.status);
     if (!this.busy) this.tell("Ready.", false);
     return undefined;
+  }
+
+  /* What another window runs can be interrupted here too. */
+  other(header, { msg_type, session }, { execution_state }) {
+    if (this.busy || header.msg_type !== "status" || msg_type !== "execute_request" || session === this.me) return;
+    if (execution_state === "busy") this.tell("Another window of this page runs something …", true);
+    else this.tell("Ready.", false);
   }
 
   /* The kernel or the way to it is gone, and with it what ran there; the next run begins anew. */

@@ -17,7 +17,7 @@ attnLive.Output = class {
   show(type, content) {
     if (type === "stream") this.write(content.text);
     else if (type === "error") this.add(attnLive.html("pre", { class: "attn-error" }, attnLive.coloured(content.traceback.join("\n"))));
-    else if (type === "execute_result" || type === "display_data") this.picture(content.data);
+    else if (type === "execute_result" || type === "display_data") this.picture(content.data, content.metadata);
     else if (type === "clear_output") this.clear();
   }
 
@@ -47,19 +47,22 @@ attnLive.Output = class {
     this.reach(this.stream.part);
   }
 
-  picture(data) {
+  picture(data, metadata) {
     const { html } = attnLive, text = (kind) => [data[kind]].flat().join("");
     if (data["text/html"]) {
       const part = html("div", { class: "attn-html" });
       part.innerHTML = text("text/html");
       this.add(part);
+      // Scripts that come as text do not run, and those of the package's pictures must.
+      for (const script of part.querySelectorAll("script")) script.replaceWith(html("script", {}, script.textContent));
     } else if (data["image/svg+xml"]) {
       const source = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(text("image/svg+xml"));
       this.add(html("img", { src: source, alt: "The picture that your run drew" }));
     } else if (data["image/png"]) {
+      // Matplotlib draws at twice the size, for sharp screens, and says so.
+      const { width } = metadata["image/png"] ?? {};
       const part = html("img", { src: "data:image/png;base64," + data["image/png"], alt: "The picture that your run drew" });
-      // Drawn at twice its size, for sharp screens.
-      part.onload = () => { part.width = part.naturalWidth / 2; };
+      if (width) part.width = width;
       this.add(part);
     } else if (data["text/plain"]) this.write(text("text/plain") + "\n");
   }

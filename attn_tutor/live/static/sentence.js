@@ -11,6 +11,7 @@ document.addEventListener("attn-live", ({ detail: live }) => {
 
   const area = html("textarea", { id: "attn-sentence", rows: 2, maxlength: 400 });
   area.value = "When Mary and John went to the shop, John gave a drink to";
+  const note = live.keep("my sentence", area);
   const said = html("p", { role: "status" }), figure = html("div"), written = html("p"), lens = html("div");
   const run = async (call, take) => {
     said.textContent = "The model reads … (the first time it is loaded, which takes some seconds)";
@@ -24,7 +25,7 @@ document.addEventListener("attn-live", ({ detail: live }) => {
       lens.querySelector("select").focus();
     }));
     const rows = guesses.map(([word, p], i) => html("tr", {}, html("th", { scope: "row" }, i < 30 ? `layer ${i}` : "the end"), html("td", {}, word.trim() || JSON.stringify(word)), html("td", {}, p.toFixed(2))));
-    lens.replaceChildren(html("label", { for: "attn-lens" }, "What it would say next, after "), choose,
+    lens.replaceChildren(html("p", {}, html("label", { for: "attn-lens" }, "What it would say next, after "), " ", choose),
       html("div", { class: "attn-scrolls", tabindex: 0, role: "group", "aria-label": "Logit lens, scrolls" },
         html("table", {}, html("caption", {}, "The logit lens: the likeliest next token, read from the vector as it enters a layer"),
           html("thead", {}, html("tr", {}, ...["where", "guess", "probability"].map((name) => html("th", { scope: "col" }, name)))), html("tbody", {}, ...rows))));
@@ -32,7 +33,7 @@ document.addEventListener("attn-live", ({ detail: live }) => {
   const read = () => {
     lens.text = area.value;
     return run(`read(${JSON.stringify(area.value)})`, (found) => {
-      if (found.written !== undefined) return written.replaceChildren(html("strong", {}, "It writes on: "), html("q", {}, found.written));
+      if (found.written !== undefined) return written.replaceChildren(html("strong", {}, "It writes on: "), html("q", {}, found.written.trim()));
       const others = attn.published;
       attn.published = { own: found };
       Own.start = { sentence: "own", map: "before", layer: 16, head: 0, at: found.tokens.length - 1 };
@@ -42,8 +43,8 @@ document.addEventListener("attn-live", ({ detail: live }) => {
       return show_lens(found.tokens, found.tokens.length - 1, found.lens);
     });
   };
-  const panel = html("div", { class: "attn-ask", role: "group", "aria-label": "Your own sentence" },
+  const panel = html("div", { class: "attn-live attn-ask", role: "group", "aria-label": "Your own sentence" },
     html("label", { for: "attn-sentence" }, html("strong", {}, "Your own sentence."), " SmolLM2 reads it here, on your machine: tokens, all 270 heads, the logit lens, and what it writes."),
-    area, html("div", { class: "attn-tools" }, button("Read it", read)), said, figure, written, lens);
+    html("div", { class: "attn-text" }, area), html("div", { class: "attn-tools" }, button("Read it", read)), note, said, figure, written, lens);
   ready.after(panel);
 });
