@@ -21,7 +21,8 @@ WORDS = {  # what others call it
     "is_causal": "causal here, aligned lower right",
     "attn_mask": "mask here if it is boolean, True = may attend, and bias if it is added to the scores",
     "key_padding_mask": "mask=~key_padding_mask[:, None, :] here: True = may attend",
-    "enable_gqa": "n_kv_heads of multi_head_attention here",
+    "enable_gqa": "n_kv_heads here, the number of heads of K",
+    "average_attn_weights": "average_weights here",
 }
 
 
@@ -39,12 +40,18 @@ def checker(
     """
 
     def shapes(
-        signature: str, **hints: str
+        signature: str, shared: bool = False, **hints: str
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-        """Hold a function to its shape signature; ``hints`` add advice to a mismatch of the axis they name."""
+        """Hold a function to its shape signature; ``hints`` add advice to a mismatch of the axis they name.
+
+        ``shared``: with ``n_kv_heads`` the last batch axis is that of heads, and keys may have fewer.
+        """
         inputs = re.findall(r"\((.*?)\)", signature.split("->")[0])
         cores = [tuple(core.split(",")) for core in inputs]
         fit = _fit(cores)
+        slow = WORDS.keys() | ({"n_kv_heads"} if shared else set())
+        if shared:
+            hints["…"] = "Heads that share keys: give n_kv_heads, how many K has"
 
         def decorate(fn: Callable[P, R]) -> Callable[P, R]:
             names = list(inspect.signature(fn).parameters)[: len(cores)]
@@ -52,11 +59,10 @@ def checker(
             @functools.wraps(fn)
             def checked(*args: P.args, **kwargs: P.kwargs) -> R:
                 first: Any = args[: len(names)]
-                known = not kwargs or not WORDS.keys() & kwargs.keys()
+                known = not kwargs or not slow & kwargs.keys()
                 if known and len(first) == len(names) and as_is(first) and fit(first):
                     return fn(*args, **kwargs)  # the usual case, and quick
-                for name in WORDS.keys() & kwargs.keys():
-                    raise TypeError(f"{fn.__name__}: {name} is {WORDS[name]}")
+                say_our_words(fn.__name__, kwargs)
                 # Python itself reports what is missing or given twice, when fn is called.
                 positional = dict(zip(names, args, strict=False))
                 keyword = {name: kwargs[name] for name in names if name in kwargs}
@@ -65,13 +71,12 @@ def checker(
                     return fn(*args, **kwargs)
                 for name, array in arrays.items():
                     require(fn.__name__, name, array)
-                _match(
-                    fn.__name__,
-                    signature,
-                    {x: arrays[x].shape for x in arrays},
-                    dict(zip(names, cores, strict=True)),
-                    hints,
-                )
+                given = {x: arrays[x].shape for x in arrays}
+                if shared and (g := kwargs.get("n_kv_heads")) is not None:
+                    require_shared(fn.__name__, given, g)
+                    given |= {x: (*s[:-3], *s[-2:]) for x, s in given.items()}
+                expected = dict(zip(names, cores, strict=True))
+                _match(fn.__name__, signature, given, expected, hints)
                 arrays = prepare(fn.__name__, arrays)
                 others: Any = args[len(names) :]
                 ready: Any = [arrays[name] for name in positional]
@@ -84,6 +89,23 @@ def checker(
         return decorate
 
     return shapes
+
+
+def say_our_words(where: str, kwargs: dict[str, Any]) -> None:
+    """Raise a ``TypeError`` where an argument has the name that others give it."""
+    for name in WORDS.keys() & kwargs.keys():
+        raise TypeError(f"{where}: {name} is {WORDS[name]}")
+
+
+def our_words(forward: Callable[P, R]) -> Callable[P, R]:
+    """Let a layer say what it calls the arguments of others."""
+
+    @functools.wraps(forward)
+    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+        say_our_words(type(args[0]).__name__, kwargs)
+        return forward(*args, **kwargs)
+
+    return told
 
 
 def _fit(cores: list[tuple[str, ...]]) -> Callable[[tuple[Any, ...]], bool]:
@@ -134,7 +156,10 @@ def _match(
         found = ", ".join(
             f"{name} has {_text(batch)}" for name, batch in batches.items()
         )
-        raise ValueError(f"{where}: batch axes do not broadcast: {found}; {signature}")
+        hint = f". {hints['…']}" if "…" in hints else ""
+        raise ValueError(
+            f"{where}: batch axes do not broadcast: {found}; {signature}{hint}"
+        )
 
 
 def broadcast(*shapes: Shape) -> Shape | None:
@@ -225,6 +250,20 @@ def lacks_heads(where: str, mask: Shape, batch: Shape, n_heads: int) -> bool:
             "Write mask[..., None, :, :] for one for each sequence, mask[None] for one for each head"
         )
     return len(lead) == 1
+
+
+def require_shared(where: str, given: dict[str, Shape], n_kv_heads: Any) -> None:
+    """Raise unless keys and values have so many heads, (…, n_kv_heads, m, d), and those of Q split among them."""
+    require_size(where, "n_kv_heads", n_kv_heads, least=1)
+    for name, shape in given.items():
+        h = shape[-3] if len(shape) > 2 else 0
+        if not h or (name != "Q" and h != n_kv_heads):
+            raise ValueError(
+                f"{where}: {name} has shape {_text(shape)}; n_kv_heads={n_kv_heads} needs Q (…,h,n,d), K and V "
+                f"(…,{n_kv_heads},m,d)"
+            )
+        if name == "Q":
+            require_divisible(where, "heads of Q", h, "n_kv_heads", n_kv_heads)
 
 
 def require_pairs(where: str, rates: Shape, d: int) -> None:

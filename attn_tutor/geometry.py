@@ -189,6 +189,13 @@ def _most(X: Any, Y: Any, m: int) -> Any:
     return X + _clip(Y - X, m)
 
 
+def in_groups(X: Any, n_groups: int) -> Any:
+    """The heads axis split in two, (…, h, n, m) to (…, groups, h / groups, n, m); one for all heads stays one."""
+    *batch, h, n, m = X.shape
+    groups = min(n_groups, h)
+    return X.reshape(*batch, groups, h // groups, n, m)
+
+
 class Seen(Generic[A]):
     """What n queries see of m keys, and what is added to their scores. Each half says in a subclass how it does things.
 
@@ -287,12 +294,14 @@ class Seen(Generic[A]):
         bias: "A | Slopes | None" = None,
         n_heads: int | None = None,
         gap: int = 0,
+        shared: bool = False,
     ) -> Self:
         """Check what hides keys from a public function, for queries (…, n, d) and what belongs to keys (…, m, d).
 
         With ``n_heads`` the mask gets an axis for the heads, (…, h or 1, n or 1, m or 1). A bias of −∞ hides, too.
+        ``shared``: heads share keys, (…, h, n, d) and (…, g, m, d).
         """
-        shapes = [X.shape for X in (Q, *keyed)]
+        shapes = [Q.shape, *(X[..., :1, :, :].shape if shared else X.shape for X in keyed)]  # fmt: skip
         n, m = shapes[0][-2], shapes[1][-2]
         require_window(where, window, causal)
         said = mask.said if isinstance(mask, Rule) else {"mask": mask}
@@ -326,6 +335,10 @@ class Seen(Generic[A]):
         if RULES & other.arrays.keys():
             other.forget()
         return other
+
+    def in_groups(self, n_groups: int) -> Self:
+        """With the heads in groups that share keys."""
+        return self.map(lambda X: in_groups(X, n_groups) if X.ndim > 2 else X)
 
     @property
     def everything(self) -> bool:
@@ -422,7 +435,29 @@ class Seen(Generic[A]):
         slopes: Any = self.arrays["slopes"]
         return -slopes * self.as_numbers(away, slopes)
 
+    def require_sense(self, where: str, given: Any, batch: Shape) -> None:
+        """Raise a ``ValueError`` where a mask could mean another thing, or hides all keys of a sequence."""
+        mask: Any = given.said.get("mask") if isinstance(given, Rule) else given
+        two = mask is not None and mask.ndim == 2
+        if two and (1,) != mask.shape[:1] == batch[:1] == (self.n,):
+            raise ValueError(
+                f"{where}: a mask of shape {tuple(mask.shape)} could be one row for each sequence or for each query. "
+                "Write mask[:, None, :] for one for each sequence, mask[None] for one for each query"
+            )
+        every: Any = self.count(0, self.m)
+        seen: Any = self.who(every >= 0)  # (…, n, 1)
+        blind = ~seen[..., 0].any(-1)
+        if self.n and blind.any():
+            raise ValueError(
+                f"{where}: no query sees any key in {int(blind.sum())} of {len(blind.reshape(-1))} sequences or heads. "
+                "True = may attend; of a mask that says what is hidden, give ~mask"
+            )
+
     # What the halves do each in its own way.
+
+    def who(self, marked: A) -> A:
+        """Which queries see a marked key, (…, m) -> (…, n, 1)."""
+        raise NotImplementedError
 
     @classmethod
     def new(cls, Q: A, n: int, m: int, **said: Any) -> Self:

@@ -151,13 +151,13 @@ def multi_head_attention(
         Q: np.ndarray, K: np.ndarray, V: np.ndarray
     ) -> tuple[np.ndarray, ...]:
         queries = split_heads(project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
-        keys = share_heads(split_heads(project(K, W_k, b_k), n_kv_heads), n_heads)
-        values = share_heads(split_heads(project(V, W_v, b_v), n_kv_heads), n_heads)
+        keys = split_heads(project(K, W_k, b_k), n_kv_heads)  # (…, h_kv, m, d_h)
+        values = split_heads(project(V, W_v, b_v), n_kv_heads)  # (…, h_kv, m, d_hv)
         return queries, keys, values
 
     said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    core = partial(tiled_attention, softcap=softcap)
-    heads = attend_by(where, core, Q, K, V, project=projected, n_heads=n_heads, **said)
+    said |= {"project": projected, "groups": n_kv_heads, "n_heads": n_heads}
+    heads = attend_by(where, partial(tiled_attention, softcap=softcap), Q, K, V, **said)
     output = merge_heads(heads) @ W_o
     return output if b_o is None else output + b_o
 
@@ -219,18 +219,11 @@ def multi_head_weights(
 
     def projected(Q: np.ndarray, K: np.ndarray) -> tuple[np.ndarray, ...]:
         queries = split_heads(project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
-        keys = split_heads(project(K, W_k, b_k), n_kv_heads)
-        return queries, share_heads(keys, n_heads)
+        return queries, split_heads(project(K, W_k, b_k), n_kv_heads)
 
     said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    core = partial(weights_of, softcap=softcap)
-    return attend_by(where, core, Q, K, project=projected, n_heads=n_heads, **said)
-
-
-def share_heads(X: np.ndarray, n_heads: int) -> np.ndarray:
-    """Heads of keys or values, each for as many heads as share it, (…, h_kv, m, d_h) -> (…, h, m, d_h)."""
-    repeats = n_heads // X.shape[-3]
-    return X if repeats == 1 else np.repeat(X, repeats, axis=-3)
+    said |= {"project": projected, "groups": n_kv_heads, "n_heads": n_heads}
+    return attend_by(where, partial(weights_of, softcap=softcap), Q, K, **said)
 
 
 def _kv_heads(

@@ -153,7 +153,7 @@ def multi_head_attention(
         keys = split_heads(_project(K, W_k, b_k), n_kv_heads)  # (…, h_kv, m, d_h)
         values = split_heads(_project(V, W_v, b_v), n_kv_heads)  # (…, h_kv, m, d_hv)
         options: Any = {"softcap": softcap, "dropout_p": dropout_p}
-        heads = pool_heads(queries, keys, values, see, **options)
+        heads = pool(queries, keys, values, see, n_kv_heads, **options)
         return _project(merge_heads(heads), W_o, b_o)
 
     said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
@@ -224,30 +224,6 @@ def multi_head_weights(
     said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
     see = Visibility.of(where, Q, K, n_heads=n_heads, **said)
     return around(core, see, Q, K, heads="each")
-
-
-def pool_heads(
-    queries: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    see: Visibility,
-    **options: Any,
-) -> torch.Tensor:
-    """Attention in each head, (…, h, n, d_h), (…, h_kv, m, d_h), (…, h_kv, m, d_hv) -> (…, h, n, d_hv).
-
-    h_kv divides h: heads of a group share keys and values, which are not copied. ``options`` are those of the engine.
-    """
-    h, h_kv = queries.shape[-3], keys.shape[-3]
-    if h == h_kv:
-        return pool(queries, keys, values, see, **options)
-    heads = pool(
-        queries.unflatten(-3, (h_kv, h // h_kv)),  # (…, h_kv, h/h_kv, n, d_h)
-        keys[..., None, :, :],  # (…, h_kv, 1, m, d_h)
-        values[..., None, :, :],
-        see.in_groups(h_kv),
-        **options,
-    )
-    return heads.flatten(-4, -3)  # (…, h, n, d_hv)
 
 
 def _kv_heads(

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch.nn.functional import pad
 
-from attn_tutor.geometry import Seen, Slopes
+from attn_tutor.geometry import Seen, Slopes, in_groups
 from attn_tutor.torch._arrays import (
     any_along,
     look,
@@ -87,10 +87,6 @@ class Visibility(Seen[torch.Tensor]):
         if mask is not None and mask.ndim > 2:
             other.arrays["mask"] = any_along(mask, -3).squeeze(-3)
         return other
-
-    def in_groups(self, n_groups: int) -> "Visibility":
-        """With the heads in groups that share keys."""
-        return self.map(lambda X: in_groups(X, n_groups) if X.ndim > 2 else X)
 
     def of_heads(self, heads: slice) -> "Visibility":
         """What is seen in some of the heads."""
@@ -199,6 +195,7 @@ def attend_by(
     core: Callable[..., torch.Tensor],
     *arrays: torch.Tensor,
     short: bool = True,
+    groups: int | None = None,
     **said: Any,
 ) -> Any:
     """What every public function does around its core: check, trim, hide, compute, finish.
@@ -208,13 +205,15 @@ def attend_by(
         core: takes queries, what belongs to keys, and the :class:`Visibility`; what is hidden is finite by then.
         arrays: queries (…, n, d), and what belongs to keys, (…, m, d).
         short: whether the core may do without keys that nobody sees; else its output would lack their columns.
+        groups: how many heads keys have, (…, groups, m, d), if those of queries share them; None is as many.
         said: ``mask``, ``causal``, ``window``, ``bias`` and ``n_heads``, as the caller got them.
     """
-    see = Visibility.of(where, *arrays, **said)
+    see = Visibility.of(where, *arrays, shared=groups is not None, **said)
     Q, *keyed = arrays
     if short:
         see, *keyed = see.trim(*keyed)
-    return around(core, see, Q, *keyed, heads="all" if "n_heads" in said else "")
+    heads: Any = "all" if "n_heads" in said else ""
+    return around(core, see, Q, *keyed, heads=heads, groups=groups)
 
 
 def around(
@@ -223,12 +222,18 @@ def around(
     Q: torch.Tensor,
     *keyed: torch.Tensor,
     heads: Literal["", "all", "each"] = "",
+    groups: int | None = None,
 ) -> Any:
     """Hide, compute, finish, for arguments that are checked.
 
     Where ``see`` has an axis for heads and the arrays have none, what is not finite spoils a query if ``all`` heads
-    share its output, or ``each`` for itself. A core may give weights beside its output.
+    share its output, or ``each`` for itself. A core may give weights beside its output. Heads share keys that have
+    fewer, ``groups`` of them, and nothing is copied.
     """
+    if groups and groups < Q.shape[-3]:
+        keyed = tuple(X[..., None, :, :] for X in keyed)
+        found = around(core, see.in_groups(groups), in_groups(Q, groups), *keyed)
+        return found.flatten(-4, -3)
     hidden = hide(see.over_heads() if heads else see, Q, *keyed)
     Q_, *keyed_, spoiled = hidden
     found = core(Q_, *keyed_, see)
@@ -273,11 +278,6 @@ def masked(
     """Scores, −∞ where they are not seen; but 0 in an empty row, so that its softmax and gradient are finite."""
     scores = torch.where(seen, scores, -torch.inf)
     return scores if empty is None else scores.masked_fill(empty, 0)
-
-
-def in_groups(X: torch.Tensor, n_groups: int) -> torch.Tensor:
-    """The heads axis split in two, (…, h, n, m) to (…, groups, h / groups, n, m); one for all heads stays one."""
-    return X.unflatten(-3, (min(n_groups, X.shape[-3]), -1))
 
 
 def of_heads(X: torch.Tensor, heads: slice) -> torch.Tensor:
