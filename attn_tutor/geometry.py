@@ -406,7 +406,7 @@ class Seen(Generic[A]):
         if "slopes" not in self.arrays:
             return self.part("bias", rows, keys)
         i: Any = self.count(rows.start, rows.stop)
-        return self.fall(abs(i[:, None] - self.places(keys)))
+        return self.fall(i[:, None], self.places(keys))
 
     def apart(self, rows: slice, keys: slice) -> tuple[A, A] | None:
         """The same as a row plus a column, if slopes add it and these keys lie on one side of these queries."""
@@ -414,26 +414,22 @@ class Seen(Generic[A]):
         if "slopes" not in self.arrays or near < keys.stop and keys.start < far:
             return None
         # Counted from the nearest key, whose weight counts most and so is exact.
-        edge = keys.stop - 1 if keys.stop <= near else keys.start
+        nearest = keys.stop - 1 if keys.stop <= near else keys.start
+        edge = self.places(slice(nearest, nearest + 1))
         i: Any = self.count(rows.start, rows.stop)
-        column = abs(i[:, None] + self.offset - edge)
-        return self.fall(abs(self.places(keys)[None] - edge + self.offset)), self.fall(
-            column
-        )
+        return self.fall(edge, self.places(keys)), self.fall(i[:, None], edge)
 
     def places(self, keys: slice) -> Any:
         """Where keys stand, counted as queries are; a cache has moved the sinks."""
         j: Any = self.count(keys.start, keys.stop)
-        return (
-            j - self.offset - self.gap * (j < self.sinks)
-            if self.gap
-            else j - self.offset
-        )
+        j = j - self.offset
+        return j - self.gap * (j < self.sinks - self.offset) if self.gap else j
 
-    def fall(self, away: Any) -> A:
-        """What slopes add at such distances."""
+    def fall(self, i: Any, j: Any) -> A:
+        """What slopes add between these places."""
         slopes: Any = self.arrays["slopes"]
-        return -slopes * self.as_numbers(away, slopes)
+        i, j = (self.as_numbers(x, slopes) for x in (i, j))
+        return -slopes * abs(i - j)
 
     def require_sense(self, where: str, given: Any, batch: Shape) -> None:
         """Raise a ``ValueError`` where a mask could mean another thing, or hides all keys of a sequence."""

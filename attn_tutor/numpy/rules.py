@@ -190,8 +190,8 @@ def check_mask(
 
     Example:
         >>> X = np.ones((2, 3, 4))
-        >>> check_mask(X, X, np.array([[True, True, False]] * 2)[:, None]).shape
-        (2, 1, 3)
+        >>> check_mask(X, X, np.array([[True, True, False]] * 2)[:, None]).tolist()
+        [[[True, True, False]], [[True, True, False]]]
     """
     where = "check_mask"
     see = Visibility.of(where, Q, K, mask=mask, causal=causal, window=window)
