@@ -135,24 +135,28 @@ class Runs(NamedTuple):
             prefix: so many of the first in spite of causality and window, (…, 1, 1).
             document: where that of each query starts and stops, two of (…, n, 1).
         """
-        first = start = 0 * i if last is not None or document else 0 * i[:1]
-        stop, head = start + m, None
-        if last is not None:
-            stop = _clip(i + last + 1, m)
-            if window is not None:
-                start = _clip(i + last + 1 - window, m)
+        head = None
+        if last is None:
+            start = 0 * i if document else 0 * i[:1]
+            stop = start + m
+        else:
+            stop = _clip(i + (last + 1), m)
+            start = 0 * i if window is None else _clip(i + (last + 1 - window), m)
             if sinks:
                 head = _clip(stop, sinks)
             if prefix is not None:
-                head = _most(first if head is None else head, prefix, m)
+                head = _most(0 * i if head is None else head, prefix, m)
         if valid is not None:
             stop, head = (X if X is None else _least(X, valid, m) for X in (stop, head))
         if document is not None:
             begin, end = document
-            first, start = begin, _most(start, begin, m)
+            start = _most(start, begin, m)
             stop, head = (X if X is None else _least(X, end, m) for X in (stop, head))
-        late = start, stop
-        return cls([late] if head is None else [(first, head), late])
+        late = [(start, stop)]
+        if head is not None:
+            first = 0 * i if document is None else document[0]
+            late = [(first, head), *late]
+        return cls(late)
 
     def ends(self) -> Ends:
         """Over all of these queries."""
@@ -161,10 +165,11 @@ class Runs(NamedTuple):
 
     def pairs(self, j: Any) -> Any:
         """Which of these queries see which of keys j, (…, n, keys)."""
-        seen: Any = False
+        seen: Any = None
         # A loop: in a comprehension the compiler would make constants of lengths.
         for begin, end in self.runs:
-            seen = seen | (begin <= j) & (j < end)
+            here = (begin <= j) & (j < end)
+            seen = here if seen is None else seen | here
         return seen
 
     def at(self, some: Any) -> "Runs":
@@ -222,7 +227,7 @@ class Seen(Generic[A]):
         runs: Runs | None = None,
         **arrays: A | None,
     ) -> None:
-        self.n, self.m, self.offset, self.measured = n, m, m - n, bool(runs)
+        self.n, self.m, self.offset = n, m, m - n
         self.gap = gap
         self.sinks = getattr(window, "sinks", 0)
         width: Any = getattr(window, "width", window)
@@ -234,6 +239,9 @@ class Seen(Generic[A]):
         self.arrays = {
             k: X for k, X in (("mask", mask), *arrays.items()) if X is not None
         }
+        # Whether one has to look at an array for the runs that queries see, and whether they see runs at all.
+        self.by_array = runs is not None or bool(RULES & self.arrays.keys())
+        self.ruled = some or self.by_array
         self.forget(runs)
 
     def forget(self, runs: Runs | None = None) -> None:
@@ -241,16 +249,6 @@ class Seen(Generic[A]):
         self._runs = runs
         self._ends: dict[tuple[int, int], Ends] = {}
         self._bands: dict[tuple[int, int, int], A] = {}
-
-    @property
-    def ruled(self) -> bool:
-        """Whether queries see runs of keys, as rules say."""
-        return self.last is not None or self.by_array
-
-    @property
-    def by_array(self) -> bool:
-        """Whether one has to look at an array for them."""
-        return self.measured or bool(RULES & self.arrays.keys())
 
     def runs_of(self, i: Any) -> Runs:
         """Those of queries i."""
@@ -419,7 +417,7 @@ class Seen(Generic[A]):
         i: Any = self.count(rows.start, rows.stop)
         return self.fall(edge, self.places(keys)), self.fall(i[:, None], edge)
 
-    def places(self, keys: slice) -> Any:
+    def places(self, keys: slice) -> A:
         """Where keys stand, counted as queries are; a cache has moved the sinks."""
         j: Any = self.count(keys.start, keys.stop)
         j = j - self.offset
@@ -450,6 +448,10 @@ class Seen(Generic[A]):
             )
 
     # What the halves do each in its own way.
+
+    def anyone(self) -> A | None:
+        """The keys that some query sees, (…, m or 1), and of those that rules hide maybe some more; None for all."""
+        raise NotImplementedError
 
     def who(self, marked: A) -> A:
         """Which queries see a marked key, (…, m) -> (…, n, 1)."""

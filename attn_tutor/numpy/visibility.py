@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -17,7 +17,7 @@ class Visibility(Seen[np.ndarray]):
     """What n queries see of m keys."""
 
     @classmethod
-    def new(cls, Q: np.ndarray, n: int, m: int, **said: Any) -> "Visibility":
+    def new(cls, Q: np.ndarray, n: int, m: int, **said: Any) -> Self:
         return cls(n, m, **said)
 
     @classmethod

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch.nn.functional import pad
@@ -35,7 +35,7 @@ class Visibility(Seen[torch.Tensor]):
         super().__init__(n, m, *mask, **said)
 
     @classmethod
-    def new(cls, Q: torch.Tensor, n: int, m: int, **said: Any) -> "Visibility":
+    def new(cls, Q: torch.Tensor, n: int, m: int, **said: Any) -> Self:
         return cls(n, m, Q.device, **said)
 
     @classmethod
@@ -153,6 +153,8 @@ class Visibility(Seen[torch.Tensor]):
     def trim(self, *keyed: torch.Tensor) -> tuple[Any, ...]:
         """Without the last keys if lengths or a mask of one row hide them from all: then padding is free."""
         stop: int | None = None
+        if type(self.m) is int and self.m < BLOCK:
+            return self, *keyed
         mask, lengths = self.arrays.get("mask"), self.arrays.get("valid")
         if mask is not None and mask.shape[-2:] == (1, self.m):
             stop = look(_length, mask)
@@ -287,7 +289,7 @@ def of_heads(X: torch.Tensor, heads: slice) -> torch.Tensor:
 
 def sees_nothing(mask: torch.Tensor) -> torch.Tensor | None:
     """The empty rows of a mask, (…, n or 1, 1); None where there are none, as far as one can look."""
-    seen = any_along(torch.atleast_1d(mask), -1)
+    seen = any_along(mask if mask.ndim else mask[None], -1)
     return None if look(torch.all, seen) else ~seen
 
 
@@ -296,15 +298,11 @@ def _small(*arrays: torch.Tensor) -> bool | None:
 
     What is finite gets a weight of exactly 0 unless a dot product overflows, and that is at most a product of norms.
     """
-    # A set, because tokens that attend to themselves are one tensor given twice.
-    given = [X.detach() for X in {*arrays}]
+    # Tokens that attend to themselves are one tensor given twice.
+    given = [*{id(X): X.detach() for X in arrays}.values()]
     wide = torch.float32 if given[0].dtype == torch.float16 else given[0].dtype
-
-    def longest(_: torch.Tensor) -> torch.Tensor:
-        return torch.stack(torch._foreach_norm(given, 2, wide)).max()
-
-    norm = look(longest, given[0])
-    return None if norm is None else norm < LARGEST
+    norms = look(lambda _: torch.stack(torch._foreach_norm(given, 2, wide)), given[0])
+    return None if norms is None else all(norm < LARGEST for norm in norms)
 
 
 def _length(mask: torch.Tensor) -> torch.Tensor:
