@@ -97,6 +97,35 @@ def say_our_words(where: str, kwargs: dict[str, Any]) -> None:
         raise TypeError(f"{where}: {name} is {WORDS[name]}")
 
 
+def biases_checker(
+    require: Callable[[str, str, Any], None],
+    prepare: Callable[[str, dict[str, Any]], dict[str, Any]],
+) -> Callable[..., tuple[Any, ...]]:
+    """What one half asks of biases; ``require`` and ``prepare`` are those of :func:`checker`."""
+
+    def ready(where: str, biases: tuple[Any, ...] | None, *weights: Any) -> Any:
+        """One bias for each matrix of weights, ready to compute with; None where there are none."""
+        names = ("b_q", "b_k", "b_v", "b_o")[: len(weights)]
+        if biases is None:
+            return (None,) * len(names)
+        if len(biases) != len(names):
+            raise ValueError(
+                f"{where}: biases must be ({', '.join(names)}), got {len(biases)} of them"
+            )
+        found = []
+        for name, bias, W in zip(names, biases, weights, strict=True):
+            matrix = f"W{name[1:]}"
+            require(where, name, bias)
+            if bias.shape != W.shape[-1:]:
+                raise ValueError(
+                    f"{where}: {name} has shape {tuple(bias.shape)} but {matrix} has {W.shape[-1]} columns"
+                )
+            found.append(prepare(where, {matrix: W, name: bias})[name])
+        return tuple(found)
+
+    return ready
+
+
 def our_words(forward: Callable[P, R]) -> Callable[P, R]:
     """Let a layer say what it calls the arguments of others."""
 
@@ -266,6 +295,37 @@ def require_shared(where: str, given: dict[str, Shape], n_kv_heads: Any) -> None
             require_divisible(where, "heads of Q", h, "n_kv_heads", n_kv_heads)
 
 
+def require_heads(
+    where: str,
+    n_heads: int,
+    n_kv_heads: int | None,
+    W_q: Any,
+    W_k: Any,
+    W_v: Any = None,
+    W_o: Any = None,
+) -> int:
+    """Raise unless what is projected splits into heads of one width; return the number of heads of the keys."""
+    n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+    for name, count in (("n_heads", n_heads), ("n_kv_heads", n_kv_heads)):
+        require_size(where, name, count, least=1)
+    require_divisible(where, "n_heads", n_heads, "n_kv_heads", n_kv_heads)
+    require_divisible(where, "the width of W_q", W_q.shape[-1], "n_heads", n_heads)
+    needed = W_q.shape[-1] // n_heads * n_kv_heads
+    if W_k.shape[-1] != needed:
+        raise ValueError(
+            f"{where}: W_k has {W_k.shape[-1]} columns but {n_kv_heads} heads as wide as those of W_q need {needed}"
+        )
+    if W_v is not None:
+        width = W_v.shape[-1]
+        require_divisible(where, "the width of W_v", width, "n_kv_heads", n_kv_heads)
+        d_hv = width // n_kv_heads
+        if W_o.shape[-2] != n_heads * d_hv:
+            raise ValueError(
+                f"{where}: W_o has {W_o.shape[-2]} rows but {n_heads} heads of width {d_hv} need {n_heads * d_hv}"
+            )
+    return n_kv_heads
+
+
 def require_pairs(where: str, rates: Shape, d: int) -> None:
     """Raise a ``ValueError`` unless d entries have a pair for each rate."""
     if d % 2 and rates == (d // 2 + 1,):
@@ -339,24 +399,24 @@ def require_below(where: str, name: str, tokens: Any, n_tokens: int) -> None:
 
 def require_positive(where: str, name: str, value: float) -> None:
     """Raise unless ``value`` is above 0 and finite."""
-    try:
-        positive = bool(0 < value < math.inf)
-    except (TypeError, ValueError):  # a string, or an array of several
-        kind = _type_name(type(value))
-        raise TypeError(f"{where}: {name} must be one number, got {kind}") from None
-    if not positive:
-        raise ValueError(f"{where}: {name} must be above 0 and finite, got {value}")
+    _require(where, name, value, lambda x: 0 < x < math.inf, "be above 0 and finite")
 
 
 def require_chance(where: str, name: str, value: float) -> None:
     """Raise unless ``value`` is a probability below 1: what is always dropped cannot grow to make up for it."""
+    _require(where, name, value, lambda x: 0 <= x < 1, "lie in [0, 1)")
+
+
+def _require(
+    where: str, name: str, value: Any, right: Callable[[Any], Any], must: str
+) -> None:
     try:
-        chance = bool(0 <= value < 1)
-    except (TypeError, ValueError):
+        is_right = bool(right(value))
+    except (TypeError, ValueError):  # a string, or an array of several
         kind = _type_name(type(value))
         raise TypeError(f"{where}: {name} must be one number, got {kind}") from None
-    if not chance:
-        raise ValueError(f"{where}: {name} must lie in [0, 1), got {value}")
+    if not is_right:
+        raise ValueError(f"{where}: {name} must {must}, got {value}")
 
 
 def require_divisible(where: str, name: str, width: int, by: str, parts: int) -> None:

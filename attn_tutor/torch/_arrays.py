@@ -83,6 +83,7 @@ def _require_device(
 
 require_array = partial(_checks.require_array, torch.Tensor)
 shapes = _checks.checker(require_array, prepare, as_is)
+ready_biases = _checks.biases_checker(require_array, prepare)
 
 
 def look(

@@ -298,6 +298,8 @@ def _small(*arrays: torch.Tensor) -> bool | None:
 
     What is finite gets a weight of exactly 0 unless a dot product overflows, and that is at most a product of norms.
     """
+    if torch.compiler.is_compiling():  # a graph would be made for each tensor by itself
+        return None
     # Tokens that attend to themselves are one tensor given twice.
     given = [*{id(X): X.detach() for X in arrays}.values()]
     wide = torch.float32 if given[0].dtype == torch.float16 else given[0].dtype
