@@ -376,7 +376,8 @@ class Seen(Generic[A]):
         """What rules say of a tile; tiles along a diagonal are alike."""
         i: Any = self.count(rows.start, rows.stop)
         j: Any = self.count(keys.start, keys.stop)
-        if self.by_array or self.sinks or type(keys.stop) is not int:
+        alike = type(keys.stop) is int and keys.start >= self.sinks
+        if self.by_array or not alike:
             return self.runs.at(rows).pairs(j)
         place = keys.start - rows.start, len(i), len(j)
         if place not in self._bands:
