@@ -153,7 +153,7 @@ class Visibility(Seen[torch.Tensor]):
     def trim(self, *keyed: torch.Tensor) -> tuple[Any, ...]:
         """Without the last keys if lengths or a mask of one row hide them from all: then padding is free."""
         stop: int | None = None
-        if type(self.m) is int and self.m < BLOCK:
+        if torch.compiler.is_compiling() or self.m < BLOCK:
             return self, *keyed
         mask, lengths = self.arrays.get("mask"), self.arrays.get("valid")
         if mask is not None and mask.shape[-2:] == (1, self.m):
