@@ -21,7 +21,8 @@ WORDS = {  # what others call it
     "is_causal": "causal here, aligned lower right",
     "attn_mask": "mask here if it is boolean, True = may attend, and bias if it is added to the scores",
     "key_padding_mask": "mask=~key_padding_mask[:, None, :] here: True = may attend",
-    "enable_gqa": "n_kv_heads of multi_head_attention here",
+    "enable_gqa": "n_kv_heads here, the number of heads of K",
+    "average_attn_weights": "average_weights here",
 }
 
 
@@ -39,12 +40,18 @@ def checker(
     """
 
     def shapes(
-        signature: str, **hints: str
+        signature: str, shared: bool = False, **hints: str
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-        """Hold a function to its shape signature; ``hints`` add advice to a mismatch of the axis they name."""
+        """Hold a function to its shape signature; ``hints`` add advice to a mismatch of the axis they name.
+
+        ``shared``: with ``n_kv_heads`` the last batch axis is that of heads, and keys may have fewer.
+        """
         inputs = re.findall(r"\((.*?)\)", signature.split("->")[0])
         cores = [tuple(core.split(",")) for core in inputs]
         fit = _fit(cores)
+        slow = WORDS.keys() | ({"n_kv_heads"} if shared else set())
+        if shared:
+            hints["…"] = "Heads that share keys: give n_kv_heads, how many K has"
 
         def decorate(fn: Callable[P, R]) -> Callable[P, R]:
             names = list(inspect.signature(fn).parameters)[: len(cores)]
@@ -52,11 +59,10 @@ def checker(
             @functools.wraps(fn)
             def checked(*args: P.args, **kwargs: P.kwargs) -> R:
                 first: Any = args[: len(names)]
-                known = not kwargs or not WORDS.keys() & kwargs.keys()
+                known = not kwargs or not slow & kwargs.keys()
                 if known and len(first) == len(names) and as_is(first) and fit(first):
                     return fn(*args, **kwargs)  # the usual case, and quick
-                for name in WORDS.keys() & kwargs.keys():
-                    raise TypeError(f"{fn.__name__}: {name} is {WORDS[name]}")
+                say_our_words(fn.__name__, kwargs)
                 # Python itself reports what is missing or given twice, when fn is called.
                 positional = dict(zip(names, args, strict=False))
                 keyword = {name: kwargs[name] for name in names if name in kwargs}
@@ -65,13 +71,12 @@ def checker(
                     return fn(*args, **kwargs)
                 for name, array in arrays.items():
                     require(fn.__name__, name, array)
-                _match(
-                    fn.__name__,
-                    signature,
-                    {x: arrays[x].shape for x in arrays},
-                    dict(zip(names, cores, strict=True)),
-                    hints,
-                )
+                given = {x: arrays[x].shape for x in arrays}
+                if shared and (g := kwargs.get("n_kv_heads")) is not None:
+                    require_shared(fn.__name__, given, g)
+                    given |= {x: (*s[:-3], *s[-2:]) for x, s in given.items()}
+                expected = dict(zip(names, cores, strict=True))
+                _match(fn.__name__, signature, given, expected, hints)
                 arrays = prepare(fn.__name__, arrays)
                 others: Any = args[len(names) :]
                 ready: Any = [arrays[name] for name in positional]
@@ -84,6 +89,52 @@ def checker(
         return decorate
 
     return shapes
+
+
+def say_our_words(where: str, kwargs: dict[str, Any]) -> None:
+    """Raise a ``TypeError`` where an argument has the name that others give it."""
+    for name in WORDS.keys() & kwargs.keys():
+        raise TypeError(f"{where}: {name} is {WORDS[name]}")
+
+
+def biases_checker(
+    require: Callable[[str, str, Any], None],
+    prepare: Callable[[str, dict[str, Any]], dict[str, Any]],
+) -> Callable[..., tuple[Any, ...]]:
+    """What one half asks of biases; ``require`` and ``prepare`` are those of :func:`checker`."""
+
+    def ready(where: str, biases: tuple[Any, ...] | None, *weights: Any) -> Any:
+        """One bias for each matrix of weights, ready to compute with; None where there are none."""
+        names = ("b_q", "b_k", "b_v", "b_o")[: len(weights)]
+        if biases is None:
+            return (None,) * len(names)
+        if len(biases) != len(names):
+            raise ValueError(
+                f"{where}: biases must be ({', '.join(names)}), got {len(biases)} of them"
+            )
+        found = []
+        for name, bias, W in zip(names, biases, weights, strict=True):
+            matrix = f"W{name[1:]}"
+            require(where, name, bias)
+            if bias.shape != W.shape[-1:]:
+                raise ValueError(
+                    f"{where}: {name} has shape {tuple(bias.shape)} but {matrix} has {W.shape[-1]} columns"
+                )
+            found.append(prepare(where, {matrix: W, name: bias})[name])
+        return tuple(found)
+
+    return ready
+
+
+def our_words(forward: Callable[P, R]) -> Callable[P, R]:
+    """Let a layer say what it calls the arguments of others."""
+
+    @functools.wraps(forward)
+    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+        say_our_words(type(args[0]).__name__, kwargs)
+        return forward(*args, **kwargs)
+
+    return told
 
 
 def _fit(cores: list[tuple[str, ...]]) -> Callable[[tuple[Any, ...]], bool]:
@@ -134,7 +185,10 @@ def _match(
         found = ", ".join(
             f"{name} has {_text(batch)}" for name, batch in batches.items()
         )
-        raise ValueError(f"{where}: batch axes do not broadcast: {found}; {signature}")
+        hint = f". {hints['…']}" if "…" in hints else ""
+        raise ValueError(
+            f"{where}: batch axes do not broadcast: {found}; {signature}{hint}"
+        )
 
 
 def broadcast(*shapes: Shape) -> Shape | None:
@@ -227,6 +281,51 @@ def lacks_heads(where: str, mask: Shape, batch: Shape, n_heads: int) -> bool:
     return len(lead) == 1
 
 
+def require_shared(where: str, given: dict[str, Shape], n_kv_heads: Any) -> None:
+    """Raise unless keys and values have so many heads, (…, n_kv_heads, m, d), and those of Q split among them."""
+    require_size(where, "n_kv_heads", n_kv_heads, least=1)
+    for name, shape in given.items():
+        h = shape[-3] if len(shape) > 2 else 0
+        if not h or (name != "Q" and h != n_kv_heads):
+            raise ValueError(
+                f"{where}: {name} has shape {_text(shape)}; n_kv_heads={n_kv_heads} needs Q (…,h,n,d), K and V "
+                f"(…,{n_kv_heads},m,d)"
+            )
+        if name == "Q":
+            require_divisible(where, "heads of Q", h, "n_kv_heads", n_kv_heads)
+
+
+def require_heads(
+    where: str,
+    n_heads: int,
+    n_kv_heads: int | None,
+    W_q: Any,
+    W_k: Any,
+    W_v: Any = None,
+    W_o: Any = None,
+) -> int:
+    """Raise unless what is projected splits into heads of one width; return the number of heads of the keys."""
+    n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+    for name, count in (("n_heads", n_heads), ("n_kv_heads", n_kv_heads)):
+        require_size(where, name, count, least=1)
+    require_divisible(where, "n_heads", n_heads, "n_kv_heads", n_kv_heads)
+    require_divisible(where, "the width of W_q", W_q.shape[-1], "n_heads", n_heads)
+    needed = W_q.shape[-1] // n_heads * n_kv_heads
+    if W_k.shape[-1] != needed:
+        raise ValueError(
+            f"{where}: W_k has {W_k.shape[-1]} columns but {n_kv_heads} heads as wide as those of W_q need {needed}"
+        )
+    if W_v is not None:
+        width = W_v.shape[-1]
+        require_divisible(where, "the width of W_v", width, "n_kv_heads", n_kv_heads)
+        d_hv = width // n_kv_heads
+        if W_o.shape[-2] != n_heads * d_hv:
+            raise ValueError(
+                f"{where}: W_o has {W_o.shape[-2]} rows but {n_heads} heads of width {d_hv} need {n_heads * d_hv}"
+            )
+    return n_kv_heads
+
+
 def require_pairs(where: str, rates: Shape, d: int) -> None:
     """Raise a ``ValueError`` unless d entries have a pair for each rate."""
     if d % 2 and rates == (d // 2 + 1,):
@@ -300,24 +399,24 @@ def require_below(where: str, name: str, tokens: Any, n_tokens: int) -> None:
 
 def require_positive(where: str, name: str, value: float) -> None:
     """Raise unless ``value`` is above 0 and finite."""
-    try:
-        positive = bool(0 < value < math.inf)
-    except (TypeError, ValueError):  # a string, or an array of several
-        kind = _type_name(type(value))
-        raise TypeError(f"{where}: {name} must be one number, got {kind}") from None
-    if not positive:
-        raise ValueError(f"{where}: {name} must be above 0 and finite, got {value}")
+    _require(where, name, value, lambda x: 0 < x < math.inf, "be above 0 and finite")
 
 
 def require_chance(where: str, name: str, value: float) -> None:
     """Raise unless ``value`` is a probability below 1: what is always dropped cannot grow to make up for it."""
+    _require(where, name, value, lambda x: 0 <= x < 1, "lie in [0, 1)")
+
+
+def _require(
+    where: str, name: str, value: Any, right: Callable[[Any], Any], must: str
+) -> None:
     try:
-        chance = bool(0 <= value < 1)
-    except (TypeError, ValueError):
+        is_right = bool(right(value))
+    except (TypeError, ValueError):  # a string, or an array of several
         kind = _type_name(type(value))
         raise TypeError(f"{where}: {name} must be one number, got {kind}") from None
-    if not chance:
-        raise ValueError(f"{where}: {name} must lie in [0, 1), got {value}")
+    if not is_right:
+        raise ValueError(f"{where}: {name} must {must}, got {value}")
 
 
 def require_divisible(where: str, name: str, width: int, by: str, parts: int) -> None:

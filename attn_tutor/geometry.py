@@ -135,24 +135,28 @@ class Runs(NamedTuple):
             prefix: so many of the first in spite of causality and window, (…, 1, 1).
             document: where that of each query starts and stops, two of (…, n, 1).
         """
-        first = start = 0 * i if last is not None or document else 0 * i[:1]
-        stop, head = start + m, None
-        if last is not None:
-            stop = _clip(i + last + 1, m)
-            if window is not None:
-                start = _clip(i + last + 1 - window, m)
+        head = None
+        if last is None:
+            start = 0 * i if document else 0 * i[:1]
+            stop = start + m
+        else:
+            stop = _clip(i + (last + 1), m)
+            start = 0 * i if window is None else _clip(i + (last + 1 - window), m)
             if sinks:
                 head = _clip(stop, sinks)
             if prefix is not None:
-                head = _most(first if head is None else head, prefix, m)
+                head = _most(0 * i if head is None else head, prefix, m)
         if valid is not None:
             stop, head = (X if X is None else _least(X, valid, m) for X in (stop, head))
         if document is not None:
             begin, end = document
-            first, start = begin, _most(start, begin, m)
+            start = _most(start, begin, m)
             stop, head = (X if X is None else _least(X, end, m) for X in (stop, head))
-        late = start, stop
-        return cls([late] if head is None else [(first, head), late])
+        late = [(start, stop)]
+        if head is not None:
+            first = 0 * i if document is None else document[0]
+            late = [(first, head), *late]
+        return cls(late)
 
     def ends(self) -> Ends:
         """Over all of these queries."""
@@ -161,10 +165,11 @@ class Runs(NamedTuple):
 
     def pairs(self, j: Any) -> Any:
         """Which of these queries see which of keys j, (…, n, keys)."""
-        seen: Any = False
+        seen: Any = None
         # A loop: in a comprehension the compiler would make constants of lengths.
         for begin, end in self.runs:
-            seen = seen | (begin <= j) & (j < end)
+            here = (begin <= j) & (j < end)
+            seen = here if seen is None else seen | here
         return seen
 
     def at(self, some: Any) -> "Runs":
@@ -187,6 +192,13 @@ def _least(X: Any, Y: Any, m: int) -> Any:
 
 def _most(X: Any, Y: Any, m: int) -> Any:
     return X + _clip(Y - X, m)
+
+
+def in_groups(X: Any, n_groups: int) -> Any:
+    """The heads axis split in two, (…, h, n, m) to (…, groups, h / groups, n, m); one for all heads stays one."""
+    *batch, h, n, m = X.shape
+    groups = min(n_groups, h)
+    return X.reshape(*batch, groups, h // groups, n, m)
 
 
 class Seen(Generic[A]):
@@ -215,7 +227,7 @@ class Seen(Generic[A]):
         runs: Runs | None = None,
         **arrays: A | None,
     ) -> None:
-        self.n, self.m, self.offset, self.measured = n, m, m - n, bool(runs)
+        self.n, self.m, self.offset = n, m, m - n
         self.gap = gap
         self.sinks = getattr(window, "sinks", 0)
         width: Any = getattr(window, "width", window)
@@ -227,6 +239,9 @@ class Seen(Generic[A]):
         self.arrays = {
             k: X for k, X in (("mask", mask), *arrays.items()) if X is not None
         }
+        # Whether one has to look at an array for the runs that queries see, and whether they see runs at all.
+        self.by_array = runs is not None or bool(RULES & self.arrays.keys())
+        self.ruled = some or self.by_array
         self.forget(runs)
 
     def forget(self, runs: Runs | None = None) -> None:
@@ -234,16 +249,6 @@ class Seen(Generic[A]):
         self._runs = runs
         self._ends: dict[tuple[int, int], Ends] = {}
         self._bands: dict[tuple[int, int, int], A] = {}
-
-    @property
-    def ruled(self) -> bool:
-        """Whether queries see runs of keys, as rules say."""
-        return self.last is not None or self.by_array
-
-    @property
-    def by_array(self) -> bool:
-        """Whether one has to look at an array for them."""
-        return self.measured or bool(RULES & self.arrays.keys())
 
     def runs_of(self, i: Any) -> Runs:
         """Those of queries i."""
@@ -287,12 +292,14 @@ class Seen(Generic[A]):
         bias: "A | Slopes | None" = None,
         n_heads: int | None = None,
         gap: int = 0,
+        shared: bool = False,
     ) -> Self:
         """Check what hides keys from a public function, for queries (…, n, d) and what belongs to keys (…, m, d).
 
         With ``n_heads`` the mask gets an axis for the heads, (…, h or 1, n or 1, m or 1). A bias of −∞ hides, too.
+        ``shared``: heads share keys, (…, h, n, d) and (…, g, m, d).
         """
-        shapes = [X.shape for X in (Q, *keyed)]
+        shapes = [Q.shape, *(X[..., :1, :, :].shape if shared else X.shape for X in keyed)]  # fmt: skip
         n, m = shapes[0][-2], shapes[1][-2]
         require_window(where, window, causal)
         said = mask.said if isinstance(mask, Rule) else {"mask": mask}
@@ -326,6 +333,10 @@ class Seen(Generic[A]):
         if RULES & other.arrays.keys():
             other.forget()
         return other
+
+    def in_groups(self, n_groups: int) -> Self:
+        """With the heads in groups that share keys."""
+        return self.map(lambda X: in_groups(X, n_groups) if X.ndim > 2 else X)
 
     @property
     def everything(self) -> bool:
@@ -365,7 +376,8 @@ class Seen(Generic[A]):
         """What rules say of a tile; tiles along a diagonal are alike."""
         i: Any = self.count(rows.start, rows.stop)
         j: Any = self.count(keys.start, keys.stop)
-        if self.by_array or self.sinks or type(keys.stop) is not int:
+        alike = type(keys.stop) is int and keys.start >= self.sinks
+        if self.by_array or not alike:
             return self.runs.at(rows).pairs(j)
         place = keys.start - rows.start, len(i), len(j)
         if place not in self._bands:
@@ -393,7 +405,7 @@ class Seen(Generic[A]):
         if "slopes" not in self.arrays:
             return self.part("bias", rows, keys)
         i: Any = self.count(rows.start, rows.stop)
-        return self.fall(abs(i[:, None] - self.places(keys)))
+        return self.fall(i[:, None], self.places(keys))
 
     def apart(self, rows: slice, keys: slice) -> tuple[A, A] | None:
         """The same as a row plus a column, if slopes add it and these keys lie on one side of these queries."""
@@ -401,28 +413,50 @@ class Seen(Generic[A]):
         if "slopes" not in self.arrays or near < keys.stop and keys.start < far:
             return None
         # Counted from the nearest key, whose weight counts most and so is exact.
-        edge = keys.stop - 1 if keys.stop <= near else keys.start
+        nearest = keys.stop - 1 if keys.stop <= near else keys.start
+        edge = self.places(slice(nearest, nearest + 1))
         i: Any = self.count(rows.start, rows.stop)
-        column = abs(i[:, None] + self.offset - edge)
-        return self.fall(abs(self.places(keys)[None] - edge + self.offset)), self.fall(
-            column
-        )
+        return self.fall(edge, self.places(keys)), self.fall(i[:, None], edge)
 
-    def places(self, keys: slice) -> Any:
+    def places(self, keys: slice) -> A:
         """Where keys stand, counted as queries are; a cache has moved the sinks."""
         j: Any = self.count(keys.start, keys.stop)
-        return (
-            j - self.offset - self.gap * (j < self.sinks)
-            if self.gap
-            else j - self.offset
-        )
+        j = j - self.offset
+        return j - self.gap * (j < self.sinks - self.offset) if self.gap else j
 
-    def fall(self, away: Any) -> A:
-        """What slopes add at such distances."""
+    def fall(self, i: Any, j: Any) -> A:
+        """What slopes add between these places."""
         slopes: Any = self.arrays["slopes"]
-        return -slopes * self.as_numbers(away, slopes)
+        i, j = (self.as_numbers(x, slopes) for x in (i, j))
+        return -slopes * abs(i - j)
+
+    def require_sense(self, where: str, given: Any, batch: Shape) -> None:
+        """Raise a ``ValueError`` where a mask could mean another thing, or hides all keys of a sequence."""
+        mask: Any = given.said.get("mask") if isinstance(given, Rule) else given
+        two = mask is not None and mask.ndim == 2
+        if two and (1,) != mask.shape[:1] == batch[:1] == (self.n,):
+            raise ValueError(
+                f"{where}: a mask of shape {tuple(mask.shape)} could be one row for each sequence or for each query. "
+                "Write mask[:, None, :] for one for each sequence, mask[None] for one for each query"
+            )
+        every: Any = self.count(0, self.m)
+        seen: Any = self.who(every >= 0)  # (…, n, 1)
+        blind = ~seen[..., 0].any(-1)
+        if self.n and blind.any():
+            raise ValueError(
+                f"{where}: no query sees any key in {int(blind.sum())} of {len(blind.reshape(-1))} sequences or heads. "
+                "True = may attend; of a mask that says what is hidden, give ~mask"
+            )
 
     # What the halves do each in its own way.
+
+    def anyone(self) -> A | None:
+        """The keys that some query sees, (…, m or 1), and of those that rules hide maybe some more; None for all."""
+        raise NotImplementedError
+
+    def who(self, marked: A) -> A:
+        """Which queries see a marked key, (…, m) -> (…, n, 1)."""
+        raise NotImplementedError
 
     @classmethod
     def new(cls, Q: A, n: int, m: int, **said: Any) -> Self:

@@ -65,12 +65,12 @@ def _takes(name: str, argument: str) -> bool:
     return argument in inspect.signature(getattr(attn_tutor.torch, name)).parameters
 
 
-# Functions from arrays to one array. Those of two, partial attention and its merge, have tests of their own.
+# Functions from arrays to one array. Those to two, partial attention and its merge, and to none have their own tests.
 SHAPED = [
     name
     for name in attn_tutor.torch.__all__
-    if (found := getattr(getattr(attn_tutor.torch, name), "__shapes__", ""))
-    and "),(" not in found.partition("->")[2]
+    if (found := getattr(getattr(attn_tutor.torch, name), "__shapes__", "->()"))
+    and not re.search(r"->\(\)|->.*\),\(", found)
 ]
 MASKED = [name for name in SHAPED if _takes(name, "mask")]
 CAUSAL = [name for name in MASKED if _takes(name, "causal")]

@@ -80,10 +80,9 @@ def wider_window(right: Any, *args: Any, **options: Any) -> Any:
     return right(*args, **options)
 
 
-def heads_in_turn(right: Any, Q: Any, K: Any, V: Any, see: Any, **options: Any) -> Any:
-    groups = Q.shape[-3] // K.shape[-3]
-    K, V = (xp.concatenate([X] * groups, -3) for X in (K, V))  # 0 1 0 1, not 0 0 1 1
-    return right(Q, K, V, see, **options)
+def heads_in_turn(right: Any, X: Any, groups: int) -> Any:
+    h = X.shape[-3]  # 0 1 0 1, not 0 0 1 1
+    return right(X, h // groups).swapaxes(-4, -3) if h > 1 else right(X, groups)
 
 
 def scale_of_the_model(
@@ -180,8 +179,8 @@ LISTED = [
     Wrong("view in place of transpose back", "merge_heads", lambda f, X: X.reshape(*X.shape[:-3], X.shape[-2], -1)),
     Wrong("biases lost", "multi_head_attention", forgets("biases")),
     Wrong("√d of the model's width", "multi_head_attention", scale_of_the_model),
-    Wrong("shared keys in turn, not in groups", "multi_head.pool_heads", heads_in_turn, ("torch",)),
-    Wrong("shared keys in turn, not in groups", "multi_head.share_heads", lambda f, X, n_heads: xp.concatenate([X] * (n_heads // X.shape[-3]), -3), ("numpy",)),
+    Wrong("shared keys in turn, not in groups", "visibility.in_groups", heads_in_turn),
+    Wrong("a hidden sequence goes unseen", "visibility.Visibility.require_sense", lambda f, *args: None),
     Wrong("exponent off by two", "sinusoidal_encoding", exponent_off_by_two),
     Wrong("positions from 1", "sinusoidal_encoding", lambda f, n, *rest, **options: f(n + 1, *rest, **options)[1:]),
     Wrong("all sines before all cosines", "sinusoidal_encoding", sines_then_cosines),
@@ -203,7 +202,7 @@ LISTED = [
     Wrong("a core without the protocol around it", "visibility.attend_by", without_protocol),
     Wrong("parts of a row are not weighed", "fast.attention.join", lambda f, a, x, b, y: (a + b, f(a, x, b, y)[1]), ("torch",)),
     Wrong("a tile at the edge is seen whole", "visibility.Visibility.band", lambda f, self, rows, keys: f(self, rows, keys) | True),
-    Wrong("slopes fall towards the query", "visibility.Visibility.fall", lambda f, self, away: -f(self, away)),
+    Wrong("slopes fall towards the query", "visibility.Visibility.fall", lambda f, self, i, j: -f(self, i, j)),
     Wrong("log-sums without the maximum", "fast.tiles.log_sums", lambda f, top, total: f(0 * top, total), ("numpy",)),
     Wrong("normaliser lost when causal", "linear_attention", unnormalised_past),
     Wrong("weights of the newest key alone", "delta_rule", lambda f, Q, K, V, beta: (Q * K).sum(-1)[..., None] * V * beta[..., None]),

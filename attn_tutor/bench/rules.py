@@ -36,7 +36,10 @@ def rules(case: Case) -> dict[str, Callable[[], Said]]:
     lib, give, n = case.lib, case.give, case.n
     on: Any = {"device": case.device}
     eighth = max(1, n // 8)
-    ids, lambdas = torch.arange(n, **on) // DOCUMENT, 0.5 ** torch.arange(1, 9, **on)
+    ids, lambdas = (
+        torch.arange(n, **on) // DOCUMENT,
+        0.5 ** torch.arange(1, HEADS + 1, **on),
+    )
     row, waves = torch.arange(n, **on) % 7 > 0, torch.sin(torch.arange(n, **on) * 1.0)
 
     def window(i: Any, j: Any) -> Any:

@@ -41,5 +41,6 @@ def require_array(where: str, name: str, x: Any) -> None:
 
 
 shapes = _checks.checker(require_array, prepare, as_is)
+ready_biases = _checks.biases_checker(require_array, prepare)
 require_boolean = partial(_checks.require_boolean, np.ndarray)
 require_bias = partial(_checks.require_bias, np.ndarray)

@@ -110,7 +110,7 @@ def attention_weights(
     return attend_by("attention_weights", core, Q, K, **said)
 
 
-@shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
+@shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", shared=True, d=OTHER_WIDTHS)
 def attention(
     Q: np.ndarray,
     K: np.ndarray,
@@ -122,6 +122,7 @@ def attention(
     bias: np.ndarray | Slopes | None = None,
     scale: float | None = None,
     softcap: float | None = None,
+    n_kv_heads: int | None = None,
 ) -> np.ndarray:
     r"""Scaled dot-product attention, without storing the weights.
 
@@ -144,14 +145,17 @@ def attention(
         bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
         scale: factor on the dot product; None is 1/√d.
         softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
+        n_kv_heads: number of heads of keys and values, (…, n_kv_heads, m, d), each shared by h / n_kv_heads heads of Q,
+            (…, h, n, d); None is one for each.
 
     Returns:
         Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
         NaN or infinity reaches only queries that are permitted to see it; where something is hidden, as NaN.
+        A mask that hides a whole sequence, often an inverted one, is found by :func:`check_mask`.
 
     Raises:
         TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit.
+        ValueError: the shapes do not fit, or the heads of Q are no multiple of those of K.
 
     Example:
         >>> Q, K, V = np.array([[1.0, 1.0]]), np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([[4.0], [8.0]])
@@ -161,7 +165,7 @@ def attention(
     require_scale("attention", scale)
     core = partial(tiled_attention, scale=scale, softcap=softcap)
     said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return attend_by("attention", core, Q, K, V, **said)
+    return attend_by("attention", core, Q, K, V, groups=n_kv_heads, **said)
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,k)->(n,d_v)")

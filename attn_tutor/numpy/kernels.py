@@ -67,7 +67,8 @@ def boxcar_kernel(Q: np.ndarray, K: np.ndarray, bandwidth: float = 1.0) -> np.nd
         [[1.0, 1.0, 0.0]]
     """
     require_positive("boxcar_kernel", "bandwidth", bandwidth)
-    return (_distance(Q, K, bandwidth) <= 1).astype(np.result_type(Q, K))
+    u = _distance(Q, K, bandwidth)
+    return np.where(np.isnan(u), u, u <= 1).astype(np.result_type(Q, K))
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from attn_tutor._checks import require_divisible, require_size
+from attn_tutor._checks import require_divisible, require_heads, require_size
 from attn_tutor.geometry import Rule, Slopes, Window
-from attn_tutor.numpy._arrays import prepare, require_array, shapes
+from attn_tutor.numpy._arrays import ready_biases, shapes
 from attn_tutor.numpy.attention import weights_of
 from attn_tutor.numpy.fast.attention import tiled_attention
 from attn_tutor.numpy.self_attention import project
@@ -136,28 +136,21 @@ def multi_head_attention(
         [[2.0, 3.0], [2.0, 3.0]]
     """
     where = "multi_head_attention"
-    n_kv_heads = _kv_heads(where, W_q, W_k, n_heads, n_kv_heads)
-    require_divisible(
-        where, "the width of W_v", W_v.shape[-1], "n_kv_heads", n_kv_heads
-    )
-    d_hv = W_v.shape[-1] // n_kv_heads
-    if W_o.shape[-2] != n_heads * d_hv:
-        raise ValueError(
-            f"{where}: W_o has {W_o.shape[-2]} rows but {n_heads} heads of width {d_hv} need {n_heads * d_hv}"
-        )
-    b_q, b_k, b_v, b_o = _biases(where, biases, W_q, W_k, W_v, W_o)
+    weights = W_q, W_k, W_v, W_o
+    n_kv_heads = require_heads(where, n_heads, n_kv_heads, *weights)
+    b_q, b_k, b_v, b_o = ready_biases(where, biases, *weights)
 
     def projected(
         Q: np.ndarray, K: np.ndarray, V: np.ndarray
     ) -> tuple[np.ndarray, ...]:
         queries = split_heads(project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
-        keys = share_heads(split_heads(project(K, W_k, b_k), n_kv_heads), n_heads)
-        values = share_heads(split_heads(project(V, W_v, b_v), n_kv_heads), n_heads)
+        keys = split_heads(project(K, W_k, b_k), n_kv_heads)  # (…, h_kv, m, d_h)
+        values = split_heads(project(V, W_v, b_v), n_kv_heads)  # (…, h_kv, m, d_hv)
         return queries, keys, values
 
     said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    core = partial(tiled_attention, softcap=softcap)
-    heads = attend_by(where, core, Q, K, V, project=projected, n_heads=n_heads, **said)
+    said |= {"project": projected, "groups": n_kv_heads, "n_heads": n_heads}
+    heads = attend_by(where, partial(tiled_attention, softcap=softcap), Q, K, V, **said)
     output = merge_heads(heads) @ W_o
     return output if b_o is None else output + b_o
 
@@ -214,59 +207,13 @@ def multi_head_weights(
         [[[1.0, 0.0], [0.5, 0.5]], [[1.0, 0.0], [0.5, 0.5]]]
     """
     where = "multi_head_weights"
-    n_kv_heads = _kv_heads(where, W_q, W_k, n_heads, n_kv_heads)
-    b_q, b_k = _biases(where, biases, W_q, W_k)
+    n_kv_heads = require_heads(where, n_heads, n_kv_heads, W_q, W_k)
+    b_q, b_k = ready_biases(where, biases, W_q, W_k)
 
     def projected(Q: np.ndarray, K: np.ndarray) -> tuple[np.ndarray, ...]:
         queries = split_heads(project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
-        keys = split_heads(project(K, W_k, b_k), n_kv_heads)
-        return queries, share_heads(keys, n_heads)
+        return queries, split_heads(project(K, W_k, b_k), n_kv_heads)
 
     said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    core = partial(weights_of, softcap=softcap)
-    return attend_by(where, core, Q, K, project=projected, n_heads=n_heads, **said)
-
-
-def share_heads(X: np.ndarray, n_heads: int) -> np.ndarray:
-    """Heads of keys or values, each for as many heads as share it, (…, h_kv, m, d_h) -> (…, h, m, d_h)."""
-    repeats = n_heads // X.shape[-3]
-    return X if repeats == 1 else np.repeat(X, repeats, axis=-3)
-
-
-def _kv_heads(
-    where: str, W_q: np.ndarray, W_k: np.ndarray, n_heads: int, n_kv_heads: int | None
-) -> int:
-    """Check that queries and keys split into heads of one width; return the number of heads of the keys."""
-    n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-    require_size(where, "n_heads", n_heads, least=1)
-    require_size(where, "n_kv_heads", n_kv_heads, least=1)
-    require_divisible(where, "n_heads", n_heads, "n_kv_heads", n_kv_heads)
-    require_divisible(where, "the width of W_q", W_q.shape[-1], "n_heads", n_heads)
-    needed = W_q.shape[-1] // n_heads * n_kv_heads
-    if W_k.shape[-1] != needed:
-        raise ValueError(
-            f"{where}: W_k has {W_k.shape[-1]} columns but {n_kv_heads} heads as wide as those of W_q need {needed}"
-        )
-    return n_kv_heads
-
-
-def _biases(
-    where: str, biases: Biases | None, *weights: np.ndarray
-) -> tuple[np.ndarray | None, ...]:
-    if biases is None:
-        return (None,) * len(weights)
-    names = ("b_q", "b_k", "b_v", "b_o")[: len(weights)]
-    if len(biases) != len(names):
-        raise ValueError(
-            f"{where}: biases must be ({', '.join(names)}), got {len(biases)} of them"
-        )
-    prepared = []
-    for name, bias, W in zip(names, biases, weights, strict=True):
-        matrix = f"W{name[1:]}"
-        require_array(where, name, bias)
-        if bias.shape != W.shape[-1:]:
-            raise ValueError(
-                f"{where}: {name} has shape {bias.shape} but {matrix} has {W.shape[-1]} columns"
-            )
-        prepared.append(prepare(where, {matrix: W, name: bias})[name])
-    return tuple(prepared)
+    said |= {"project": projected, "groups": n_kv_heads, "n_heads": n_heads}
+    return attend_by(where, partial(weights_of, softcap=softcap), Q, K, **said)

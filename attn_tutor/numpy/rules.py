@@ -3,12 +3,13 @@
 import numpy as np
 
 from attn_tutor import geometry
-from attn_tutor._checks import require_size
+from attn_tutor._checks import broadcast, require_size
 from attn_tutor.geometry import Rule, Slopes
-from attn_tutor.numpy._arrays import require_array
+from attn_tutor.numpy._arrays import require_array, shapes
 from attn_tutor.numpy.positional import alibi_slopes
+from attn_tutor.numpy.visibility import Visibility
 
-__all__ = ["Window", "alibi", "documents", "prefix", "valid"]
+__all__ = ["Window", "alibi", "check_mask", "documents", "prefix", "valid"]
 
 
 class Window(geometry.Window):
@@ -150,6 +151,52 @@ def alibi(slopes: np.ndarray | int) -> Slopes:
     if slopes.dtype.kind not in "iuf":
         raise TypeError(f"alibi: slopes are real numbers, got {slopes.dtype}")
     return Slopes(slopes)
+
+
+@shapes("(n,q),(m,k)->()")
+def check_mask(
+    Q: np.ndarray,
+    K: np.ndarray,
+    mask: np.ndarray | Rule | None = None,
+    *,
+    causal: bool = False,
+    window: int | Window | None = None,
+) -> np.ndarray | Rule | None:
+    r"""Refuse a mask that says what is hardly meant; what stands in its place in :func:`attention` stands here.
+
+    .. math:: \exists\, i, j:\ \text{mask}_{bij} \quad \text{for every sequence } b
+
+    A sequence of which no query sees any key gets 0 without a word, and so does one that the axes of a mask mistake
+    for another. It is often an inverted mask: ``nn.MultiheadAttention`` has True for what is hidden. To look costs no
+    more memory than the mask; do it once, before training, and not in a compiled function.
+    Source: the convention of ``scaled_dot_product_attention``.
+
+    Args:
+        Q: queries, or their tokens, (…, n, q).
+        K: keys, or their tokens, (…, m, k).
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
+            None permits every key.
+        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
+            sinks. None sets no limit.
+
+    Returns:
+        The mask as it was given, so that the call can stand in its place.
+
+    Raises:
+        TypeError: an argument is not an array of this half, or the mask is not boolean.
+        ValueError: the shapes do not fit; or a sequence sees nothing; or a mask of two axes could be one row for each
+            sequence, (b, m), as well as one for each query, (n, m), since there are as many.
+
+    Example:
+        >>> X = np.ones((2, 3, 4))
+        >>> check_mask(X, X, np.array([[True, True, False]] * 2)[:, None]).tolist()
+        [[[True, True, False]], [[True, True, False]]]
+    """
+    where = "check_mask"
+    see = Visibility.of(where, Q, K, mask=mask, causal=causal, window=window)
+    see.require_sense(where, mask, broadcast(Q.shape[:-2], K.shape[:-2]) or ())
+    return mask
 
 
 def _require_whole(where: str, name: str, x: np.ndarray) -> None:

@@ -2,11 +2,11 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from attn_tutor.geometry import Seen, Slopes
+from attn_tutor.geometry import Seen, Slopes, in_groups
 from attn_tutor.numpy._arrays import require_bias, require_boolean
 
 LARGEST = 1e15  # the product of two rows of such numbers is finite
@@ -17,7 +17,7 @@ class Visibility(Seen[np.ndarray]):
     """What n queries see of m keys."""
 
     @classmethod
-    def new(cls, Q: np.ndarray, n: int, m: int, **said: Any) -> "Visibility":
+    def new(cls, Q: np.ndarray, n: int, m: int, **said: Any) -> Self:
         return cls(n, m, **said)
 
     @classmethod
@@ -98,6 +98,7 @@ def attend_by(
     core: Callable[..., Any],
     *arrays: np.ndarray,
     project: Callable[..., tuple[np.ndarray, ...]] | None = None,
+    groups: int | None = None,
     **said: Any,
 ) -> Any:
     """What every public function does around its core: check, hide, compute, finish.
@@ -107,12 +108,22 @@ def attend_by(
         core: takes queries, what belongs to keys, and the :class:`Visibility`; what is hidden is finite by then.
         arrays: queries (…, n, d), and what belongs to keys, (…, m, d).
         project: makes of these what the core takes; None leaves them.
+        groups: how many heads keys have, (…, groups, m, d), if those of queries share them; None is as many.
         said: ``mask``, ``causal``, ``window``, ``bias`` and ``n_heads``, as the caller got them.
     """
-    see = Visibility.of(where, *arrays, **said)
+    shared = groups is not None and project is None
+    see = Visibility.of(where, *arrays, shared=shared, **said)
     Q, *keyed = arrays if project is None else project(*arrays)
+    fewer = groups is not None and groups < Q.shape[-3]
+    if groups and fewer:
+        see, Q = see.in_groups(groups), in_groups(Q, groups)
+        keyed = [X[..., None, :, :] for X in keyed]
     Q, *keyed, spoiled = hide(see, Q, *keyed)
-    return finish(core(Q, *keyed, see), spoiled)
+    found = finish(core(Q, *keyed, see), spoiled)
+    if not fewer:
+        return found
+    *batch, g, each, n, width = found.shape
+    return found.reshape(*batch, g * each, n, width)
 
 
 def hide(see: Visibility, Q: np.ndarray, *keyed: np.ndarray) -> tuple[Any, ...]:

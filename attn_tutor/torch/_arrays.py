@@ -83,16 +83,17 @@ def _require_device(
 
 require_array = partial(_checks.require_array, torch.Tensor)
 shapes = _checks.checker(require_array, prepare, as_is)
+ready_biases = _checks.biases_checker(require_array, prepare)
 
 
 def look(
     number: Callable[[torch.Tensor], torch.Tensor], X: torch.Tensor, wait: bool = False
 ) -> Any:
-    """A number about X, or None where nobody can look at it, or would have to wait for it."""
+    """A number about X, or some, or None where nobody can look at it, or would have to wait for it."""
     if torch.compiler.is_compiling() or (X.device.type != "cpu" and not wait):
         return None
     try:
-        return number(X).item()
+        return number(X).tolist()
     except RuntimeError:  # torch.vmap and the meta device have no number to show
         return None
 

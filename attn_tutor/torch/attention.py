@@ -112,7 +112,7 @@ def attention_weights(
     return attend_by("attention_weights", core, Q, K, short=False, **said)
 
 
-@shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
+@shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", shared=True, d=OTHER_WIDTHS)
 def attention(
     Q: torch.Tensor,
     K: torch.Tensor,
@@ -124,6 +124,7 @@ def attention(
     bias: torch.Tensor | Slopes | None = None,
     scale: float | None = None,
     softcap: float | None = None,
+    n_kv_heads: int | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     r"""Scaled dot-product attention, without storing the weights.
@@ -147,15 +148,18 @@ def attention(
         bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
         scale: factor on the dot product; None is 1/√d.
         softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
+        n_kv_heads: number of heads of keys and values, (…, n_kv_heads, m, d), each shared by h / n_kv_heads heads of Q,
+            (…, h, n, d); None is one for each.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
         Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
         NaN or infinity reaches only queries that are permitted to see it; where something is hidden, as NaN.
+        A mask that hides a whole sequence, often an inverted one, is found by :func:`check_mask`.
 
     Raises:
         TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit.
+        ValueError: the shapes do not fit, or the heads of Q are no multiple of those of K.
 
     Example:
         >>> Q, K, V = torch.tensor([[1.0, 1.0]]), torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([[4.0], [8.0]])
@@ -166,7 +170,8 @@ def attention(
     require_chance("attention", "dropout_p", dropout_p)
     options: Any = {"scale": scale, "softcap": softcap, "dropout_p": dropout_p}
     said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return attend_by("attention", partial(fused_attention, **options), Q, K, V, **said)
+    core = partial(fused_attention, **options)
+    return attend_by("attention", core, Q, K, V, groups=n_kv_heads, **said)
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,k)->(n,d_v)")
@@ -420,10 +425,15 @@ def weigh(
 
 
 def pool(
-    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, see: Visibility, **options: Any
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    V: torch.Tensor,
+    see: Visibility,
+    groups: int | None = None,
+    **options: Any,
 ) -> torch.Tensor:
-    """Scaled dot-product attention of arguments that are checked: hidden, pooled, finished."""
-    return around(partial(fused_attention, **options), see, Q, K, V)
+    """Scaled dot-product attention of arguments that are checked: hidden, pooled, finished; see :func:`around`."""
+    return around(partial(fused_attention, **options), see, Q, K, V, groups=groups)
 
 
 def as_dot_product(

@@ -71,7 +71,8 @@ def boxcar_kernel(
         [[1.0, 1.0, 0.0]]
     """
     require_positive("boxcar_kernel", "bandwidth", bandwidth)
-    return (_distance(Q, K, bandwidth) <= 1).to(Q.dtype)
+    u = _distance(Q, K, bandwidth).detach()
+    return torch.where(u.isnan(), u, (u <= 1).to(Q.dtype))
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch.nn.functional import linear
 
-from attn_tutor._checks import require_chance, require_divisible
+from attn_tutor._checks import require_chance, require_divisible, require_heads
 from attn_tutor.geometry import Rule, Slopes, Window
-from attn_tutor.torch._arrays import prepare, require_array, require_size, shapes
+from attn_tutor.torch._arrays import ready_biases, require_size, shapes
 from attn_tutor.torch.attention import pool, weigh
 from attn_tutor.torch.visibility import Visibility, around, attend_by
 
@@ -137,23 +137,16 @@ def multi_head_attention(
     """
     where = "multi_head_attention"
     require_chance(where, "dropout_p", dropout_p)
-    n_kv_heads = _kv_heads(where, W_q, W_k, n_heads, n_kv_heads)
-    require_divisible(
-        where, "the width of W_v", W_v.shape[-1], "n_kv_heads", n_kv_heads
-    )
-    d_hv = W_v.shape[-1] // n_kv_heads
-    if W_o.shape[-2] != n_heads * d_hv:
-        raise ValueError(
-            f"{where}: W_o has {W_o.shape[-2]} rows but {n_heads} heads of width {d_hv} need {n_heads * d_hv}"
-        )
-    b_q, b_k, b_v, b_o = _biases(where, biases, W_q, W_k, W_v, W_o)
+    weights = W_q, W_k, W_v, W_o
+    n_kv_heads = require_heads(where, n_heads, n_kv_heads, *weights)
+    b_q, b_k, b_v, b_o = ready_biases(where, biases, *weights)
 
     def core(Q: Any, K: Any, V: Any, see: Visibility) -> torch.Tensor:
         queries = split_heads(_project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
         keys = split_heads(_project(K, W_k, b_k), n_kv_heads)  # (…, h_kv, m, d_h)
         values = split_heads(_project(V, W_v, b_v), n_kv_heads)  # (…, h_kv, m, d_hv)
         options: Any = {"softcap": softcap, "dropout_p": dropout_p}
-        heads = pool_heads(queries, keys, values, see, **options)
+        heads = pool(queries, keys, values, see, n_kv_heads, **options)
         return _project(merge_heads(heads), W_o, b_o)
 
     said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
@@ -212,8 +205,8 @@ def multi_head_weights(
         [[[1.0, 0.0], [0.5, 0.5]], [[1.0, 0.0], [0.5, 0.5]]]
     """
     where = "multi_head_weights"
-    n_kv_heads = _kv_heads(where, W_q, W_k, n_heads, n_kv_heads)
-    b_q, b_k = _biases(where, biases, W_q, W_k)
+    n_kv_heads = require_heads(where, n_heads, n_kv_heads, W_q, W_k)
+    b_q, b_k = ready_biases(where, biases, W_q, W_k)
 
     def core(Q: Any, K: Any, see: Visibility) -> torch.Tensor:
         queries = split_heads(_project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
@@ -226,74 +219,7 @@ def multi_head_weights(
     return around(core, see, Q, K, heads="each")
 
 
-def pool_heads(
-    queries: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    see: Visibility,
-    **options: Any,
-) -> torch.Tensor:
-    """Attention in each head, (…, h, n, d_h), (…, h_kv, m, d_h), (…, h_kv, m, d_hv) -> (…, h, n, d_hv).
-
-    h_kv divides h: heads of a group share keys and values, which are not copied. ``options`` are those of the engine.
-    """
-    h, h_kv = queries.shape[-3], keys.shape[-3]
-    if h == h_kv:
-        return pool(queries, keys, values, see, **options)
-    heads = pool(
-        queries.unflatten(-3, (h_kv, h // h_kv)),  # (…, h_kv, h/h_kv, n, d_h)
-        keys[..., None, :, :],  # (…, h_kv, 1, m, d_h)
-        values[..., None, :, :],
-        see.in_groups(h_kv),
-        **options,
-    )
-    return heads.flatten(-4, -3)  # (…, h, n, d_hv)
-
-
-def _kv_heads(
-    where: str,
-    W_q: torch.Tensor,
-    W_k: torch.Tensor,
-    n_heads: int,
-    n_kv_heads: int | None,
-) -> int:
-    """Check that queries and keys split into heads of one width; return the number of heads of the keys."""
-    n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-    require_size(where, "n_heads", n_heads, least=1)
-    require_size(where, "n_kv_heads", n_kv_heads, least=1)
-    require_divisible(where, "n_heads", n_heads, "n_kv_heads", n_kv_heads)
-    require_divisible(where, "the width of W_q", W_q.shape[-1], "n_heads", n_heads)
-    needed = W_q.shape[-1] // n_heads * n_kv_heads
-    if W_k.shape[-1] != needed:
-        raise ValueError(
-            f"{where}: W_k has {W_k.shape[-1]} columns but {n_kv_heads} heads as wide as those of W_q need {needed}"
-        )
-    return n_kv_heads
-
-
 def _project(X: torch.Tensor, W: torch.Tensor, b: torch.Tensor | None) -> torch.Tensor:
     if W.ndim == 2:
         return linear(X, W.mT, b)  # in one pass, where @ and + take two
     return X @ W if b is None else X @ W + b
-
-
-def _biases(
-    where: str, biases: Biases | None, *weights: torch.Tensor
-) -> tuple[torch.Tensor | None, ...]:
-    if biases is None:
-        return (None,) * len(weights)
-    names = ("b_q", "b_k", "b_v", "b_o")[: len(weights)]
-    if len(biases) != len(names):
-        raise ValueError(
-            f"{where}: biases must be ({', '.join(names)}), got {len(biases)} of them"
-        )
-    prepared = []
-    for name, bias, W in zip(names, biases, weights, strict=True):
-        matrix = f"W{name[1:]}"
-        require_array(where, name, bias)
-        if bias.shape != W.shape[-1:]:
-            raise ValueError(
-                f"{where}: {name} has shape {tuple(bias.shape)} but {matrix} has {W.shape[-1]} columns"
-            )
-        prepared.append(prepare(where, {matrix: W, name: bias})[name])
-    return tuple(prepared)

@@ -3,12 +3,12 @@
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch.nn.functional import pad
 
-from attn_tutor.geometry import Seen, Slopes
+from attn_tutor.geometry import Seen, Slopes, in_groups
 from attn_tutor.torch._arrays import (
     any_along,
     look,
@@ -35,7 +35,7 @@ class Visibility(Seen[torch.Tensor]):
         super().__init__(n, m, *mask, **said)
 
     @classmethod
-    def new(cls, Q: torch.Tensor, n: int, m: int, **said: Any) -> "Visibility":
+    def new(cls, Q: torch.Tensor, n: int, m: int, **said: Any) -> Self:
         return cls(n, m, Q.device, **said)
 
     @classmethod
@@ -87,10 +87,6 @@ class Visibility(Seen[torch.Tensor]):
         if mask is not None and mask.ndim > 2:
             other.arrays["mask"] = any_along(mask, -3).squeeze(-3)
         return other
-
-    def in_groups(self, n_groups: int) -> "Visibility":
-        """With the heads in groups that share keys."""
-        return self.map(lambda X: in_groups(X, n_groups) if X.ndim > 2 else X)
 
     def of_heads(self, heads: slice) -> "Visibility":
         """What is seen in some of the heads."""
@@ -157,6 +153,8 @@ class Visibility(Seen[torch.Tensor]):
     def trim(self, *keyed: torch.Tensor) -> tuple[Any, ...]:
         """Without the last keys if lengths or a mask of one row hide them from all: then padding is free."""
         stop: int | None = None
+        if torch.compiler.is_compiling() or self.m < BLOCK:
+            return self, *keyed
         mask, lengths = self.arrays.get("mask"), self.arrays.get("valid")
         if mask is not None and mask.shape[-2:] == (1, self.m):
             stop = look(_length, mask)
@@ -199,6 +197,7 @@ def attend_by(
     core: Callable[..., torch.Tensor],
     *arrays: torch.Tensor,
     short: bool = True,
+    groups: int | None = None,
     **said: Any,
 ) -> Any:
     """What every public function does around its core: check, trim, hide, compute, finish.
@@ -208,13 +207,15 @@ def attend_by(
         core: takes queries, what belongs to keys, and the :class:`Visibility`; what is hidden is finite by then.
         arrays: queries (…, n, d), and what belongs to keys, (…, m, d).
         short: whether the core may do without keys that nobody sees; else its output would lack their columns.
+        groups: how many heads keys have, (…, groups, m, d), if those of queries share them; None is as many.
         said: ``mask``, ``causal``, ``window``, ``bias`` and ``n_heads``, as the caller got them.
     """
-    see = Visibility.of(where, *arrays, **said)
+    see = Visibility.of(where, *arrays, shared=groups is not None, **said)
     Q, *keyed = arrays
     if short:
         see, *keyed = see.trim(*keyed)
-    return around(core, see, Q, *keyed, heads="all" if "n_heads" in said else "")
+    heads: Any = "all" if "n_heads" in said else ""
+    return around(core, see, Q, *keyed, heads=heads, groups=groups)
 
 
 def around(
@@ -223,12 +224,18 @@ def around(
     Q: torch.Tensor,
     *keyed: torch.Tensor,
     heads: Literal["", "all", "each"] = "",
+    groups: int | None = None,
 ) -> Any:
     """Hide, compute, finish, for arguments that are checked.
 
     Where ``see`` has an axis for heads and the arrays have none, what is not finite spoils a query if ``all`` heads
-    share its output, or ``each`` for itself. A core may give weights beside its output.
+    share its output, or ``each`` for itself. A core may give weights beside its output. Heads share keys that have
+    fewer, ``groups`` of them, and nothing is copied.
     """
+    if groups and groups < Q.shape[-3]:
+        keyed = tuple(X[..., None, :, :] for X in keyed)
+        found = around(core, see.in_groups(groups), in_groups(Q, groups), *keyed)
+        return found.flatten(-4, -3)
     hidden = hide(see.over_heads() if heads else see, Q, *keyed)
     Q_, *keyed_, spoiled = hidden
     found = core(Q_, *keyed_, see)
@@ -275,11 +282,6 @@ def masked(
     return scores if empty is None else scores.masked_fill(empty, 0)
 
 
-def in_groups(X: torch.Tensor, n_groups: int) -> torch.Tensor:
-    """The heads axis split in two, (…, h, n, m) to (…, groups, h / groups, n, m); one for all heads stays one."""
-    return X.unflatten(-3, (min(n_groups, X.shape[-3]), -1))
-
-
 def of_heads(X: torch.Tensor, heads: slice) -> torch.Tensor:
     """Some of the heads of (…, h, n, m); what is the same in all heads stays as it is."""
     return X if X.ndim < 3 or X.shape[-3] == 1 else X[..., heads, :, :]
@@ -287,7 +289,7 @@ def of_heads(X: torch.Tensor, heads: slice) -> torch.Tensor:
 
 def sees_nothing(mask: torch.Tensor) -> torch.Tensor | None:
     """The empty rows of a mask, (…, n or 1, 1); None where there are none, as far as one can look."""
-    seen = any_along(torch.atleast_1d(mask), -1)
+    seen = any_along(mask if mask.ndim else mask[None], -1)
     return None if look(torch.all, seen) else ~seen
 
 
@@ -296,15 +298,13 @@ def _small(*arrays: torch.Tensor) -> bool | None:
 
     What is finite gets a weight of exactly 0 unless a dot product overflows, and that is at most a product of norms.
     """
-    # A set, because tokens that attend to themselves are one tensor given twice.
-    given = [X.detach() for X in {*arrays}]
+    if torch.compiler.is_compiling():  # a graph would be made for each tensor by itself
+        return None
+    # Tokens that attend to themselves are one tensor given twice.
+    given = [*{id(X): X.detach() for X in arrays}.values()]
     wide = torch.float32 if given[0].dtype == torch.float16 else given[0].dtype
-
-    def longest(_: torch.Tensor) -> torch.Tensor:
-        return torch.stack(torch._foreach_norm(given, 2, wide)).max()
-
-    norm = look(longest, given[0])
-    return None if norm is None else norm < LARGEST
+    norms = look(lambda _: torch.stack(torch._foreach_norm(given, 2, wide)), given[0])
+    return None if norms is None else all(norm < LARGEST for norm in norms)
 
 
 def _length(mask: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
+import attn_tutor.numpy as an
 import attn_tutor.torch as at
+from attn_tutor.geometry import Rule, Slopes
 
 
 @pytest.fixture
@@ -73,6 +75,44 @@ def test_grouped_heads_of_torch(tensor, close):
     )
 
 
+@pytest.mark.parametrize("h_kv", [1, 2, 3, 6])
+def test_heads_that_share_keys(tensor, close, h_kv):
+    """As ``enable_gqa`` has it, with every rule as if each head had keys of its own, and the gradient too."""
+    Q, K, V = tensor(2, 6, 7, 5), tensor(2, h_kv, 11, 5), tensor(2, h_kv, 11, 3)
+    expected = scaled_dot_product_attention(Q, K, V, enable_gqa=True)
+    close(at.attention(Q, K, V, n_kv_heads=h_kv), expected)
+    each, bias = tensor(2, 6, 7, 11) < 0.7, tensor(6, 1, 11)
+    rules = at.valid(torch.tensor([[9], [4]], device=Q.device)) & (each[:1] < 1)
+    leaves = [X.clone().requires_grad_() for X in (Q, K, V)]
+    for said in (
+        {"mask": each},
+        {"mask": rules, "causal": True, "window": at.Window(3, sinks=1)},
+        {"bias": at.alibi(6), "causal": True, "softcap": 2.0},
+        {"bias": bias, "scale": 0.3, "mask": each[:, :1]},
+    ):
+        q, k, v = leaves
+        wide = [X.repeat_interleave(6 // h_kv, 1) for X in (k, v)]
+        expected = at.attention(q, *wide, **said)
+        found = at.attention(q, k, v, n_kv_heads=h_kv, **said)
+        close(found, expected)
+        g = torch.ones_like(found).cumsum(-2)
+        theirs = torch.autograd.grad(expected, leaves, g)
+        for one, other in zip(torch.autograd.grad(found, leaves, g), theirs, strict=True):  # fmt: skip
+            close(one, other)
+        if Q.device.type == "cpu":
+            given = {x: _numpy(X) for x, X in said.items()}
+            arrays = (X.numpy() for X in (Q, K, V))
+            close(an.attention(*arrays, n_kv_heads=h_kv, **given), expected)
+
+
+def _numpy(X):
+    if isinstance(X, torch.Tensor):
+        return X.numpy()
+    if isinstance(X, Rule):
+        return Rule(**{name: x.numpy() for name, x in X.said.items()})
+    return an.alibi(X.slopes.numpy()) if isinstance(X, Slopes) else X
+
+
 # nn.MultiheadAttention, both ways
 
 
@@ -111,6 +151,8 @@ def test_layer_of_torch(tensor, close, device, options):
         ours(Q, K, V, need_weights=True), (output, weights), strict=True
     ):
         close(found, expected)
+    _, mean = ours(Q, K, V, need_weights=True, average_weights=True)
+    close(mean, theirs(Q, K, V)[1])
     W_q, W_k = ours.q_proj.weight.mT, ours.k_proj.weight.mT
     biases = (ours.q_proj.bias, ours.k_proj.bias) if options.get("bias", True) else None
     close(at.multi_head_weights(Q, K, W_q, W_k, 3, biases=biases), weights)

@@ -195,6 +195,58 @@ def test_words_of_others(lib, ones, word):
             lib.attention(*given, **named, **{word: True})
 
 
+@pytest.mark.parametrize("word", ["is_causal", "attn_mask", "key_padding_mask"])
+def test_words_of_others_in_layers(word):
+    X = torch.ones(2, 3, 4)
+    for layer in (
+        at.MultiHeadAttention(4, 2),
+        at.SelfAttention(4, 4),
+        at.AdditiveAttention(4, 4, 4),
+        at.BilinearAttention(4, 4),
+        at.Block(4, 2),
+    ):
+        with pytest.raises(TypeError, match=f"{type(layer).__name__}: {word} is "):
+            layer(X, X, X, **{word: True})
+
+
+def test_heads_that_do_not_share(lib, ones):
+    Q, K, tokens = ones(2, 6, 7, 5), ones(2, 3, 7, 5), ones(7, 5)
+    with pytest.raises(ValueError, match="do not broadcast.*give n_kv_heads"):
+        lib.attention(Q, K, K)
+    for args, n_kv_heads, words in (
+        ((Q, K, K), 2, r"K has shape \(2,3,7,5\); n_kv_heads=2 needs Q"),
+        ((Q, K, K[:, :2]), 3, r"V has shape \(2,2,7,5\); n_kv_heads=3 needs Q"),
+        ((Q[:, :5], K, K), 3, "heads of Q=5 does not split into n_kv_heads=3"),
+        ((tokens, tokens, tokens), 1, r"Q has shape \(7,5\); n_kv_heads=1 needs Q"),
+    ):
+        with pytest.raises(ValueError, match=f"attention: {words}"):
+            lib.attention(*args, n_kv_heads=n_kv_heads)
+    with pytest.raises(TypeError, match="n_kv_heads must be a whole number"):
+        lib.attention(Q, K, K, n_kv_heads=True)
+    square = native(lib, np.ones((6, 7), bool))
+    with pytest.raises(ValueError, match=r"scores, \(2,6,7,7\)"):
+        lib.attention(Q, K, K, square, n_kv_heads=3)
+
+
+def test_masks_that_are_hardly_meant(lib, ones):
+    X, tell = ones(3, 3, 5), native
+    square = tell(lib, np.ones((3, 3), bool))
+    with pytest.raises(ValueError, match="row for each sequence or for each query"):
+        lib.check_mask(X, X, square)
+    for mask in (square[:, None], square[None], None):
+        assert lib.check_mask(X, X, mask) is mask
+    assert lib.check_mask(X[:1], X[:1], square) is square
+    padding = tell(lib, np.array([[True, False], [True, True]])[:, None])
+    two, none = ones(2, 4, 5), tell(lib, np.array([4, 0]))
+    assert lib.check_mask(two, two[:, :2], padding, causal=True) is padding
+    for wrong in (~padding, lib.valid(none)):
+        keys = two[:, :2] if wrong is not two else two
+        with pytest.raises(ValueError, match="no query sees any key in 1 of 2 seq"):
+            lib.check_mask(two, keys, wrong)
+    with pytest.raises(TypeError, match="masks are boolean"):
+        lib.check_mask(X, X, ones(3, 1, 3))
+
+
 def test_rules_that_do_not_fit(lib, ones):
     X = ones(3, 7, 5)
     ids = native(lib, np.arange(6))

@@ -412,6 +412,14 @@ def test_prefix(half, close):
     means(half, close, (1, 1, 1, 1), mask=rule & one, causal=True)
 
 
+def test_check_mask(half):
+    # The second sequence has no key, as if ~mask had been meant.
+    mask, X = np.array([[[True, False]], [[False, False]]]), np.ones((2, 3, 1))
+    assert half.check_mask(X[:1], X[:1, :2], mask[:1]).tolist() == [[[True, False]]]
+    with pytest.raises(ValueError, match="1 of 2 sequences"):
+        half.check_mask(X, X[:, :2], mask)
+
+
 def test_alibi(half, close):
     # Slope ln 3: a key before the query weighs a third of its own, so that query 1 draws (1 + 3 · 2)/4.
     rule = half.alibi(np.array([LN3]))

@@ -117,6 +117,51 @@ def test_either_side_may_be_large(queries: float, keys: float, close: Close) -> 
     close(an.attention(Q, K, V), an.attend(an.scaled_dot_score(Q, K), V))
 
 
+SLOPES = {"gentle": [0.5, 0.1], "steep": [300.0, 0.0], "both ways": [-0.2, 1.0]}
+
+
+@pytest.mark.parametrize("size", [1.0, 40.0], ids=["harmless", "large"])
+@pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
+@pytest.mark.parametrize("hidden", ["nothing", "near", "documents", "random"])
+@pytest.mark.parametrize("slopes", SLOPES.values(), ids=SLOPES)
+def test_slopes(
+    slopes: list[float], hidden: str, causal: bool, size: float, close: Close
+) -> None:
+    """Added tile by tile, also where a query does not see the keys that are nearest to it."""
+    n, m = 2 * KEYS + 9, 3 * KEYS + 5
+    Q, K, V = inputs(n, m, (2,), size=size)
+    i, j = np.arange(n)[:, None] + m - n, np.arange(m)
+    ids = np.arange(m) // 100
+    mask: np.ndarray | None = {
+        "near": abs(i - j) > 300,
+        "documents": ids[m - n :, None] == ids,
+        "random": draw(n, m) < 0,
+    }.get(hidden)
+    rule: object = an.documents(ids) if hidden == "documents" else mask
+    bias = -np.array(slopes)[:, None, None] * abs(i - j)
+    found = an.attention(Q, K, V, rule, causal=causal, bias=an.alibi(np.array(slopes)))  # type: ignore[arg-type]
+    seen = np.ones((n, m), bool) if mask is None else mask
+    seen = seen & (j <= i) if causal else seen
+    close(found, an.attend(an.scaled_dot_score(Q, K) + bias, V, seen))
+
+
+def test_slopes_are_a_row_and_a_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor a matrix of their own, but along the diagonal: elsewhere the nearest key tells what to take from a row."""
+    added = []
+    whole = tiles.Visibility.added
+    monkeypatch.setattr(
+        tiles.Visibility,
+        "added",
+        lambda see, rows, keys: (
+            added.append((rows.stop - rows.start) * (keys.stop - keys.start))
+            or whole(see, rows, keys)
+        ),
+    )
+    n = 8 * KEYS
+    an.attention(*inputs(n, n), causal=True, bias=an.alibi(1))
+    assert sum(added) == n * KEYS
+
+
 # In parallel.
 
 

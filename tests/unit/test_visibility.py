@@ -1,5 +1,6 @@
 """What a query sees, tile by tile, is what the words say; it decides the query's row, and nothing else does."""
 
+import inspect
 import itertools
 
 import numpy as np
@@ -107,16 +108,47 @@ def test_every_tile(half, problem, data):
 
 
 def test_one_contract():
-    """What the engines, layers and processes ask of either half's class; the rest is a half's own affair."""
-    for side in (numpy_side, torch_side):
-        assert issubclass(side.Visibility, Seen)
-        own = {name for name in vars(Seen) if name[0] != "_"}
-        missing = [
-            name for name in ("anyone", "who") if name not in dir(side.Visibility)
-        ]
-        assert not missing and own <= set(dir(side.Visibility))
+    """What engines, layers and processes ask of either half's class has one signature, and says what it gives."""
+    sides = numpy_side.Visibility, torch_side.Visibility
+    for name in (name for name in vars(Seen) if name[0] != "_"):
+        shared = inspect.getattr_static(Seen, name)
+        contract = terms(shared)
+        assert contract[1] not in ("Any", ""), f"{name} does not say what it gives"
+        for side in sides:
+            parameters, gives = terms(inspect.getattr_static(side, name))
+            assert parameters == contract[0], f"{side.__module__}.{name}"
+            assert gives in contract[1] or "A" in contract[1], f"{side.__module__}.{name}"  # fmt: skip
+    left = [
+        name for name, x in vars(Seen).items() if "NotImplementedError" in source(x)
+    ]
+    for side in sides:
+        assert {*left} <= vars(side).keys(), f"{side.__module__} lacks some of {left}"
         for name in ("tile", "keys", "added", "part", "dense", "map", "everything"):
-            assert name not in vars(side.Visibility), f"{name} is said once, for both"
+            assert name not in vars(side), f"{name} is said once, for both"
+        for name, x in vars(side).items():
+            assert name[:2] == "__" or terms(x)[1] != "Any", f"{side.__module__}.{name}"
+
+
+def bare(x):
+    """The function of a property, a class method or a static one."""
+    return getattr(x, "fget", None) or getattr(x, "__func__", x)
+
+
+def terms(x):
+    """Names and defaults of what it takes, and what it gives, in the words of neither half."""
+    if not inspect.isfunction(bare(x)):
+        return None, None
+    signature = inspect.signature(bare(x))
+    names = [(p.name, p.kind, p.default) for p in signature.parameters.values()]
+    gives = signature.return_annotation
+    gives = gives if isinstance(gives, str) else inspect.formatannotation(gives)
+    for native in ("numpy.ndarray", "np.ndarray", "torch.Tensor"):
+        gives = gives.replace(native, "A")
+    return names, gives.replace("~A", "A").replace("typing.", "")
+
+
+def source(x):
+    return inspect.getsource(bare(x)) if inspect.isfunction(bare(x)) else ""
 
 
 def test_rules_combine(half):

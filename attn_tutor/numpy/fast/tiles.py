@@ -36,9 +36,7 @@ class Problem(NamedTuple):
     log_sum: np.ndarray | None = None  # (*batch, n, 1), for log Σ exp(score)
 
     def settled(self) -> bool:
-        """Whether no score at all can do harm, which spares looking tile by tile."""
-        if {"bias", "slopes"} & self.see.arrays.keys():
-            return False
+        """Whether no product at all can do harm, which spares looking tile by tile."""
         highest = math.prod(X.max(initial=0) for X in self.reach)
         return bool(highest <= HARMLESS.get(self.out.dtype.name, 0))
 
@@ -72,17 +70,26 @@ def pool_block(
     reach_q, reach_k = (X[head] for X in P.reach)
     sums = Sums(out)
     see = P.see.map(lambda X: X[head])
+    slopes = see.arrays.get("slopes")
+    falls = slopes is not None and bool((slopes >= 0).all())
     for some, keys, parts in tiles(see, rows):
         here = slice(some.start - rows.start, some.stop - rows.start)
         shape = *out.shape[:-2], some.stop - some.start, keys.stop - keys.start
         scores = space[: math.prod(shape)].reshape(shape)
         P.score(head, some, keys, scores)
-        large: Any = not settled
-        if (added := see.added(some, keys)) is not None:
-            scores += added
-        elif large:
+        large: Any = False
+        if not settled:
             large = beyond(reach_q[..., some, :], reach_k[..., keys, :], parts)
-        sums.add(scores, P.V[head][..., keys, :], here, parts, large)
+        added: Any = None
+        level = None
+        if falls and large is False and all(seen is True for _, seen in parts):
+            # From the nearest key, which is seen and loses nothing.
+            added, level = see.apart(some, keys) or (None, None)
+        if level is None and (added := see.added(some, keys)) is not None:
+            large = True
+        if added is not None:
+            scores += added
+        sums.add(scores, P.V[head][..., keys, :], here, parts, large, level)
     if P.log_sum is not None:
         P.log_sum[head][..., rows, :] = log_sums(sums.top, sums.total)
     share(sums.pooled, sums.total, out)
@@ -97,6 +104,7 @@ def log_sums(top: np.ndarray, total: np.ndarray) -> np.ndarray:
 def tiles(see: Visibility, rows: slice) -> Iterator[tuple[slice, slice, Parts]]:
     """Queries and keys of each tile in which something is seen, and what: parts of its queries, with what they see."""
     cuts = [slice(i, min(i + KEYS, rows.stop)) for i in range(rows.start, rows.stop, KEYS)]  # fmt: skip
+    slopes = "slopes" in see.arrays
     for run in see.keys(rows):
         first = run.start
         if see.last is not None:  # so that the diagonal crosses as few tiles as may be
@@ -108,9 +116,13 @@ def tiles(see: Visibility, rows: slice) -> Iterator[tuple[slice, slice, Parts]]:
             if not some:
                 continue
             inside = range(some[0], some[-1] + 1)
-            top = cuts[some[0]].start
-            parts = [(slice(cuts[k].start - top, cuts[k].stop - top), seen[k]) for k in inside]  # fmt: skip
-            yield slice(top, cuts[some[-1]].stop), keys, parts
+            # Slopes cost little where all is seen.
+            whole = [slopes and part is True for part in seen]
+            for _, group in itertools.groupby(inside, whole.__getitem__):
+                first, *_ = here = list(group)
+                top = cuts[first].start
+                parts = [(slice(cuts[k].start - top, cuts[k].stop - top), seen[k]) for k in here]  # fmt: skip
+                yield slice(top, cuts[here[-1]].stop), keys, parts
 
 
 def beyond(reach_q: np.ndarray, reach_k: np.ndarray, parts: Parts) -> Any:
@@ -138,11 +150,22 @@ class Sums:
         self.moved = False  # whether some top is not 0
 
     def add(
-        self, scores: np.ndarray, v: np.ndarray, rows: slice, parts: Parts, large: Any
+        self,
+        scores: np.ndarray,
+        v: np.ndarray,
+        rows: slice,
+        parts: Parts,
+        large: Any,
+        level: Any = None,
     ) -> None:
-        """Take in the scores of some queries and more keys; the scores are overwritten."""
+        """Take in the scores of some queries and more keys; the scores are overwritten.
+
+        What is to be added to all scores of a query, its ``level``, comes last, where none of them can do harm.
+        """
         hidden = [(scores[..., i, :], seen) for i, seen in parts if seen is not True]
-        if self.moved or large is not False:
+        if level is not None:
+            shift: Any = np.exp(level - self._lift(level, rows, True))
+        elif self.moved or large is not False:
             for each, seen in hidden:
                 each[...] = np.where(seen, each, -np.inf)
             scores -= self._lift(scores.max(-1, keepdims=True), rows, large)
@@ -150,9 +173,13 @@ class Sums:
         for each, seen in hidden:
             each *= seen  # quicker than −∞, where nothing hidden is large
         # A product with ones sums faster than sum().
-        self.total[..., rows, :] += weights @ np.ones((v.shape[-2], 1), v.dtype)
-        product = self.product[..., rows, :]
-        self.pooled[..., rows, :] += np.matmul(weights, v, out=product)
+        total = weights @ np.ones((v.shape[-2], 1), v.dtype)
+        product = np.matmul(weights, v, out=self.product[..., rows, :])
+        if level is not None:
+            total *= shift
+            product *= shift
+        self.total[..., rows, :] += total
+        self.pooled[..., rows, :] += product
 
     def _lift(self, highest: np.ndarray, rows: slice, large: Any) -> np.ndarray:
         """Raise top where scores are large, and see what was summed under the old one from the new one."""

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from attn_tutor._checks import require_divisible, require_window
-from attn_tutor.geometry import Rule, Window
+from attn_tutor.geometry import Rule, Window, in_groups
 from attn_tutor.torch._arrays import (
     require_array,
     require_boolean,
@@ -20,7 +20,7 @@ from attn_tutor.torch._arrays import (
 from attn_tutor.torch.distributed.layout import held
 from attn_tutor.torch.distributed.peers import Group, gather
 from attn_tutor.torch.scoring import OTHER_WIDTHS
-from attn_tutor.torch.visibility import Visibility, in_groups
+from attn_tutor.torch.visibility import Visibility
 
 Attend = TypeVar("Attend", bound=Callable[..., torch.Tensor])
 

@@ -8,9 +8,9 @@ import torch.distributed as dist
 
 from attn_tutor._checks import require_divisible
 from attn_tutor.geometry import Rule, Window
+from attn_tutor.torch.attention import pool
 from attn_tutor.torch.distributed.parts import heads, parts
 from attn_tutor.torch.distributed.peers import Group, waiting
-from attn_tutor.torch.multi_head import pool_heads
 
 __all__ = ["ulysses_attention"]
 
@@ -77,7 +77,8 @@ def ulysses_attention(
     share = h // size
     see = P.see.of_heads(slice(P.rank * share, (P.rank + 1) * share))
     see.arrays |= {} if rows is None else {"mask": rows}
-    return to_tokens(pool_heads(Q, K, V, see, scale=scale), P.queries, group)
+    heads = pool(Q, K, V, see, K.shape[-3], scale=scale)
+    return to_tokens(heads, P.queries, group)
 
 
 def to_heads(

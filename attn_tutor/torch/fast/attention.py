@@ -59,33 +59,37 @@ def fused_attention(
         # Keys that several heads share are shown to each, not copied.
         return X.expand(-1, inner, -1, -1) if whole else X
 
-    # Zeros change nothing, and the fast kernels want one width.
-    wide = [pad(X, (0, max(d_v - d, 0))) if d < d_v else X for X in (Q, K)]
-    wide += [pad(V, (0, d - d_v)) if d_v < d else V]
-    q, k, v = (four_axes(X, whole=True) for X in wide)
-    if scale is None:
-        scale = default_scale(d)
-    plain = softcap is not None
+    if d != d_v:  # zeros change nothing, and the fast kernels want one width
+        Q, K, V = (pad(X, (0, max(d, d_v) - X.shape[-1])) for X in (Q, K, V))
+    q, k, v = (four_axes(X, whole=True) for X in (Q, K, V))
+    # Kernels lose a NaN.
+    plain = softcap is not None or (see.careful and see.everything)
     if "bias" in see.arrays:
         plain |= look(_unbounded, see.arrays["bias"]) is True
-    if not isinstance(scale, torch.Tensor):
-        plain |= not math.isfinite(scale)
-    if isinstance(scale, torch.Tensor) or not scale > 0:
+    if scale is None:
+        scale = default_scale(d)
+    elif isinstance(scale, torch.Tensor) or not 0 < scale < math.inf:
+        plain |= not isinstance(scale, torch.Tensor) and not math.isfinite(scale)
         # Some kernels hide a score as scale · (−inf), so that their own must be above 0.
         q, scale = q * scale, 1.0
     flat = see.map(four_axes) if see.arrays else see
     core = Core(flat, scale, softcap, dropout_p, plain)
 
     def finished(X: torch.Tensor, width: int) -> torch.Tensor:
-        return X[..., :width].reshape(*batch, see.n, width)
+        X = X if X.shape[-1] == width else X[..., :width]
+        return X.reshape(*batch, see.n, width)
 
-    if log_sums:
-        output, found = core.with_log_sums(q, k, v)
-        return finished(output, d_v), finished(found, 1)
-    output = core.over_blocks(q, k, v)
-    if see.careful and (see.everything or look(all_finite, output) is False):
-        # Kernels lose a NaN, and a score of huge numbers is infinite, and stays so behind −∞; the textbook hides it.
-        output = core._replace(plain=True).over_blocks(q, k, v)
+    def pooled(core: Core) -> tuple[torch.Tensor, ...]:
+        if log_sums:
+            return core.with_log_sums(q, k, v)
+        return (core.over_blocks(q, k, v),)
+
+    output, *sums = pooled(core)
+    if see.careful and not plain and look(all_finite, output) is False:
+        # A score of huge numbers is infinite, and stays so behind −∞; the textbook hides it.
+        output, *sums = pooled(core._replace(plain=True))
+    if sums:
+        return finished(output, d_v), finished(sums[0], 1)
     return finished(output, d_v)
 
 
@@ -363,7 +367,9 @@ def beside(tiles: list[Any], keys: list[slice], q: torch.Tensor) -> Any:
     if all(tile is None or tile is True for tile in tiles):
         return None
     tiles = [X if isinstance(X, torch.Tensor) else q.new_full((1, 1), X, dtype=torch.bool) for X in tiles]  # fmt: skip
-    rows = torch.broadcast_shapes(*(X.shape[:-1] for X in tiles))
+    rows = tiles[0].shape[:-1]
+    if len(tiles) > 1:  # this takes as long as a small product
+        rows = torch.broadcast_shapes(*(X.shape[:-1] for X in tiles))
     wide = [X.expand(*rows, run.stop - run.start) for X, run in zip(tiles, keys, strict=True)]  # fmt: skip
     return wide[0] if len(wide) == 1 else torch.cat(wide, -1)
 

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from attn_tutor._checks import our_words
 from attn_tutor.geometry import Rule
 from attn_tutor.torch._arrays import in_full
 from attn_tutor.torch.attention import bilinear_attention, pool, weigh
@@ -44,6 +45,7 @@ class BilinearAttention(nn.Module):
         """Draw ``M`` so that variance is kept in both directions (Glorot & Bengio, 2010)."""
         nn.init.xavier_uniform_(self.M)
 
+    @our_words
     def forward(
         self,
         Q: torch.Tensor,
@@ -98,6 +100,7 @@ class AdditiveAttention(nn.Module):
         draw(self.q_proj, self.k_proj)
         nn.init.xavier_uniform_(self.w_v[:, None])
 
+    @our_words
     def forward(
         self,
         Q: torch.Tensor,
@@ -178,6 +181,7 @@ class SelfAttention(nn.Module):
         """Draw so that variance is kept in both directions (Glorot & Bengio, 2010)."""
         draw(self.q_proj, self.k_proj, self.v_proj)
 
+    @our_words
     def forward(
         self,
         X: torch.Tensor,

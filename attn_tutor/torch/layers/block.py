@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import gelu
 
-from attn_tutor._checks import require_divisible, require_size
+from attn_tutor._checks import our_words, require_divisible, require_size
 from attn_tutor.geometry import Rule, Window
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.checks import require_tokens
@@ -100,6 +100,7 @@ class Block(nn.Module):
         self.narrow = nn.Linear(d_hidden, d_model, **made)
         self.drop = nn.Dropout(dropout)
 
+    @our_words
     def forward(
         self,
         X: torch.Tensor,

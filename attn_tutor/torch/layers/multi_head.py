@@ -7,13 +7,18 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from attn_tutor._checks import require_chance, require_divisible, require_window
+from attn_tutor._checks import (
+    our_words,
+    require_chance,
+    require_divisible,
+    require_window,
+)
 from attn_tutor.geometry import Rule, Slopes, Window, window_of
-from attn_tutor.torch.attention import weigh
+from attn_tutor.torch.attention import pool, weigh
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.checks import require_sizes, require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype, draw, linear
-from attn_tutor.torch.multi_head import merge_heads, pool_heads
+from attn_tutor.torch.multi_head import merge_heads
 from attn_tutor.torch.visibility import Visibility, around
 
 __all__ = ["MultiHeadAttention"]
@@ -91,6 +96,7 @@ class MultiHeadAttention(nn.Module):
         """Draw so that variance is kept in both directions (Glorot & Bengio, 2010); biases are 0."""
         draw(self.q_proj, self.k_proj, self.v_proj, self.out_proj)
 
+    @our_words
     def forward(
         self,
         Q: torch.Tensor,
@@ -101,13 +107,18 @@ class MultiHeadAttention(nn.Module):
         bias: torch.Tensor | Slopes | None = None,
         cache: KVCache | None = None,
         need_weights: bool = False,
+        average_weights: bool = False,
     ) -> Any:
         """(…, n, d_model), (…, m, kdim), (…, m, vdim) -> (…, n, d_model); K is Q where None, and V is K.
 
         ``mask`` and ``bias`` are those of :func:`multi_head_attention`. With a cache, K and V hold the tokens that come
         after those that it has seen. With ``need_weights`` the weights come too, (…, h, n, m), as they are before
-        dropout.
+        dropout; with ``average_weights``, too, their mean over the heads, (…, n, m).
         """
+        if need_weights and average_weights:
+            asked: Any = {"bias": bias, "cache": cache, "need_weights": True}
+            output, weights = self.forward(Q, K, V, mask, **asked)
+            return output, weights.mean(-3)
         K = Q if K is None else K
         V = K if V is None else V
         where, h = "MultiHeadAttention", self.n_heads
@@ -171,7 +182,8 @@ class MultiHeadAttention(nn.Module):
             for X in (queries, keys, values)
         )
         dropout_p = self.dropout if self.training else 0.0
-        heads = pool_heads(queries, keys, values, see, dropout_p=dropout_p)
+        groups = keys.shape[-3]
+        heads = pool(queries, keys, values, see, groups, dropout_p=dropout_p)
         output = self.out_proj(merge_heads(heads))
         if not need_weights:
             return output

@@ -20,6 +20,7 @@ from attn_tutor.torch.layers.multi_head import MultiHeadAttention
 __all__ = ["record_weights"]
 
 ASKED = (AdditiveAttention, MultiHeadAttention, SelfAttention, nn.MultiheadAttention)
+AVERAGED = ("average_weights", "average_attn_weights")
 Keep = Callable[[torch.Tensor], None]
 
 
@@ -90,10 +91,9 @@ def _ask(layer: nn.Module, keep: Keep, undo: ExitStack) -> None:
         call = signature.bind(*args, **kwargs)
         call.apply_defaults()
         asked = call.arguments
-        wishes.append((asked["need_weights"], asked.get("average_attn_weights", False)))
-        asked["need_weights"] = True
-        if "average_attn_weights" in asked:
-            asked["average_attn_weights"] = False
+        averaged = {k: asked[k] for k in AVERAGED if k in asked}
+        wishes.append((asked["need_weights"], any(averaged.values())))
+        asked |= {"need_weights": True} | dict.fromkeys(averaged, False)
         return call.args, call.kwargs
 
     def after(_: nn.Module, args: Any, both: Any) -> Any:
