@@ -93,7 +93,9 @@ def look(
     if torch.compiler.is_compiling() or (X.device.type != "cpu" and not wait):
         return None
     try:
-        return number(X).tolist()
+        found = number(X)
+        # A tensor over processes shows its numbers as a whole.
+        return getattr(found, "full_tensor", lambda: found)().tolist()
     except RuntimeError:  # torch.vmap and the meta device have no number to show
         return None
 
