@@ -1,5 +1,5 @@
 /* Chapter 13: choose a design and a length, and see what the cache of one text weighs. The bill is cache_bytes of
-   attn_tutor.memory; latents have 512 + 64 numbers. */
+   attn_tutor.ledger; latents have 512 + 64 numbers. */
 
 /* Bytes in the unit that leaves at least one. */
 attn.size = (bytes) => {
