@@ -43,7 +43,7 @@ def api(package: str) -> str:
             if inspect.isclass(thing):
                 kind, options = "class", "\n   :members:"
             elif not callable(thing):
-                kind = "data"
+                kind, options = "data", "\n   :no-value:"
             parts += [rst(f".. auto{kind}:: {package}.{name}{options}")]
     return "\n\n".join(filter(None, parts))
 

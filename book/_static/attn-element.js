@@ -75,7 +75,7 @@ attn.Figure = class extends HTMLElement {
     const select = attn.html("select", { "aria-label": name }, ...Object.entries(options).map(([value, text]) => attn.html("option", { value }, text)));
     const button = attn.button(verb, () => this.set({ [key]: select.value }));
     let shown;
-    this.control(attn.html("div", { class: "attn-buttons" }, attn.html("label", {}, name, select), button), () => {
+    this.control(attn.html("div", { class: "attn-commit" }, attn.html("label", {}, name, select), button), () => {
       if (shown !== this.state[key]) select.value = shown = this.state[key]; // a choice that waits for the button stays
     });
   }

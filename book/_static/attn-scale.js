@@ -46,7 +46,7 @@ customElements.define("attn-scale", class extends attn.Figure {
     const names = ["spread of the scores", "largest weight", "entropy of the weights", "size of the Jacobian", "largest weight, median of 200 draws"];
     this.measures = names.map(() => html("td"));
     // What has been visited stays: the medians against the width, a line for each scale.
-    const plot = this.plot = svg("svg", { viewBox: "0 0 400 150", role: "img" });
+    const plot = this.plot = svg("svg", { viewBox: "0 0 480 150", role: "img" });
     plot.append(svg("path", { class: "attn-axis", d: "M46 8V124H392" }),
       ...[[2, "4"], [6, "64"], [10, "1,024"]].map(([power, text]) => svg("text", { x: this.x(power), y: 142, "text-anchor": "middle" }, text)),
       ...[[0, "0"], [0.5, "½"], [1, "1"]].map(([share, text]) => svg("text", { x: 38, y: this.y(share) + 4, "text-anchor": "end" }, text)));
@@ -130,12 +130,15 @@ customElements.define("attn-scale", class extends attn.Figure {
   mark(scale, power) {
     const { svg, number } = attn, { scales } = this.constructor;
     this.visited[scale].add(power);
+    let free = 12; // names stand to the right of all dots, none over another
+    const ends = Object.keys(this.lines).filter((name) => this.visited[name].size)
+      .map((name) => [this.y(this.typical(name, Math.max(...this.visited[name]))) + 4, name]).sort(([a], [b]) => a - b);
+    const at = Object.fromEntries(ends.map(([y, name]) => { const place = Math.max(y, free); free = place + 17; return [name, place]; }));
     for (const [name, line] of Object.entries(this.lines)) {
       const points = [...this.visited[name]].sort((a, b) => a - b).map((p) => [this.x(p), this.y(this.typical(name, p)), p]);
-      const last = points.at(-1);
       line.replaceChildren(svg("path", { class: "attn-axis", d: points.map(([x, y], i) => (i ? "L" : "M") + x + " " + y).join("") || "M0 0" }),
         ...points.map(([x, y, p]) => svg("circle", { class: name === scale && p === power ? "attn-mark" : "attn-weight", cx: x, cy: y, r: 5 })),
-        ...(last ? [svg("text", { x: Math.min(last[0] + 8, 300), y: last[1] + (last[1] < 30 ? 20 : -8) }, scales[name])] : []));
+        ...(name in at ? [svg("text", { x: 388, y: at[name] }, scales[name])] : []));
     }
     this.plot.setAttribute("aria-label", "Medians of the largest weight where you have been: " + Object.entries(this.visited).filter(([, at]) => at.size)
       .map(([name, at]) => `${scales[name]}: ` + [...at].sort((a, b) => a - b).map((p) => `${number(this.typical(name, p), 2)} at width ${2 ** p}`).join(", ")).join("; ") + ".");

@@ -7,7 +7,12 @@
 
   const stems = new Map(), stemmer = new Stemmer();
   const stem = (word) => stems.get(word) ?? stems.set(word, stemmer.stemWord(word)).get(word);
-  const kept = (text) => splitQuery(text.toLowerCase()).filter((word) => !stopwords.includes(word));
+  // Words of a question say nothing of what it is about.
+  const asking = "what why how when which who where do does did can should i my we you".split(" ");
+  const kept = (text) => {
+    const words = splitQuery(text.toLowerCase()).filter((word) => !stopwords.includes(word)), about = words.filter((word) => !asking.includes(word));
+    return about.length ? about : words;
+  };
   const wordsOf = (text) => kept(text).map(stem);
   const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 
