@@ -44,6 +44,7 @@ ASKED = {
     "attention vs rnn": "04_self", "batch of different lengths": "03_masked", "what are q k v": "01_",
 }  # fmt: skip  # what people type, and the start of the page that answers it
 OUT_OF_REACH = {
+    "softmax backward",  # two pages are called backwards, and chapter 3 has softmax's Jacobian
     "attention sink",  # chapters 13 and 11 have sections on it, chapter 3, which comes fourth, a sentence
     "what are q k v",  # letters that stand in every formula
 }
@@ -139,12 +140,9 @@ def test_what_is_found_is_quoted_with_its_words_marked_and_opens(
     page.goto(f"{(book / 'search.html').as_uri()}?q=why divide by sqrt d")
     first = page.locator("#search-results li").first
     first.locator(".context mjx-container").first.wait_for()
-    assert "Why divide by" in first.locator(".context").first.inner_text()
+    assert "dividing by" in first.locator(".context").first.inner_text()
     marked = first.locator(".highlighted").all_inner_texts()
-    assert marked == [
-        "Divide",
-        "divide",
-    ]  # the first in the title; the word of the question is not marked
+    assert marked == ["Divide"]  # in the title; the word of the question is not
     first.locator("a").first.click()
     chapter = "**/book/02_scoring_functions.html#divide-by-d"
     page.wait_for_url(chapter, wait_until="commit")
