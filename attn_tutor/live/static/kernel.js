@@ -71,14 +71,23 @@ attnLive.Kernel = class {
     const ready = this.send(socket, "get_ipython().config.InlineBackend.figure_formats = {'retina'}", { silent: true });
     this.runs.set(ready, { show() {}, done() {} });
     this.tell("Python is busy …", true);
+    // A Python that another window restarts may go without a word: while one waits, it is asked for its name.
+    const asking = setInterval(() => {
+      if (socket.readyState !== WebSocket.OPEN) clearInterval(asking);
+      else if (this.busy) this.post(socket, "control", "kernel_info_request", {});
+    }, 2000);
     return socket;
   }
 
   send(socket, code, options = {}) {
+    return this.post(socket, "shell", "execute_request",
+      { code, silent: false, store_history: true, user_expressions: {}, allow_stdin: false, stop_on_error: true, ...options });
+  }
+
+  post(socket, channel, msg_type, content) {
     const msg_id = crypto.randomUUID();
-    const content = { code, silent: false, store_history: true, user_expressions: {}, allow_stdin: false, stop_on_error: true, ...options };
-    const header = { msg_id, session: this.me, username: "", date: new Date().toISOString(), msg_type: "execute_request", version: "5.3" };
-    socket.send(JSON.stringify({ header, parent_header: {}, metadata: {}, channel: "shell", buffers: [], content }));
+    const header = { msg_id, session: this.me, username: "", date: new Date().toISOString(), msg_type, version: "5.3" };
+    socket.send(JSON.stringify({ header, parent_header: {}, metadata: {}, channel, buffers: [], content }));
     return msg_id;
   }
 
@@ -100,7 +109,16 @@ attnLive.Kernel = class {
 
   hear({ header, parent_header, content }) {
     // Python signs what it says: with a new name it was restarted, be it by another window.
-    if (content.execution_state === "busy" && header.session !== (this.python ??= header.session)) return this.lose(attnLive.restarted);
+    if (content.execution_state === "busy" && header.session !== (this.python ??= header.session)) {
+      if (!this.runs.has(parent_header.msg_id)) return this.lose(attnLive.restarted);
+      this.python = header.session; // nobody had noticed: what the new Python begins goes on, and what came before is lost
+      for (const [id, { show, done }] of this.runs) {
+        if (id === parent_header.msg_id) break;
+        this.runs.delete(id);
+        show("error", { traceback: [attnLive.restarted] });
+        done("gone");
+      }
+    }
     if (header.msg_type === "status" && ["restarting", "dead"].includes(content.execution_state))
       return this.lose("Python ended and was started anew. Its variables are gone: run the cells above again.");
     const id = parent_header.msg_id, run = this.runs.get(id);
