@@ -144,7 +144,9 @@ def written(tmp_path_factory):
 @pytest.mark.slow
 def test_a_run_says_all_that_is_needed_to_repeat_it(written):
     done, result, _ = written
-    assert done.stderr == ""  # a progress bar is for terminals
+    # A progress bar is for terminals; what torch for CUDA says where there is no GPU is its own.
+    ours = [x for x in done.stderr.splitlines() if "cpp_extension.py" not in x]
+    assert ours == []
     assert result["command"].startswith("python -m attn_tutor.bench --quick --sizes 37")
     assert set(result["versions"]) >= {"attn_tutor", "Python", "numpy", "torch"}
     assert result["machine"]["processor"]
