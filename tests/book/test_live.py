@@ -70,6 +70,8 @@ class Server:
         own |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "attn_tutor.live", "--no-browser"]
         command += [f"--ServerApp.port={self.port}"]
+        # A shell starts what runs in its background deaf to Ctrl-C, and so would be the server.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         self.log = (self.folder / "log").open("a")
         self.process = subprocess.Popen(
             command, cwd=self.folder, env=os.environ | own, stderr=self.log
@@ -396,6 +398,7 @@ class TestChapter3:
         expect(output(parts[1])).to_contain_text(re.compile("Restarted|KeyboardInterr"))
         ended = re.compile("Python is gone|stopped at an error")
         expect(parts[1].locator(".attn-state")).to_have_text(ended)
+        expect(page.locator(".attn-said")).to_contain_text("Restarted")
         press(parts[1], "Reset")
         until(other, SAVED)
 

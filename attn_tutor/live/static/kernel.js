@@ -79,6 +79,16 @@ attnLive.Kernel = class {
     return socket;
   }
 
+  /* Between two runs another window may restart Python, and the way to the old one misses words of the new. */
+  async ask() {
+    const socket = await this.socket.catch(() => null);
+    if (socket) {
+      this.post(socket, "control", "kernel_info_request", {});
+      await new Promise((told) => { this.told = told; });
+    }
+    this.asked = null;
+  }
+
   send(socket, code, options = {}) {
     return this.post(socket, "shell", "execute_request",
       { code, silent: false, store_history: true, user_expressions: {}, allow_stdin: false, stop_on_error: true, ...options });
@@ -95,6 +105,7 @@ attnLive.Kernel = class {
   async run(code, show) {
     let socket;
     try {
+      if (this.socket && !this.busy) await (this.asked ??= this.ask());
       socket = await this.connect();
     } catch (error) {
       show("error", { traceback: [`Python did not start: ${error.message}`] });
@@ -109,7 +120,8 @@ attnLive.Kernel = class {
 
   hear({ header, parent_header, content }) {
     // Python signs what it says: with a new name it was restarted, be it by another window.
-    if (content.execution_state === "busy" && header.session !== (this.python ??= header.session)) {
+    const signed = content.execution_state === "busy" || header.msg_type === "kernel_info_reply";
+    if (signed && header.session !== (this.python ??= header.session)) {
       if (!this.runs.has(parent_header.msg_id)) return this.lose(attnLive.restarted);
       this.python = header.session; // nobody had noticed: what the new Python begins goes on, and what came before is lost
       for (const [id, { show, done }] of this.runs) {
@@ -119,6 +131,7 @@ attnLive.Kernel = class {
         done("gone");
       }
     }
+    if (header.msg_type === "kernel_info_reply") this.told?.();
     if (header.msg_type === "status" && ["restarting", "dead"].includes(content.execution_state))
       return this.lose("Python ended and was started anew. Its variables are gone: run the cells above again.");
     const id = parent_header.msg_id, run = this.runs.get(id);
@@ -146,6 +159,7 @@ attnLive.Kernel = class {
     const lost = [...this.runs.values()], socket = this.socket;
     this.runs.clear();
     this.socket = null;
+    this.told?.();
     for (const { show, done } of lost) {
       show("error", { traceback: [words] });
       done("gone");
