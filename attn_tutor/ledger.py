@@ -46,7 +46,7 @@ class Machine:
 
 #: An H100 GPU of a node of eight, by its data sheets.
 #:
-#: Peaks, so that the seconds are a lower bound. Operations (bfloat16, no sparsity), HBM3 and NVLink 4, 900 GB/s both
+#: Peaks, which few programs reach. Operations (bfloat16, no sparsity), HBM3 and NVLink 4, 900 GB/s both
 #: ways together: NVIDIA, H100 Tensor Core GPU data sheet, SXM. Fast memory, the most that a block of threads can have:
 #: NVIDIA, Hopper tuning guide. One InfiniBand NDR adapter of 400 Gb/s a GPU, eight GPUs a node: NVIDIA, DGX H100 data
 #: sheet. Latencies: NVIDIA, NCCL, ``src/graph/tuning.cc``, base and hardware latency of "Ring, Simple".
@@ -127,7 +127,7 @@ class Bill:
 
     @property
     def seconds(self) -> float:
-        """A lower bound. Arithmetic and memory traffic overlap; what is waited for comes on top."""
+        """Arithmetic and memory traffic overlap; what is waited for comes on top."""
         return max(self.compute_seconds, self.move_seconds) + self.wait_seconds
 
     @property
