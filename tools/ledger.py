@@ -103,28 +103,39 @@ def prompt(way: Way, width: int) -> Callable[[], object]:
     return in_tiles if way == "tiles" else with_scores
 
 
-def alone(width: int) -> tuple[Callable[[], object], Callable[[], object]]:
-    """What the first two ways cannot do without: the products of a head, and its exponentials."""
+def alone(width: int) -> list[Callable[[], object]]:
+    """The products of a head, over all keys and in tiles whose scores stay in the cache, and its exponentials."""
     Q, V = random(2, TOKENS, width)
     K, S, O = random(width, TOKENS), random(TOKENS, TOKENS), np.empty_like(V)
     E = np.empty((ROWS, TOKENS), np.float32)
+    q, k, v = Q[:TILE], K[:, :TILE].copy(), V[:TILE]
+    scores, pooled = np.empty((TILE, TILE), np.float32), np.empty_like(q)
 
     def products() -> None:
         np.matmul(Q, K, out=S)
         np.matmul(S, V, out=O)
 
-    return products, lambda: [np.exp(S[:ROWS], out=E) for _ in range(TOKENS // ROWS)]
+    def in_tiles() -> None:
+        for _ in range((TOKENS // TILE) ** 2):
+            np.matmul(q, k, out=scores)
+            np.matmul(scores, v, out=pooled)
+
+    return [products, in_tiles, lambda: [np.exp(S[:ROWS], out=E) for _ in range(TOKENS // ROWS)]]  # fmt: skip
 
 
-def written(kv_heads: int) -> Callable[[], object]:
-    """A call of attention of one token with 64 heads."""
+def written(kv_heads: int) -> list[Callable[[], object]]:
+    """Attention of one token with 64 heads, and its two products and its softmax alone."""
     K, V = random(kv_heads, 128, CACHED), random(kv_heads, CACHED, 128)
     Q = random(kv_heads, 64 // kv_heads, 128) / np.float32(128**0.5)
+    scores = [q @ k for q, k in zip(Q, K, strict=True)]
+    weights = [an.softmax(S) for S in scores]
 
-    def step() -> list[np.ndarray]:
-        return [an.softmax(q @ k) @ v for q, k, v in zip(Q, K, V, strict=True)]
-
-    return step
+    return [
+        lambda: [an.softmax(q @ k) @ v for q, k, v in zip(Q, K, V, strict=True)],
+        lambda: [q @ k for q, k in zip(Q, K, strict=True)],
+        lambda: [an.softmax(S) for S in scores],
+        lambda: [A @ v for A, v in zip(weights, V, strict=True)],
+    ]
 
 
 def least(calls: list[Callable[[], object]]) -> list[float]:
@@ -166,12 +177,18 @@ def main() -> None:
         tile = TILE if way == "tiles" else None
         one = Layer(1, 1, width, cache_bits=32)
         bills.append(attention_bill(TOKENS, TOKENS, one, machine, way=way, tile=tile))
-    for kv_heads in (64, 8):
+    steps_of = {kv_heads: written(kv_heads) for kv_heads in (64, 8)}
+    for kv_heads, (step, *_) in steps_of.items():
         names.append(f"a token, {kv_heads} heads of keys")
-        calls.append(written(kv_heads))
+        calls.append(step)
         layer = Layer(64, kv_heads, 128, cache_bits=32)
         bills.append(attention_bill(1, CACHED, layer, machine))
-    parts = [1e3 * x for width in WIDTHS for x in least([*alone(width)])]
+    wide, narrow = ([1e3 * x for x in least(alone(width))] for width in WIDTHS)
+    split = [
+        f"{kv_heads} heads of keys: {q:.0f}, {s:.0f} and {v:.0f} ms"
+        for kv_heads, (_, *parts) in steps_of.items()
+        for q, s, v in [[1e3 * x for x in least(parts)]]
+    ]
     lines = ["| | waits for | predicted, ms | measured, ms | ratio |", "|---|---|---:|---:|---:|"]  # fmt: skip
     ratios = []
     for name, bill, took in zip(names, bills, least(calls), strict=True):
@@ -181,10 +198,15 @@ def main() -> None:
     rates = machine.operations_per_second, machine.memory_bytes_per_second
     lines += [
         "",
-        f"The median ratio is {statistics.median(ratios):.1f}. Prompt: {TOKENS:,} tokens, one head, tiles of {TILE}. "
-        f"A token: the next one after {CACHED:,}, 64 heads of width 128. Of the prompt's first two ways the products "
-        f"alone take {parts[0]:.0f} ms at width {WIDTHS[0]} and {parts[2]:.0f} at {WIDTHS[1]}, and the exponentials, "
-        f"which the bill does not count, {parts[1]:.0f}. Float32, NumPy, keys as columns. Measured rates: "
+        f"The median ratio is {statistics.median(ratios):.1f}. Prompt: {TOKENS:,} tokens, one head, tiles of {TILE}, "
+        f"textbook and fused {ROWS} rows at a time. A token: the next one after {CACHED:,}, 64 heads of width 128.",
+        "",
+        f"The two products of the textbook alone: {wide[0]:.0f} ms at width {WIDTHS[0]} and {narrow[0]:.0f} at "
+        f"{WIDTHS[1]}; as many in tiles that stay in the cache: {wide[1]:.0f} and {narrow[1]:.0f}. Its exponentials, "
+        f"which the bill does not count: {wide[2]:.0f} ms. A token's scores, softmax and sum of values, "
+        f"{'; '.join(split)}.",
+        "",
+        "Float32, NumPy, keys as columns. Measured rates: "
         f"{rates[0] / 1e9:.0f} · 10⁹ operations a second, {rates[1] / 1e9:.0f} GB/s. Processor time, the least of "
         f"{ROUNDS} rounds in turns, while other programs ran on the same machine. {processor()}, one core. "
         f"Python {platform.python_version()}, NumPy {np.__version__}. Command: `python tools/ledger.py`.",

@@ -1,7 +1,7 @@
 """The tile loop: softmax over a few keys at a time, so that no (n, m) matrix of scores is ever stored.
 
 A row of weights needs the sum over all its keys, but that sum can be kept while it grows: the online softmax of
-Milakov & Gimelshein (2018). Rabe & Staats (2021) and Dao et al. (2022) build attention on it.
+Milakov & Gimelshein (2018). Rabe & Staats (2021) and Dao et al. (2022) keep such sums in attention.
 
 How a row is computed depends on what its query sees and on nothing else: a hidden key changes no bit of it.
 """
