@@ -13,7 +13,7 @@ customElements.define("attn-mask", class extends attn.Figure {
     done: ({ state: { mask, convention } }) => convention === "uniform" && !mask[0].includes(true),
     seen: ({ A: [row] }) => `Each of its weights is ${attn.number(row[0])}, all on forbidden keys, and the row sums to ${attn.number(attn.sum(row))} like a healthy one.`,
   }];
-  static start = { mask: attn.causal_mask(4), convention: "zero" };
+  static start = { mask: attn.range(4).map((i) => attn.range(4).map((j) => 0 < j && j <= i)), convention: "zero" };
 
   build() {
     const { html, range } = attn, { tokens, scores, conventions } = this.constructor;
