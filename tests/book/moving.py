@@ -72,6 +72,7 @@ def choose(figure: Locator, label: str, value: str) -> None:
         }""",
         value,
     )
+    settle(figure.page)
 
 
 def slide(figure: Locator, label: str, share: float) -> None:

@@ -65,22 +65,21 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        runtime = self.folder / "runtime"
-        own = {"JUPYTER_RUNTIME_DIR": str(runtime), "JUPYTER_TOKEN": TOKEN}
-        own |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        own = {"JUPYTER_TOKEN": TOKEN, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        own |= {"JUPYTER_RUNTIME_DIR": str(self.folder / "runtime")}
         command = [sys.executable, "-m", "attn_tutor.live", "--no-browser"]
-        command += [f"--ServerApp.port={self.port}"]
+        command += [f"--ServerApp.port={self.port}", "--ServerApp.port_retries=0"]
         # A shell starts what runs in its background deaf to Ctrl-C, and so would be the server.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self.log = (self.folder / "log").open("a")
         self.process = subprocess.Popen(
             command, cwd=self.folder, env=os.environ | own, stderr=self.log
         )
-        told = runtime / f"jpserver-{self.process.pid}.json"
-        while not (told.exists() and told.read_text().endswith("}")):
+        while True:
             assert self.process.poll() is None, (self.folder / "log").read_text()
+            with contextlib.suppress(OSError):
+                return socket.create_connection(("127.0.0.1", self.port)).close()
             time.sleep(0.05)
-        assert json.loads(told.read_text())["port"] == self.port
 
     def stop(self) -> None:
         """As Ctrl-C does."""

@@ -30,7 +30,7 @@ def loaded_by(module):
         (
             "attn_tutor.torch",
             {"torch", "attn_tutor.torch.layers.attention"},
-            {"matplotlib", "attn_tutor.numpy"},
+            {"matplotlib", "attn_tutor.numpy", "sympy"},
         ),
         (
             "attn_tutor.check",

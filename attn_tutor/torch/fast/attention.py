@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import pad, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
@@ -169,6 +168,11 @@ class Core(NamedTuple):
         see = self.see
         if see.last is None or see.window is not None or see.arrays or self.plain:
             return False
+        if not torch.compiler.is_compiling():
+            return see.last == 0
+        # Here, because it brings sympy, for which an import would wait as long as for half of torch.
+        from torch.fx.experimental.symbolic_shapes import statically_known_true
+
         return statically_known_true(see.last == 0)
 
     def block(
