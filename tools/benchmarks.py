@@ -16,8 +16,10 @@ from attn_tutor.bench.report import (
     median,
     number,
     ratio,
+    title,
     unsteady,
 )
+from attn_tutor.bench.rows import ROWS
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks"
@@ -30,8 +32,61 @@ HEAD = """\
 """
 
 
+# What readers use today, and where ours stands in its place: row, half, backward, and what the row calls it.
+USED = (
+    ("attention", "numpy", False, "torch SDPA"),
+    ("causal", "torch", True, "torch SDPA"),
+    ("window", "torch", False, "FlexAttention"),
+    ("window", "torch", True, "torch SDPA"),
+    ("bias", "torch", False, "torch SDPA"),
+    ("additive", "torch", True, "d2l"),
+    ("gaussian", "torch", False, "torch cdist and softmax"),
+    ("multi-head", "torch", True, "nn.MultiheadAttention"),
+    ("softmax", "torch", False, "masked_fill(…, −1e6)"),
+    ("decoding", "torch", False, "torch.cat and SDPA"),
+)
+SUMMARY = """\
+| in place of | for | n | its ms | our ms | ours ÷ it | its MiB | our MiB | ours ÷ it |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+"""
+
+
+def summary(result: dict[str, Any]) -> str:
+    """What one gains or loses against what one uses today, at the largest size that both can do."""
+    lines = []
+    for row, half, backward, name in USED:
+        for contest in reversed(result["results"]):
+            kind = contest["row"], contest["half"], contest["backward"]
+            theirs = [x for x in contest["contestants"] if x["name"] == name]
+            if kind == (row, half, backward) and "ms" in theirs[0]:
+                lines.append(compared(contest, theirs[0]))
+                break
+    return SUMMARY + "\n".join(lines)
+
+
+def compared(contest: dict[str, Any], theirs: dict[str, Any]) -> str:
+    ours, shape = entry(contest, "ours"), ROWS[contest["row"]].shape
+    cells = [theirs["name"], f"{title(contest)}; {shape}", f"{contest['n']:,}"]
+    for it, our in ((theirs["ms"][1], ours["ms"][1]), (theirs["MiB"], ours["MiB"])):
+        cells += [number(it), number(our), ratio(our, it)]
+    return f"| {' | '.join(cells)} |"
+
+
+def sentence(contests: list[dict[str, Any]]) -> str:
+    """The last line of a table in words."""
+    last = contests[-1]
+    ours, said = entry(last, "ours"), []
+    for role, name in (("peer", "the best peer"), ("textbook", "the textbook")):
+        if theirs := entry(last, role):
+            time = ratio(ours["ms"][1], theirs["ms"][1])
+            room = ratio(ours["MiB"], theirs["MiB"])
+            said += [f"{time} times the time and {room} times the memory of {name}"]
+    taken = ", and ".join(said) or "what no other could: they found no room or time"
+    return f"At n = {last['n']:,} ours takes {taken}."
+
+
 def table(contests: list[dict[str, Any]]) -> str:
-    return HEAD + "\n".join(map(line, contests))
+    return f"{sentence(contests)}\n\n{HEAD}" + "\n".join(map(line, contests))
 
 
 def line(contest: dict[str, Any]) -> str:
@@ -63,6 +118,7 @@ def section(stem: str, result: dict[str, Any]) -> str:
         f"{about(result)} {result['date']}. Command: `{result['command']}`. "
         f"Medians of up to {result['settings']['rounds']} rounds.{note}"
     ]
+    parts += [summary(result)]
     for half, name in (("numpy", "NumPy"), ("torch", "torch")):
         if not (grouped := by_title(result, half)):
             continue
