@@ -14,6 +14,8 @@
     return about.length ? about : words;
   };
   const wordsOf = (text) => kept(text).map(stem);
+  // What a hyphen joins is also found as one word.
+  const joined = (text) => [...text.toLowerCase().matchAll(/[a-z]+(?:-[a-z]+)+/g)].map(([word]) => stem(word.replaceAll("-", "")));
   const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 
   const isTerm = ({ id }) => id.startsWith("term-"); // an entry of the glossary
@@ -23,8 +25,8 @@
   const sections = Object.entries(PAGES).flatMap(([page, { title: pageTitle, sections }]) =>
     sections.map((section, place) => {
       const { id, title, terms, prose, words } = section;
-      const all = wordsOf(`${pageTitle} ${title} ${prose} ${words}`), counts = new Map();
-      for (const word of all) counts.set(word, (counts.get(word) ?? 0) + 1);
+      const text = `${pageTitle} ${title} ${prose} ${words}`, all = wordsOf(text), counts = new Map();
+      for (const word of [...all, ...joined(text)]) counts.set(word, (counts.get(word) ?? 0) + 1);
       return {
         ...section, page, counts, length: all.length,
         // Where a chapter first uses a term of the glossary, that counts as its title does.
@@ -37,10 +39,34 @@
   const holders = new Map(); // of each word: in how many sections it is
   for (const { counts } of sections) for (const word of counts.keys()) holders.set(word, (holders.get(word) ?? 0) + 1);
 
-  /* The words that are asked for, each with how rare it is. One that is nowhere stands for those that contain it. */
+  /* Whether so many letters put in, left out, changed or swapped with the next make one word of the other. */
+  const near = (a, b, slips) => {
+    if (a === b) return true;
+    if (!slips || Math.abs(a.length - b.length) > slips) return false;
+    let i = 0;
+    while (a[i] === b[i]) i++;
+    const [x, y] = [a.slice(i), b.slice(i)];
+    return near(x.slice(1), y.slice(1), slips - 1) || near(x.slice(1), y, slips - 1) || near(x, y.slice(1), slips - 1)
+      || (x[0] === y[1] && x[1] === y[0] && near(x.slice(2), y.slice(2), slips - 1));
+  };
+
+  /* The words that one which is nowhere stands for: those that begin with it; or that differ by a slip, a long one by two;
+     or that contain it. */
+  const meant = (word) => {
+    if (word.length < 3) return [];
+    const known = [...holders.keys()], begun = known.filter((x) => x.startsWith(word));
+    if (begun.length) return begun;
+    for (const slips of word.length > 7 ? [1, 2] : word.length > 3 ? [1] : []) {
+      const found = known.filter((x) => x[0] === word[0] && near(x, word, slips));
+      if (found.length) return found;
+    }
+    return known.filter((x) => x.includes(word));
+  };
+
+  /* The words that are asked for, each with how rare it is. */
   const ask = (query) =>
     [...new Set(wordsOf(query))].flatMap((word) => {
-      const alike = holders.has(word) ? [word] : [...holders.keys()].filter((x) => word.length > 2 && x.includes(word));
+      const alike = holders.has(word) ? [word] : meant(word);
       const held = Math.max(...alike.map((word) => holders.get(word)));
       return alike.length ? [{ alike, rarity: Math.log(1 + (sections.length - held + 0.5) / (held + 0.5)) }] : [];
     });
@@ -56,6 +82,14 @@
     }));
   };
 
+  /* Plain questions whose words stand everywhere, and the sections that answer them, behind the glossary. */
+  const PINNED = {
+    attention: ["book/01_queries_keys_values.html"], "attention is all you need": ["book/04_self_attention.html"],
+    "kv cache": ["book/10_fast_attention/one_token.html", "book/13_cheaper_memory.html"], "q k v": ["book/01_queries_keys_values.html"],
+    "mask polarity": ["book/notation.html#rosetta-table"], "run on gpu": ["book/intro.html#how-to-run"],
+  };
+  const pinned = new Map(Object.entries(PINNED).map(([question, places]) => [wordsOf(question).join(), places]));
+
   /* The pages that answer, best first, each as its sections, best first. A term of the glossary stands for all its names,
      and its entry is the first answer. */
   const find = (query) => {
@@ -63,8 +97,10 @@
     const entry = sections.find((section) => isTerm(section) && section.title.split(", ").some(same));
     const questions = (entry?.title.split(", ") ?? [query]).map(ask);
     const pages = new Map();
+    const pins = pinned.get(wordsOf(query).join()) ?? [];
     for (const section of sections) {
-      const worth = section === entry ? Infinity : Math.max(...questions.map((asked) => score(section, asked)));
+      const fit = Math.max(...questions.map((asked) => score(section, asked))), pin = pins.indexOf(section.address);
+      const worth = section === entry ? Infinity : pin < 0 ? fit : 1e6 - pin;
       if (worth) pages.set(section.page, [...(pages.get(section.page) ?? []), { ...section, worth }]);
     }
     const whole = ([best, ...others]) =>
@@ -114,4 +150,18 @@
     _finishSearch(found.length);
     window.MathJax?.startup?.promise.then(() => MathJax.typesetPromise([Search.output]));
   };
+
+  /* Results come as one types. */
+  document.addEventListener("DOMContentLoaded", () => {
+    let resting;
+    for (const field of document.querySelectorAll("main input[name=q], article input[name=q]"))
+      field.addEventListener("input", () => {
+        clearTimeout(resting);
+        resting = setTimeout(() => {
+          if (!field.value.trim()) return;
+          document.getElementById("search-results").replaceChildren();
+          Search.performSearch(field.value);
+        }, 200);
+      });
+  });
 }
