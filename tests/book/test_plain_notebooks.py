@@ -158,3 +158,15 @@ def test_the_files_are_sound(path, book):
         nbformat.validate(
             nbformat.read(book / place / path.relative_to(book_pages.BOOK), 4)
         )
+
+
+def test_every_page_is_markdown_too_and_listed(book):
+    """What a page prints is in it, and no picture, which a program that reads has no use for."""
+    listed = re.findall(r"(?m)^- \[(.+)\]\((.+)\)$", (book / "llms.txt").read_text())
+    pages = {file for _, file in listed}
+    assert pages == {f"{page.relative_to(book)}.md" for page in book.glob("book/**/*.html")}  # fmt: skip
+    for file in pages:
+        text = (book / file).read_text(encoding="utf-8")
+        assert text.strip() and "attachment:" not in text and "base64" not in text
+    masked = (book / "book/03_masked_softmax.html.md").read_text(encoding="utf-8")
+    assert "```python\n" in masked and "✓ masked_softmax" in masked
