@@ -154,6 +154,12 @@ def test_old_addresses_still_lead_somewhere(line: str) -> None:
 
 
 @every_page
+def test_a_picture_stands_above_the_fold_of_its_code(page: str) -> None:
+    for fold in soup(BUILT / page).select(".cell > details.hide"):
+        assert not fold.find_next_sibling(lambda tag: tag.find("img")), fold.parent
+
+
+@every_page
 def test_images_have_alt_text(page: str) -> None:
     assert [
         str(img.get("src"))
