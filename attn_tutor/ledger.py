@@ -160,7 +160,9 @@ def attention_bill(
     The textbook computes every pair and moves :math:`n \cdot m` numbers through slow memory eight times, or four times
     if one program makes the whole softmax. Tiles leave out what nobody sees, move queries and outputs once, and for
     each tile the keys that its queries see. Heads that share keys share a tile, so that a query that decodes reads its
-    cache once. A larger cache that processors share is not counted.
+    cache once. A ring reads its queries and outputs and writes the outputs again in each further step, as its busiest
+    process must with zigzag. A larger cache that processors share, and what links read and write in memory, are not
+    counted.
 
     Source: the roofline of Williams, Waterman & Patterson (2009), the trips of Dao et al. (2022).
 
@@ -222,6 +224,9 @@ def attention_bill(
     moved = float(queries * heads * (asked + given) * number)  # queries and outputs
     moved += read * layer.kept_bytes(1) + trips
     data, c, t = mesh or Mesh()
+    if exchange != "all-to-all":
+        # A later step of a ring reads queries and outputs so far, and writes outputs.
+        moved += (c - 1) * queries * heads * (asked + 2 * given) * number
     compute = operations / (c * t) / machine.operations_per_second
     move = moved / (c * t) / machine.memory_bytes_per_second
     traffic = wait = sent = 0.0

@@ -301,6 +301,39 @@ def test_tiles_move_what_they_are_said_to_move(n, m, shape):
     assert bill.operations == 4 * h * d * pairs
 
 
+def test_a_ring_moves_queries_and_outputs_in_every_step():
+    """The last of four zigzag processes meets every block with all its queries; every trip counted, numbers right."""
+    rng = np.random.default_rng(0)
+    h, n, d, c = 3, 32, 4, 4
+    arrays = [rng.normal(size=s).astype(np.float32) for s in ((h, n, d), (n, d), (n, d))]  # fmt: skip
+    Q, K, V = (X.view(Slow) for X in arrays)
+    O, log_sum = np.zeros_like(Q), np.full((h, n, 1), -np.inf, np.float32)
+    places = np.stack(zigzag(n, c))
+    Slow.moved = 0
+    for step in range(c):
+        for rows in places[-1].reshape(-1, 2):  # tiles of two tokens
+            at = places[-1 - step]
+            at = at[at <= rows.max()]
+            q, k, v = Q.take(rows), K.take(at), V.take(at)
+            part = an.partial_attention(q, k, v, rows[:, None] >= at)
+            old = O.take(rows) if step else np.zeros_like(q)
+            output, log_sum[:, rows] = an.merge(old, log_sum[:, rows], *part)
+            O.put(rows, output)
+    truth = an.attention(*arrays, causal=True)
+    np.testing.assert_allclose(O[:, places[-1]], truth[:, places[-1]], atol=1e-5)
+    layer, machine = Layer(h, 1, d, cache_bits=32), replace(FREE, number_bytes=4)
+    shape = dict(tile=2 * h, mesh=Mesh(context=c))
+    bills = {
+        x: attention_bill(n, n, layer, machine, **shape, exchange=x)
+        for x in ("ring", "double ring")
+    }
+    assert bills["ring"].moved_bytes == bills["double ring"].moved_bytes == Slow.moved
+    shape["mesh"] = Mesh(context=3)
+    turned = attention_bill(24, 24, layer, machine, **shape, exchange="all-to-all")
+    alone = attention_bill(24, 24, layer, machine, tile=2 * h)
+    assert turned.moved_bytes == alone.moved_bytes / 3
+
+
 def test_the_textbook_moves_its_weights_eight_times():
     # 2 heads of width 3, 5 tokens: 50 weights; queries and outputs 60 numbers, keys and values 60.
     layer, machine = Layer(heads=2, kv_heads=2, width=3), replace(FREE)
