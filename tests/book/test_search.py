@@ -148,7 +148,9 @@ def test_a_word_that_is_nowhere_is_said_to_be_nowhere(page: Page, find: Find) ->
 
 def test_results_come_as_one_types(page: Page) -> None:
     page.locator("main input[name=q]").press_sequentially("epanech")
-    expect(page.locator("#search-results li > a").first).to_contain_text("epanechnikov_kernel")
+    expect(page.locator("#search-results li > a").first).to_contain_text(
+        "epanechnikov_kernel"
+    )
 
 
 def test_what_is_found_is_quoted_with_its_words_marked_and_opens(
