@@ -13,7 +13,7 @@ def main() -> None:
     # Nobody's own settings of Jupyter may open this server to others.
     os.environ["JUPYTER_NO_CONFIG"] = "1"
     # Jupyter's checks of international addresses, of which it meets none here, would take half of the start.
-    sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
+    sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # so that its import fails
     try:
         from attn_tutor.live.app import Live
     except ModuleNotFoundError as missing:

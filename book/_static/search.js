@@ -63,6 +63,12 @@
     return known.filter((x) => x.includes(word));
   };
 
+  /* The words of a query without their slips; of several that may be meant, the one that most sections have. */
+  const mended = (query) => wordsOf(query).map((word) => {
+    const [first, ...others] = holders.has(word) ? [word] : meant(word);
+    return others.reduce((best, x) => (holders.get(x) > holders.get(best) ? x : best), first ?? word);
+  }).join();
+
   /* The words that are asked for, each with how rare it is. */
   const ask = (query) =>
     [...new Set(wordsOf(query))].flatMap((word) => {
@@ -86,18 +92,19 @@
   const PINNED = {
     attention: ["book/01_queries_keys_values.html"], "attention is all you need": ["book/04_self_attention.html"],
     "kv cache": ["book/10_fast_attention/one_token.html", "book/13_cheaper_memory.html"], "q k v": ["book/01_queries_keys_values.html"],
-    "mask polarity": ["book/notation.html#rosetta-table"], "run on gpu": ["book/intro.html#how-to-run"],
+    quantization: ["book/13_cheaper_memory.html#round-eight-bits"], "mask polarity": ["book/notation.html#rosetta-table"],
+    "run on gpu": ["book/intro.html#how-to-run"],
   };
   const pinned = new Map(Object.entries(PINNED).map(([question, places]) => [wordsOf(question).join(), places]));
 
   /* The pages that answer, best first, each as its sections, best first. A term of the glossary stands for all its names,
      and its entry is the first answer. */
   const find = (query) => {
-    const same = (name) => wordsOf(name).join() === wordsOf(query).join();
+    const words = mended(query), same = (name) => wordsOf(name).join() === words;
     const entry = sections.find((section) => isTerm(section) && section.title.split(", ").some(same));
     const questions = (entry?.title.split(", ") ?? [query]).map(ask);
     const pages = new Map();
-    const pins = pinned.get(wordsOf(query).join()) ?? [];
+    const pins = pinned.get(words) ?? [];
     for (const section of sections) {
       const fit = Math.max(...questions.map((asked) => score(section, asked))), pin = pins.indexOf(section.address);
       const worth = section === entry ? Infinity : pin < 0 ? fit : 1e6 - pin;

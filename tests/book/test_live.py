@@ -401,6 +401,22 @@ class TestChapter3:
         press(parts[1], "Reset")
         until(other, SAVED)
 
+    def test_a_restart_between_two_runs(self, page: Page, other: Page) -> None:
+        """The next run meets the new Python over a connection of its own, on which no word is missed."""
+        parts = [cell(window, "def plain_softmax") for window in (page, other)]
+        met = []
+        for window, code in ((0, "1"), (1, "2"), (1, "3 + 3")):
+            parts[window].locator("textarea").fill(code)
+            press(parts[window], "Run")
+            expect(parts[window].locator(".attn-state")).to_have_text("done")
+            met.append(other.evaluate("attnLive.live.kernel.me"))
+            if code == "2":
+                press(page.locator(".attn-bar-live"), "Restart")
+                expect(page.locator(".attn-said")).to_contain_text("Restarted")
+        expect(output(parts[1])).to_contain_text("6")
+        assert met[2] != met[1]
+        until(other, SAVED)
+
     def test_a_server_that_stops(self, other: Page, server: Server) -> None:
         """What is typed meanwhile stays in the page, also over a reload of it, and is kept when the server is back."""
         part, also = cell(other, "def plain_softmax"), cell(other, "values zeroed ")
@@ -438,7 +454,7 @@ def test_the_static_book_is_as_it_was(book: Path) -> None:
 
 def clean(page: Page, part: str) -> None:
     for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.emulate_media(color_scheme=scheme)
         found = Axe().run(page, {"include": [[part]]}, AXE).response["violations"]
         assert [(x["id"], [n["html"] for n in x["nodes"]]) for x in found] == []
 

@@ -43,10 +43,10 @@ ASKED = {
     "logit lens": "11_real", "top-p": "08_", "why multiple heads": "05_multi", "softmax backward": "07_",
     "attention vs rnn": "04_self", "batch of different lengths": "03_masked", "what are q k v": "01_",
     # With a slip, a hyphen too few or too many, and what the book leaves out.
-    "sofmax": "03_masked", "atention": "07_", "warmup": "09_", "transfomer": "09_", "perplexty": "09_",
+    "sofmax": "03_masked", "atention": "01_", "warmup": "09_", "transfomer": "09_", "perplexty": "09_",
     "multihead": "05_multi", "positonal encoding": "06_pos", "selfattention": "04_self", "quatization": "13_",
     "flashatention": "10_fast", "batch of diferent lengths": "03_masked", "gradient decent": "glossary",
-    "embeding": "glossary",
+    "embeding": "glossary", "quantization": "13_",
     "what is attention": "01_", "mask polarity": "notation", "what is a query": "01_", "rotary embedding": "06_pos",
     "attention is all you need": "04_self", "how to run on gpu": "intro", "vision transformer": "where_next",
     "LoRA": "where_next", "mixture of experts": "where_next", "diffusion": "where_next", "fine-tuning": "where_next",
@@ -98,6 +98,8 @@ def test_a_word_leads_to_its_chapter(
         ("flash attention", "FlashAttention, flash attention"),
         ("FlashAttention", "FlashAttention, flash attention"),
         ("attention sinks", "attention sink"),
+        ("sofmax", "softmax"),
+        ("atention", "attention"),
         ("KV cache", "key–value cache, KV cache"),
     ],
 )

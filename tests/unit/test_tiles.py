@@ -139,7 +139,7 @@ def test_slopes(
     }.get(hidden)
     rule: object = an.documents(ids) if hidden == "documents" else mask
     bias = -np.array(slopes)[:, None, None] * abs(i - j)
-    found = an.attention(Q, K, V, rule, causal=causal, bias=an.alibi(np.array(slopes)))  # type: ignore[arg-type]
+    found = an.attention(Q, K, V, rule, causal=causal, bias=an.alibi(np.array(slopes)))
     seen = np.ones((n, m), bool) if mask is None else mask
     seen = seen & (j <= i) if causal else seen
     close(found, an.attend(an.scaled_dot_score(Q, K) + bias, V, seen))

@@ -80,7 +80,7 @@ attnLive.Kernel = class {
   }
 
   /* Between two runs another window may restart Python, and the way to the old one misses words of the new. */
-  async ask() {
+  async recognise() {
     const socket = await this.socket.catch(() => null);
     if (socket) {
       this.post(socket, "control", "kernel_info_request", {});
@@ -105,7 +105,7 @@ attnLive.Kernel = class {
   async run(code, show) {
     let socket;
     try {
-      if (this.socket && !this.busy) await (this.asked ??= this.ask());
+      if (this.socket && !this.busy) await (this.asked ??= this.recognise());
       socket = await this.connect();
     } catch (error) {
       show("error", { traceback: [`Python did not start: ${error.message}`] });
