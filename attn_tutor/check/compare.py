@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from attn_tutor.check.answers import close, float_of, tolerance, wrong_kind
 from attn_tutor.check.calls import Case, Outcome, is_tensor, take
-from attn_tutor.check.symptoms.answer import Answer, Finding
+from attn_tutor.check.results import close, float_of, tolerance, wrong_kind
+from attn_tutor.check.symptoms.symptom import Answer, Finding
 
 Function = Callable[..., Any]
 Parts = tuple[Any, ...]  # what is compared of an answer
@@ -19,7 +19,7 @@ class Mistake:
     name: str
     words: str  # what, why, and how to mend it
     wrong: Function
-    changes: Mapping[str, Any] = field(default_factory=dict)  # of a variant
+    options: Mapping[str, Any] = field(default_factory=dict)  # of a variant
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Comparison:
         self.cases = sorted(cases, key=_size)  # the smallest that fails is shown
         self.reads, self.tolerance, self.weights = reads, tolerance, weights
         self.mistakes: list[Mistake] = []
-        self._answers: dict[int, Any] = {}
+        self._expected: dict[int, Any] = {}
         self._made: dict[tuple[Function, int], Parts | None] = {}
 
     def attempt(self, case: Case, outcome: Outcome) -> Attempt:
@@ -62,16 +62,16 @@ class Comparison:
         assert right is not None, "the right function fails"
         kind, got = None, None
         if not outcome.error and not outcome.late:
-            kind = wrong_kind(value, self.answer(case), is_tensor(value))
+            kind = wrong_kind(value, self.expected(case), is_tensor(value))
             got = None if kind else self.parts(value)
         wrong = got is None or not self.agree(case, right, got)
         return Attempt(case, outcome, right, got, wrong, kind)
 
-    def answer(self, case: Case) -> Any:
+    def expected(self, case: Case) -> Any:
         """The right one, as it is."""
-        if id(case) not in self._answers:
-            self._answers[id(case)] = self.right(*case)
-        return self._answers[id(case)]
+        if id(case) not in self._expected:
+            self._expected[id(case)] = self.right(*case)
+        return self._expected[id(case)]
 
     def made_by(self, fn: Function, case: Case) -> Parts | None:
         """What one of our own functions gives for a case of the exercise, or None if it fails."""
@@ -126,7 +126,7 @@ class Comparison:
                 return mistake
         return None
 
-    def answers(self, case: Case, right: Parts, got: Parts | None) -> list[Answer]:
+    def differing(self, case: Case, right: Parts, got: Parts | None) -> list[Answer]:
         """The arrays of an answer that differ from the right one, each beside it."""
         if got is None or len(right) != len(got):
             return []

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from attn_tutor.check.calls import Case, Outcome
-from attn_tutor.check.changes import after, changes
 from attn_tutor.check.compare import Attempt, Comparison, Mistake
+from attn_tutor.check.misreadings import after, misreadings
 from attn_tutor.check.probes import again, asked, ignored, partly, rows
 from attn_tutor.check.symptoms import one_for_all, strongest
-from attn_tutor.check.symptoms.answer import Answer, Finding
 from attn_tutor.check.symptoms.place import where_wrong
+from attn_tutor.check.symptoms.symptom import Answer, Finding
 
 Tried = list[Attempt]
 Ask = Callable[[Case], Outcome]  # call the reader's function
@@ -46,7 +46,7 @@ def diagnose(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
 
 def _in_other_words(exercise: Comparison, tried: Tried, wrong: Tried) -> Mistake | None:
     """Unless a symptom says it more simply: the right answer, or one with a known mistake, to another question."""
-    answers = [y for x in wrong for y in exercise.answers(x.case, x.right, x.got)]
+    answers = [y for x in wrong for y in exercise.differing(x.case, x.right, x.got)]
     if one_for_all(answers) or not _of_many_numbers(wrong):
         return None
     return (
@@ -58,7 +58,7 @@ def _in_other_words(exercise: Comparison, tried: Tried, wrong: Tried) -> Mistake
 
 def together(exercise: Comparison) -> Iterator[Mistake]:
     """Two or three variants that change different options."""
-    variants = [mistake for mistake in exercise.mistakes if mistake.changes]
+    variants = [mistake for mistake in exercise.mistakes if mistake.options]
     pairs, triples = (combinations(variants, n) for n in (2, 3))
     return filter(None, map(_together, chain(pairs, triples)))
 
@@ -66,8 +66,8 @@ def together(exercise: Comparison) -> Iterator[Mistake]:
 @cache
 def _together(several: tuple[Mistake, ...]) -> Mistake | None:
     """The mistake of who makes all these, if they do not change the same option."""
-    options = {k: v for mistake in several for k, v in mistake.changes.items()}
-    if len(options) < sum(len(mistake.changes) for mistake in several):
+    options = {k: v for mistake in several for k, v in mistake.options.items()}
+    if len(options) < sum(len(mistake.options) for mistake in several):
         return None
     count = "Two" if len(several) == 2 else "Three"
     return Mistake(
@@ -87,14 +87,14 @@ def other_questions(exercise: Comparison) -> list[Mistake]:
             f"Your answer is the right one to another question: it takes {what}.",
             after(exercise.right, change),
         )
-        for what, change in changes(exercise.arguments, first)
+        for what, change in misreadings(exercise.arguments, first)
     ]
     return [*asked, *_turned(exercise), *_in_one_value(exercise)]
 
 
 def _turned(exercise: Comparison) -> Iterator[Mistake]:
     """True for False, in a right answer or in a wrong one."""
-    if isinstance(exercise.answer(exercise.cases[0]), bool | np.bool):
+    if isinstance(exercise.expected(exercise.cases[0]), bool | np.bool):
         words = "You return True where it should be False, and False where it should be True."
         right = exercise.right
         yield Mistake("the opposite", words, lambda *x: not right(*x))
@@ -107,10 +107,10 @@ def _turned(exercise: Comparison) -> Iterator[Mistake]:
 
 def _in_one_value(exercise: Comparison) -> Iterator[Mistake]:
     """Of several values: a mistake in one of them, or all of them in another order."""
-    answer = exercise.answer(exercise.cases[0])
-    if not isinstance(answer, tuple):
+    expected = exercise.expected(exercise.cases[0])
+    if not isinstance(expected, tuple):
         return
-    right, count = exercise.right, len(answer)
+    right, count = exercise.right, len(expected)
     for m, i in product(exercise.mistakes, range(count)):
 
         def one_of(*x: Any, m: Mistake = m, i: int = i) -> Any:
@@ -137,7 +137,7 @@ def to_other_questions(exercise: Comparison) -> list[Mistake]:
             f"Two mistakes at once. {mistake.words} Besides, it takes {what}.",
             after(mistake.wrong, change),
         )
-        for what, change in changes(exercise.arguments, exercise.cases[0])
+        for what, change in misreadings(exercise.arguments, exercise.cases[0])
         for mistake in exercise.mistakes
     ]
 
@@ -150,7 +150,7 @@ def _two_unlike(exercise: Comparison, tried: Tried) -> Mistake | None:
             made = exercise.made_by(mistake.wrong, x.case)
             if (made is None) != (x.got is None):
                 break
-            more = exercise.answers(x.case, made or (), x.got)
+            more = exercise.differing(x.case, made or (), x.got)
             if more and not answers and not one_for_all(more):
                 break
             answers += more
@@ -171,7 +171,7 @@ def _not_simple(exercise: Comparison) -> list[Mistake]:
             one_for_all([answer])
             for case in exercise.cases
             if (right := exercise.made_by(exercise.right, case))
-            for answer in exercise.answers(
+            for answer in exercise.differing(
                 case, right, exercise.made_by(mistake.wrong, case)
             )
         )
@@ -193,7 +193,7 @@ def _symptoms(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
     """What wrong answers that no known mistake gives have in common, and a case that shows it."""
     wrong, right = ([x for x in tried if x.wrong is kind] for kind in (True, False))
     question = partial(asked, ask, exercise.right, exercise.arguments, tried[-1].case)
-    answers = [y for x in wrong for y in exercise.answers(x.case, x.right, x.got)]
+    answers = [y for x in wrong for y in exercise.differing(x.case, x.right, x.got)]
     shown = wrong[0].case
     found = question(again) or question(ignored)
     if not found and (seen := strongest(answers)):
@@ -218,7 +218,7 @@ def _weights(exercise: Comparison, ask: Ask) -> Finding | None:
         return None
     attempt = exercise.attempt(exercise.weights, ask(exercise.weights))
     if not (
-        seen := strongest(exercise.answers(attempt.case, attempt.right, attempt.got))
+        seen := strongest(exercise.differing(attempt.case, attempt.right, attempt.got))
     ):
         return None
     (title, words), _ = seen

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from attn_tutor.check.answers import close, shapes, unchanged, wrong_dtype, wrong_kind
 from attn_tutor.check.calls import (
     SECONDS,
     Case,
@@ -19,6 +18,7 @@ from attn_tutor.check.calls import (
 )
 from attn_tutor.check.compare import Attempt, Comparison, Function, Mistake
 from attn_tutor.check.diagnosis import diagnose
+from attn_tutor.check.results import close, shapes, unchanged, wrong_dtype, wrong_kind
 from attn_tutor.check.words import show_case, show_error, show_pair
 
 
@@ -67,11 +67,11 @@ class Exercise(Comparison):
 
         return add
 
-    def variant(self, by_hand: Function, name: str, words: str, **changes: Any) -> None:
+    def variant(self, by_hand: Function, name: str, words: str, **options: Any) -> None:
         """Add a mistake that changes some options of the right answer. Two that change different ones are known
         together."""
-        wrong = partial(by_hand, **changes)
-        self.mistakes.append(Mistake(name, words, wrong, changes))
+        wrong = partial(by_hand, **options)
+        self.mistakes.append(Mistake(name, words, wrong, options))
 
     def __call__(self, fn: Function) -> bool:
         report = self.examine(fn)
@@ -111,7 +111,7 @@ class Exercise(Comparison):
     ) -> tuple[str, str] | None:
         """What is wrong in one case, by sight: a title, and words with the case."""
         case, outcome = attempt.case, attempt.outcome
-        right, value = self.answer(case), outcome.value
+        right, value = self.expected(case), outcome.value
         shown = show_case(self.arguments, case)
         if outcome.late:
             words = "It does not come back. Is there a loop that never ends? (It goes on in the background.)"

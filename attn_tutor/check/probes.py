@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 
 from attn_tutor.check.calls import Case, Outcome, take
-from attn_tutor.check.symptoms.answer import Array, Finding
+from attn_tutor.check.symptoms.symptom import Array, Finding
 
 Function = Callable[..., Any]
 
-
-Answers = Callable[[Case], tuple[Any, Any] | None]
+Pairs = Callable[[Case], tuple[Any, Any] | None]
 
 
 def asked(
@@ -19,11 +18,11 @@ def asked(
     right: Function,
     names: Sequence[str],
     case: Case,
-    question: Callable[[Answers, Sequence[str], Case], Finding | None],
+    question: Callable[[Pairs, Sequence[str], Case], Finding | None],
 ) -> Finding | None:
     """Title and words of what the answers to changed arguments show, or None."""
 
-    def answers(changed: Case) -> tuple[Any, Any] | None:
+    def pair(changed: Case) -> tuple[Any, Any] | None:
         """The right answer and the function's, if both come."""
         outcome = ask(changed)
         if outcome.error or outcome.late:
@@ -34,16 +33,16 @@ def asked(
             return None
 
     with np.errstate(all="ignore"):
-        return question(answers, names, case)
+        return question(pair, names, case)
 
 
-def ignored(answers: Answers, names: Sequence[str], case: Case) -> Finding | None:
+def ignored(pair: Pairs, names: Sequence[str], case: Case) -> Finding | None:
     """An argument that the answer does not depend on, though the right one does."""
-    before = answers(case)
+    before = pair(case)
     if before is None or not all(np.isfinite(y).all() for y in _parts(before[1])):
         return None  # NaN stays NaN whatever is asked
     for i, x in enumerate(case):
-        after = [answers((*case[:i], y, *case[i + 1 :])) for y in _others(x)]
+        after = [pair((*case[:i], y, *case[i + 1 :])) for y in _others(x)]
         if not after or None in after:
             continue
         follows = [any(_differ(before[k], y[k]) for y in after if y) for k in (0, 1)]
@@ -63,9 +62,9 @@ PARTS: list[tuple[str, Any]] = [
 ]
 
 
-def partly(answers: Answers, names: Sequence[str], case: Case) -> Finding | None:
+def partly(pair: Pairs, names: Sequence[str], case: Case) -> Finding | None:
     """A row or column of an argument that the answer does not depend on, though the right one does."""
-    before = answers(case)
+    before = pair(case)
     for i, x in enumerate(case):
         if np.ndim(x) < 2 or x.dtype.kind != "f" or before is None:
             continue
@@ -74,7 +73,7 @@ def partly(answers: Answers, names: Sequence[str], case: Case) -> Finding | None
             for y in _others(x):
                 changed = x.copy()
                 changed[part] = y[part]
-                after += [answers((*case[:i], changed, *case[i + 1 :]))]
+                after += [pair((*case[:i], changed, *case[i + 1 :]))]
             follows = [
                 any(y is None or _differ(before[k], y[k]) for y in after)
                 for k in (0, 1)
@@ -99,9 +98,9 @@ def _others(x: Any) -> list[Any]:
     return [y.astype(x.dtype) for y in (near, 0.2 * x, x + 2)] if kind == "f" else []
 
 
-def again(answers: Answers, names: Sequence[str], case: Case) -> Finding | None:
+def again(pair: Pairs, names: Sequence[str], case: Case) -> Finding | None:
     """Another answer to the same question."""
-    one, other = answers(case), answers(case)
+    one, other = pair(case), pair(case)
     if one and other and _differ(one[1], other[1]):
         return "another answer each time", (
             "Asked the same twice, you give two answers. Is something random left in it, or does it remember the first "
@@ -110,9 +109,9 @@ def again(answers: Answers, names: Sequence[str], case: Case) -> Finding | None:
     return None
 
 
-def rows(answers: Answers, names: Sequence[str], case: Case) -> Finding | None:
+def rows(pair: Pairs, names: Sequence[str], case: Case) -> Finding | None:
     """A row that depends on one it should not depend on, or does not on one it should."""
-    X, before = case[0], answers(case)
+    X, before = case[0], pair(case)
     if before is None:
         return None
     kinds = [isinstance(y, np.ndarray) and y.ndim >= 2 for y in (X, *before)]
@@ -123,7 +122,7 @@ def rows(answers: Answers, names: Sequence[str], case: Case) -> Finding | None:
     last, first = (X.copy() for _ in range(2))
     last[..., -1, :] = _others(X[..., -1, :])[0]
     first[..., 0, :] = _others(X[..., 0, :])[0]
-    after, other = answers((last, *case[1:])), answers((first, *case[1:]))
+    after, other = pair((last, *case[1:])), pair((first, *case[1:]))
     if after is None or other is None or before[0].shape[-2] != X.shape[-2]:
         return None
     follows, ours = (

@@ -2,5 +2,5 @@
 
 * ``app``: Jupyter Server with the book on it; ``handlers`` answers the pages, ``static/`` is what they load;
 * ``pages`` reads the notebook behind a page, ``saved`` and ``solutions`` keep what the reader writes;
-* ``answers``, ``checking``, ``sentence`` and ``training`` run in the kernel of a page.
+* ``loading``, ``checking``, ``sentence`` and ``training`` run in the kernel of a page.
 """

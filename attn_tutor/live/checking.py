@@ -5,7 +5,7 @@ import re
 import traceback
 
 from attn_tutor.check import EXERCISES
-from attn_tutor.live import answers, solutions
+from attn_tutor.live import loading, solutions
 
 VERDICT = "application/vnd.attn-tutor.verdict+json"
 TRIED = re.compile(r"  (\w+?) *(\(.*?\))? = (.*)")
@@ -22,9 +22,9 @@ def check(name: str) -> None:
 
 def judge(name: str) -> tuple[bool, str]:
     try:
-        fn = answers.answer(solutions.place(), name)
+        fn = loading.load(solutions.place(), name)
     except (Exception, SystemExit) as error:
-        words = why(error, answers.quoted(name))
+        words = why(error, loading.quoted(name))
         return False, f"✗ {name}: the text does not run\n{words}"
     if fn is None:
         return False, f"✗ {name}: there is no function `{name}` yet"

@@ -8,7 +8,7 @@ from attn_tutor.numpy.decoding import *
 from attn_tutor.numpy.gradients import *
 from attn_tutor.numpy.kernels import *
 from attn_tutor.numpy.latent import *
-from attn_tutor.numpy.linear import *
+from attn_tutor.numpy.linear_attention import *
 from attn_tutor.numpy.masks import *
 from attn_tutor.numpy.merge import *
 from attn_tutor.numpy.multi_head import *

@@ -17,7 +17,7 @@ from attn_tutor.torch.layers.block import *
 from attn_tutor.torch.layers.multi_head import *
 from attn_tutor.torch.layers.positional import *
 from attn_tutor.torch.layers.record import *
-from attn_tutor.torch.linear import *
+from attn_tutor.torch.linear_attention import *
 from attn_tutor.torch.masks import *
 from attn_tutor.torch.merge import *
 from attn_tutor.torch.models.encoder_decoder import *

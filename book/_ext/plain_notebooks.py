@@ -255,7 +255,7 @@ def stub(node: ast.FunctionDef, statement: str) -> Any:
     name = exercise_of(node)
     define = first_line(node, statement)
     source = f"""from attn_tutor import check
-from attn_tutor.live.answers import my_solutions
+from attn_tutor.live.loading import my_solutions
 
 
 @my_solutions  # takes your answer from my_solutions.py, as long as none stands here

@@ -14,7 +14,7 @@ import torch
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
 from attn_tutor.check import EXERCISES, calls
-from attn_tutor.check.answers import unchanged
+from attn_tutor.check.results import unchanged
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "book").glob("[0-9]*.ipynb"))

@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("jupyter_server")
 
 from attn_tutor.check import __main__ as checker
-from attn_tutor.live import answers, checking, pages, saved, solutions
+from attn_tutor.live import checking, loading, pages, saved, solutions
 
 TOKEN = "0123456789abcdef"
 SOLUTION = """def my_softmax(x):
@@ -414,7 +414,7 @@ class TestStudentNotebooks:
             solutions.put(tmp_path / "my_solutions.py", "softmax", answer, None)
             names = {}
             exec(text, names)
-            return answers.my_solutions(names["my_softmax"])
+            return loading.my_solutions(names["my_softmax"])
 
         return run
 
@@ -438,7 +438,7 @@ class TestStudentNotebooks:
 
     def test_no_file(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
-        assert answers.my_solutions(len) is len
+        assert loading.my_solutions(len) is len
 
 
 def test_a_page_of_the_book():

@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_tutor.check.calls import Case
 from attn_tutor.check.symptoms import masks, numbers, shape, weights
-from attn_tutor.check.symptoms.answer import Answer, Finding, Sight
+from attn_tutor.check.symptoms.symptom import Answer, Finding, Sight
 
 # The strongest first: of two that explain as much, the first is told.
 KINDS = (

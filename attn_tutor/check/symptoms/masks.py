@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attn_tutor.check.symptoms.answer import Answer, Sight, of_one_shape, symptom
+from attn_tutor.check.symptoms.symptom import Answer, Sight, of_one_shape, symptom
 
 SYMPTOMS: list[tuple[str, Sight]] = []
 

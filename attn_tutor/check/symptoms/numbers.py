@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_tutor.check.symptoms.answer import (
+from attn_tutor.check.symptoms.symptom import (
     Answer,
     Array,
     Sight,

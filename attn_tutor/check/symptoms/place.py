@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from attn_tutor.check.calls import Case
-from attn_tutor.check.symptoms.answer import Array, Finding
+from attn_tutor.check.symptoms.symptom import Array, Finding
 
 
 def where_wrong(wrong: list[Case], right: list[Case]) -> Finding | None:

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import numpy as np
 
-from attn_tutor.check.symptoms.answer import Answer, Sight, symptom
+from attn_tutor.check.symptoms.symptom import Answer, Sight, symptom
 
 EXACT: list[tuple[str, Sight]] = []  # all numbers, in their order
 SYMPTOMS: list[tuple[str, Sight]] = []

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attn_tutor.check.symptoms.answer import Answer, Array, Sight, of_numbers, symptom
+from attn_tutor.check.symptoms.symptom import Answer, Array, Sight, of_numbers, symptom
 
 SYMPTOMS: list[tuple[str, Sight]] = []
 VAGUE: list[tuple[str, Sight]] = []

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from attn_tutor.check.answers import close
 from attn_tutor.check.calls import Case
+from attn_tutor.check.results import close
 
 Array = np.ndarray
 Finding = tuple[str, str]  # a title and words

@@ -56,7 +56,7 @@ TAKEN_FOR: dict[str, list[tuple[str, Callable[[Any], Any]]]] = {
 }
 
 
-def changes(names: Sequence[str], case: Case) -> Iterator[Change]:
+def misreadings(names: Sequence[str], case: Case) -> Iterator[Change]:
     """What each argument may be taken for, in words and as a change of all arguments, for cases like this one."""
     kinds = [_kind(x) for x in case]
     for i, kind in enumerate(kinds):

@@ -12,7 +12,7 @@ from attn_tutor.live import solutions
 Function = Callable[..., Any]
 
 
-def answer(path: Path, name: str) -> Function | None:
+def load(path: Path, name: str) -> Function | None:
     """The function that the file holds for an exercise. What its text raises is raised here."""
     names: dict[str, Any] = {"__name__": "solutions"}
     # What stands above the answers and the answers before, which this one may use; their faults are not its own.
@@ -46,7 +46,7 @@ def my_solutions(stub: Function) -> Function:
     if path is None or not empty(stub):
         return stub
     try:
-        own = answer(path, stub.__name__.removeprefix("my_"))
+        own = load(path, stub.__name__.removeprefix("my_"))
     except (Exception, SystemExit) as error:
         print(f"{stub.__name__} in {path} does not run: {error!r}")
         return stub
