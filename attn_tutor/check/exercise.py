@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,6 +20,9 @@ from attn_tutor.check.compare import Attempt, Comparison, Function, Mistake
 from attn_tutor.check.diagnosis import diagnose
 from attn_tutor.check.results import close, shapes, unchanged, wrong_dtype, wrong_kind
 from attn_tutor.check.words import show_case, show_error, show_pair
+
+Wrong = Function | dict[str, Any]
+Row = tuple[str, Wrong | list[Any], str]
 
 
 @dataclass(frozen=True)
@@ -57,21 +60,19 @@ class Exercise(Comparison):
         super().__init__(arguments, right, cases, **how)
         self.name, self.chapter, self.statement = found[1], chapter, statement
 
-    def mistake(self, name: str) -> Callable[[Function], Function]:
-        """Add a wrong implementation; its docstring holds the words for who made it. A name may have several."""
+    def knows(self, *rows: Row, by_hand: Function | None = None) -> None:
+        """Add mistakes. Each has a name, what it does, and words: what it is, why, and how to mend it.
 
-        def add(wrong: Function) -> Function:
-            words = " ".join((inspect.getdoc(wrong) or "").split())
-            self.mistakes.append(Mistake(name, words, wrong))
-            return wrong
-
-        return add
-
-    def variant(self, by_hand: Function, name: str, words: str, **options: Any) -> None:
-        """Add a mistake that changes some options of the right answer. Two that change different ones are known
-        together."""
-        wrong = partial(by_hand, **options)
-        self.mistakes.append(Mistake(name, words, wrong, options))
+        What it does is a wrong function, or the options of ``by_hand`` (else of the right answer) that it changes, or
+        a list of several such. Two mistakes that change different options are known together.
+        """
+        for name, wrongs, words in rows:
+            for wrong in wrongs if isinstance(wrongs, list) else [wrongs]:
+                if callable(wrong):
+                    self.mistakes.append(Mistake(name, words, wrong))
+                else:
+                    fn = partial(by_hand or self.right, **wrong)
+                    self.mistakes.append(Mistake(name, words, fn, wrong))
 
     def __call__(self, fn: Function) -> bool:
         report = self.examine(fn)

@@ -6,7 +6,8 @@ import numpy as np
 
 import attn_tutor.numpy as an
 from attn_tutor.check.chapters.inputs import Array, column, numbers
-from attn_tutor.check.exercise import Exercise
+from attn_tutor.check.compare import Function
+from attn_tutor.check.exercise import Exercise, Row
 
 draw = numbers(1)
 
@@ -32,40 +33,32 @@ gaussian_kernel = Exercise(
 )
 
 
-@gaussian_kernel.mistake("without the ½")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """Your weights are exp(-u²). The Gaussian has exp(-u²/2): without the ½ the bell is narrower, as if
-    the bandwidth were divided by √2."""
-    return np.exp(-((distance(Q, K) / bandwidth) ** 2))
-
-
-@gaussian_kernel.mistake("bandwidth not squared")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """You divide the squared distance by 2σ. It is the distance that is measured in bandwidths: divide by σ
-    before you square, or by 2σ² after."""
-    return np.exp(-(distance(Q, K) ** 2) / (2 * bandwidth))
-
-
-@gaussian_kernel.mistake("distance not squared")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """Your weights are exp(-u/2). The Gaussian takes the square of the distance: exp(-u²/2)."""
-    return np.exp(-distance(Q, K) / bandwidth / 2)
-
-
-@gaussian_kernel.mistake("already normalised")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """Your rows sum to 1. A kernel gives raw weights, 1 where query and key agree; dividing by their sum is the
-    next step, `normalize`."""
+def already_normalised(Q: Array, K: Array, bandwidth: float) -> Array:
     w = np.exp(-((distance(Q, K) / bandwidth) ** 2) / 2)
     return w / w.sum(-1, keepdims=True)
 
 
-@gaussian_kernel.mistake("distance from ‖q‖² − 2q·k + ‖k‖²")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """Near the origin you are right. Far from it, the large terms of ‖q‖² − 2q·k + ‖k‖² cancel, and what is left
-    is rounding. Take the difference q − k first, then square."""
+def distance_from_q2_minus_2qk_k2(Q: Array, K: Array, bandwidth: float) -> Array:
     q2, k2 = (Q**2).sum(-1)[..., :, None], (K**2).sum(-1)[..., None, :]
     return np.exp(-(q2 - 2 * Q @ K.mT + k2) / (2 * bandwidth**2))
+
+
+gaussian_kernel.knows(
+    ("without the ½", lambda Q, K, bandwidth: np.exp(-((distance(Q, K) / bandwidth) ** 2)),
+     "Your weights are exp(-u²). The Gaussian has exp(-u²/2): without the ½ the bell is narrower, as if the bandwidth "
+     "were divided by √2."),
+    ("bandwidth not squared", lambda Q, K, bandwidth: np.exp(-(distance(Q, K) ** 2) / (2 * bandwidth)),
+     "You divide the squared distance by 2σ. It is the distance that is measured in bandwidths: divide by σ before you "
+     "square, or by 2σ² after."),
+    ("distance not squared", lambda Q, K, bandwidth: np.exp(-distance(Q, K) / bandwidth / 2),
+     "Your weights are exp(-u/2). The Gaussian takes the square of the distance: exp(-u²/2)."),
+    ("already normalised", already_normalised,
+     "Your rows sum to 1. A kernel gives raw weights, 1 where query and key agree; dividing by their sum is the next "
+     "step, `normalize`."),
+    ("distance from ‖q‖² − 2q·k + ‖k‖²", distance_from_q2_minus_2qk_k2,
+     "Near the origin you are right. Far from it, the large terms of ‖q‖² − 2q·k + ‖k‖² cancel, and what is left is "
+     "rounding. Take the difference q − k first, then square."),
+)  # fmt: skip
 
 
 def city_blocks(Q: Array, K: Array) -> Array:
@@ -76,33 +69,23 @@ def root_mean_square(Q: Array, K: Array) -> Array:
     return distance(Q, K) / Q.shape[-1] ** 0.5
 
 
-OTHER_DISTANCES = {
-    "absolute differences added": (
-        city_blocks,
-        "You add up the absolute differences of the coordinates. The distance is Euclidean: the root of the sum of "
-        "squares.",
-    ),
-    "the mean of the squares": (
-        root_mean_square,
-        "You take the mean of the squared differences over the coordinates. The distance is the root of their *sum*: "
-        "with a mean it would not grow with the width.",
-    ),
-}
-
-
-def add_distances(exercise: Exercise, profile: Callable[[Array, float], Array]) -> None:
+def distances(profile: Callable[[Array, float], Array]) -> list[Row]:
     """Mistakes in the distance, the same in each kernel; the profile is the kernel of a distance and a bandwidth."""
-    for name, (other, words) in OTHER_DISTANCES.items():
 
-        def wrong(
-            Q: Array, K: Array, bandwidth: float, other: Callable[..., Array] = other
-        ) -> Array:
-            return profile(other(Q, K), bandwidth).astype(Q.dtype)
+    def of(other: Callable[[Array, Array], Array]) -> Function:
+        return lambda Q, K, h: profile(other(Q, K), h).astype(Q.dtype)
 
-        exercise.variant(wrong, name, words)
+    return [
+        ("absolute differences added", of(city_blocks),
+         "You add up the absolute differences of the coordinates. The distance is Euclidean: the root of the sum of "
+         "squares."),
+        ("the mean of the squares", of(root_mean_square),
+         "You take the mean of the squared differences over the coordinates. The distance is the root of their *sum*: "
+         "with a mean it would not grow with the width."),
+    ]  # fmt: skip
 
 
-add_distances(gaussian_kernel, lambda r, h: np.exp(-((r / h) ** 2) / 2))
+gaussian_kernel.knows(*distances(lambda r, h: np.exp(-((r / h) ** 2) / 2)))
 
 boxcar_kernel = Exercise(
     1,
@@ -111,42 +94,29 @@ boxcar_kernel = Exercise(
     NEAR,
 )
 
-
-add_distances(boxcar_kernel, lambda r, h: r <= h)
-
-
-@boxcar_kernel.mistake("½ inside the window")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """You give ½ to what is in the window, as a density does whose area is 1. Here it is 1: a common factor cancels
-    when the weights are normalised."""
-    return np.where(distance(Q, K) <= bandwidth, 0.5, 0).astype(Q.dtype)
+boxcar_kernel.knows(*distances(lambda r, h: r <= h))
 
 
-@boxcar_kernel.mistake("the edge left out")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """A key at exactly one bandwidth is in the window: u ≤ 1, where you have u < 1."""
-    return np.where(distance(Q, K) < bandwidth, 1, 0).astype(Q.dtype)
-
-
-@boxcar_kernel.mistake("bandwidth ignored")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """Your window is 1 wide whatever the bandwidth. Divide the distance by the bandwidth before you compare."""
-    return np.where(distance(Q, K) <= 1, 1, 0).astype(Q.dtype)
-
-
-@boxcar_kernel.mistake("bandwidth as the whole width")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """Your window ends at half a bandwidth. The bandwidth is a radius: from the query to the edge."""
-    return np.where(distance(Q, K) <= bandwidth / 2, 1, 0).astype(Q.dtype)
-
-
-@boxcar_kernel.mistake("a square window")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """You compare each coordinate with the bandwidth, so your window is a square. The distance is the length of
-    the whole difference: √ of the sum of squares."""
+def square_window(Q: Array, K: Array, bandwidth: float) -> Array:
     gaps = np.abs(Q[..., :, None, :] - K[..., None, :, :])
     return np.where((gaps <= bandwidth).all(-1), 1, 0).astype(Q.dtype)
 
+
+boxcar_kernel.knows(
+    ("½ inside the window", lambda Q, K, bandwidth: np.where(distance(Q, K) <= bandwidth, 0.5, 0).astype(Q.dtype),
+     "You give ½ to what is in the window, as a density does whose area is 1. Here it is 1: a common factor cancels "
+     "when the weights are normalised."),
+    ("the edge left out", lambda Q, K, bandwidth: np.where(distance(Q, K) < bandwidth, 1, 0).astype(Q.dtype),
+     "A key at exactly one bandwidth is in the window: u ≤ 1, where you have u < 1."),
+    ("bandwidth ignored", lambda Q, K, bandwidth: np.where(distance(Q, K) <= 1, 1, 0).astype(Q.dtype),
+     "Your window is 1 wide whatever the bandwidth. Divide the distance by the bandwidth before you compare."),
+    ("bandwidth as the whole width",
+     lambda Q, K, bandwidth: np.where(distance(Q, K) <= bandwidth / 2, 1, 0).astype(Q.dtype),
+     "Your window ends at half a bandwidth. The bandwidth is a radius: from the query to the edge."),
+    ("a square window", square_window,
+     "You compare each coordinate with the bandwidth, so your window is a square. The distance is the length of the "
+     "whole difference: √ of the sum of squares."),
+)  # fmt: skip
 
 triangular_kernel = Exercise(
     1,
@@ -155,35 +125,20 @@ triangular_kernel = Exercise(
     NEAR,
 )
 
+triangular_kernel.knows(*distances(lambda r, h: (1 - r / h).clip(0)))
 
-add_distances(triangular_kernel, lambda r, h: (1 - r / h).clip(0))
-
-
-@triangular_kernel.mistake("absolute value in place of max(0, …)")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """Outside the window your weights grow again: you take the absolute value of 1 − u, which is negative there. Such a
-    weight is 0: max(0, 1 − u)."""
-    return np.abs(1 - distance(Q, K) / bandwidth)
-
-
-@triangular_kernel.mistake("negative outside the window")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """Beyond the bandwidth 1 − u is negative, and a weight must not be: take max(0, 1 − u)."""
-    return 1 - distance(Q, K) / bandwidth
-
-
-@triangular_kernel.mistake("a parabola")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """Your weights are 1 − u², a parabola (Epanechnikov's, up to its ¾). The triangle falls along a straight
-    line: 1 − u."""
-    return (1 - (distance(Q, K) / bandwidth) ** 2).clip(0)
-
-
-@triangular_kernel.mistake("bandwidth ignored")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """Your triangle always ends at distance 1. Divide the distance by the bandwidth first."""
-    return (1 - distance(Q, K)).clip(0)
-
+triangular_kernel.knows(
+    ("absolute value in place of max(0, …)", lambda Q, K, bandwidth: np.abs(1 - distance(Q, K) / bandwidth),
+     "Outside the window your weights grow again: you take the absolute value of 1 − u, which is negative there. Such "
+     "a weight is 0: max(0, 1 − u)."),
+    ("negative outside the window", lambda Q, K, bandwidth: 1 - distance(Q, K) / bandwidth,
+     "Beyond the bandwidth 1 − u is negative, and a weight must not be: take max(0, 1 − u)."),
+    ("a parabola", lambda Q, K, bandwidth: (1 - (distance(Q, K) / bandwidth) ** 2).clip(0),
+     "Your weights are 1 − u², a parabola (Epanechnikov's, up to its ¾). The triangle falls along a straight line: 1 − "
+     "u."),
+    ("bandwidth ignored", lambda Q, K, bandwidth: (1 - distance(Q, K)).clip(0),
+     "Your triangle always ends at distance 1. Divide the distance by the bandwidth first."),
+)  # fmt: skip
 
 epanechnikov_kernel = Exercise(
     1,
@@ -192,41 +147,22 @@ epanechnikov_kernel = Exercise(
     NEAR,
 )
 
+epanechnikov_kernel.knows(*distances(lambda r, h: 0.75 * (1 - (r / h) ** 2).clip(0)))
 
-add_distances(epanechnikov_kernel, lambda r, h: 0.75 * (1 - (r / h) ** 2).clip(0))
-
-
-@epanechnikov_kernel.mistake("1 − u squared")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """You square 1 − u. It is u that is squared: ¾ max(0, 1 − u²), a parabola with its top at 0."""
-    return 0.75 * (1 - distance(Q, K) / bandwidth).clip(0) ** 2
-
-
-@epanechnikov_kernel.mistake("a triangle")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """Your weights are max(0, 1 − u). That is the triangular kernel, which some texts sell under this name.
-    Epanechnikov's is a parabola: ¾ max(0, 1 − u²)."""
-    return (1 - distance(Q, K) / bandwidth).clip(0)
-
-
-@epanechnikov_kernel.mistake("a triangle times ¾")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """Your weights fall along a straight line. The ¾ is right, but u must be squared: ¾ max(0, 1 − u²)."""
-    return 0.75 * (1 - distance(Q, K) / bandwidth).clip(0)
-
-
-@epanechnikov_kernel.mistake("without the ¾")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """Your weights are 4/3 of what they should be. The ¾ makes the area under the kernel 1; it cancels once
-    the weights are normalised, but belongs to the kernel."""
-    return (1 - (distance(Q, K) / bandwidth) ** 2).clip(0)
-
-
-@epanechnikov_kernel.mistake("negative outside the window")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """Beyond the bandwidth 1 − u² is negative, and a weight must not be: take max(0, 1 − u²)."""
-    return 0.75 * (1 - (distance(Q, K) / bandwidth) ** 2)
-
+epanechnikov_kernel.knows(
+    ("1 − u squared", lambda Q, K, bandwidth: 0.75 * (1 - distance(Q, K) / bandwidth).clip(0) ** 2,
+     "You square 1 − u. It is u that is squared: ¾ max(0, 1 − u²), a parabola with its top at 0."),
+    ("a triangle", lambda Q, K, bandwidth: (1 - distance(Q, K) / bandwidth).clip(0),
+     "Your weights are max(0, 1 − u). That is the triangular kernel, which some texts sell under this name. "
+     "Epanechnikov's is a parabola: ¾ max(0, 1 − u²)."),
+    ("a triangle times ¾", lambda Q, K, bandwidth: 0.75 * (1 - distance(Q, K) / bandwidth).clip(0),
+     "Your weights fall along a straight line. The ¾ is right, but u must be squared: ¾ max(0, 1 − u²)."),
+    ("without the ¾", lambda Q, K, bandwidth: (1 - (distance(Q, K) / bandwidth) ** 2).clip(0),
+     "Your weights are 4/3 of what they should be. The ¾ makes the area under the kernel 1; it cancels once the "
+     "weights are normalised, but belongs to the kernel."),
+    ("negative outside the window", lambda Q, K, bandwidth: 0.75 * (1 - (distance(Q, K) / bandwidth) ** 2),
+     "Beyond the bandwidth 1 − u² is negative, and a weight must not be: take max(0, 1 − u²)."),
+)  # fmt: skip
 
 normalize = Exercise(
     1,
@@ -243,65 +179,56 @@ normalize = Exercise(
 )
 
 
-@normalize.mistake("small sums left alone")
-def _(weights: Array) -> Array:
-    """You divide by the sum only where it is above 1, as clamp(min=1) and maximum(sum, 1) do. A row of small weights
-    stays small. Only a sum of 0 must be replaced."""
-    return weights / np.maximum(weights.sum(-1, keepdims=True), 1)
-
-
-@normalize.mistake("NaN in an empty window")
-def _(weights: Array) -> Array:
-    """A row whose weights are all 0 has the sum 0, and 0/0 is NaN. Such a window is empty: its weights stay 0.
-    Divide by 1 where the sum is 0."""
-    return weights / weights.sum(-1, keepdims=True)
-
-
-@normalize.mistake("equal weights in an empty window")
-def _(weights: Array) -> Array:
-    """Where a row sums to 0 you give every key the same weight. Nothing is near, so nothing is known: such a
-    row stays 0, and can be told from a real average."""
+def equal_weights_in_an_empty_window(weights: Array) -> Array:
     total = weights.sum(-1, keepdims=True)
     shares = weights / np.where(total == 0, 1, total)
     return np.where(total == 0, 1 / weights.shape[-1], shares)
 
 
-@normalize.mistake("columns in place of rows")
-def _(weights: Array) -> Array:
-    """Your columns sum to 1. A row belongs to a query, and its weights over the keys must: sum over axis −1."""
+def columns_in_place_of_rows(weights: Array) -> Array:
     total = weights.sum(-2, keepdims=True)
     return weights / np.where(total == 0, 1, total)
 
 
-@normalize.mistake("the sum of all rows")
-def _(weights: Array) -> Array:
-    """You divide by the sum of the whole array. Each query has a sum of its own: .sum(-1, keepdims=True)."""
-    return weights / weights.sum()
-
-
-@normalize.mistake("divided by the length of the row")
-def _(weights: Array) -> Array:
-    """You divide each row by its length, the root of the sum of squares, as one normalises a vector. Weights must sum
-    to 1: divide by the sum."""
+def divided_by_the_length_of_the_row(weights: Array) -> Array:
     length = np.linalg.norm(weights, axis=-1, keepdims=True)
     return weights / np.where(length == 0, 1, length)
 
 
-@normalize.mistake("a sum without keepdims")
-def _(weights: Array) -> Array:
-    """You divide by .sum(-1) without keepdims=True. Its shape is (n,), and NumPy lays it along the columns. With
-    keepdims=True it is (n, 1): one sum for each row."""
+def sum_without_keepdims(weights: Array) -> Array:
     total = weights.sum(-1)
     return weights / np.where(total == 0, 1, total)
 
 
-@normalize.mistake("softmax of the weights")
-def _(weights: Array) -> Array:
-    """You take softmax. These are weights already, not scores: an exponential would change their ratios. Divide
-    by the sum alone."""
+def softmax_of_the_weights(weights: Array) -> Array:
     e = np.exp(weights)
     return e / e.sum(-1, keepdims=True)
 
+
+normalize.knows(
+    ("small sums left alone", lambda weights: weights / np.maximum(weights.sum(-1, keepdims=True), 1),
+     "You divide by the sum only where it is above 1, as clamp(min=1) and maximum(sum, 1) do. A row of small weights "
+     "stays small. Only a sum of 0 must be replaced."),
+    ("NaN in an empty window", lambda weights: weights / weights.sum(-1, keepdims=True),
+     "A row whose weights are all 0 has the sum 0, and 0/0 is NaN. Such a window is empty: its weights stay 0. Divide "
+     "by 1 where the sum is 0."),
+    ("equal weights in an empty window", equal_weights_in_an_empty_window,
+     "Where a row sums to 0 you give every key the same weight. Nothing is near, so nothing is known: such a row stays "
+     "0, and can be told from a real average."),
+    ("columns in place of rows", columns_in_place_of_rows,
+     "Your columns sum to 1. A row belongs to a query, and its weights over the keys must: sum over axis −1."),
+    ("the sum of all rows", lambda weights: weights / weights.sum(),
+     "You divide by the sum of the whole array. Each query has a sum of its own: .sum(-1, keepdims=True)."),
+    ("divided by the length of the row", divided_by_the_length_of_the_row,
+     "You divide each row by its length, the root of the sum of squares, as one normalises a vector. Weights must sum "
+     "to 1: divide by the sum."),
+    ("a sum without keepdims", sum_without_keepdims,
+     "You divide by .sum(-1) without keepdims=True. Its shape is (n,), and NumPy lays it along the columns. With "
+     "keepdims=True it is (n, 1): one sum for each row."),
+    ("softmax of the weights", softmax_of_the_weights,
+     "You take softmax. These are weights already, not scores: an exponential would change their ratios. Divide by the "
+     "sum alone."),
+)  # fmt: skip
 
 nadaraya_watson = Exercise(
     1,
@@ -316,55 +243,38 @@ nadaraya_watson = Exercise(
         (draw(2, 3, 7), draw(2, 5, 7), draw(2, 5, 11), an.gaussian_kernel, 2.3),
     ],
 )
+
 Kernel = Callable[..., Array]
 
 
-@nadaraya_watson.mistake("weights not normalised")
-def _(Q: Array, K: Array, V: Array, kernel: Kernel, bandwidth: float) -> Array:
-    """You sum the values with raw weights. Where many keys are near the sum grows with their number; an average
-    needs each row of weights divided by its sum."""
-    return kernel(Q, K, bandwidth) @ V
-
-
-@nadaraya_watson.mistake("NaN in an empty window")
-def _(Q: Array, K: Array, V: Array, kernel: Kernel, bandwidth: float) -> Array:
-    """Where no key is within reach all weights are 0, and 0/0 is NaN. The output of an empty window is 0:
-    divide by 1 there."""
+def nan_in_an_empty_window(
+    Q: Array, K: Array, V: Array, kernel: Kernel, bandwidth: float
+) -> Array:
     w = kernel(Q, K, bandwidth)
     return w / w.sum(-1, keepdims=True) @ V
 
 
-@nadaraya_watson.mistake("bandwidth not handed on")
-def _(Q: Array, K: Array, V: Array, kernel: Kernel, bandwidth: float) -> Array:
-    """Your result does not depend on the bandwidth: call kernel(Q, K, bandwidth), not kernel(Q, K)."""
-    return an.normalize(kernel(Q, K, 1.0)) @ V
-
-
-@nadaraya_watson.mistake("bandwidth used twice")
-def _(Q: Array, K: Array, V: Array, kernel: Kernel, bandwidth: float) -> Array:
-    """You divide by the bandwidth, and the kernel does so once more. Hand queries and keys over as they are."""
-    return an.normalize(kernel(Q / bandwidth, K / bandwidth, bandwidth)) @ V
-
-
-@nadaraya_watson.mistake("softmax of the weights")
-def _(Q: Array, K: Array, V: Array, kernel: Kernel, bandwidth: float) -> Array:
-    """You take softmax of what the kernel gives. These are weights, not scores, and even a weight of 0 would get
-    its share. Divide by their sum."""
-    return an.softmax(kernel(Q, K, bandwidth)) @ V
-
-
-@nadaraya_watson.mistake("divided by the number of keys")
-def _(Q: Array, K: Array, V: Array, kernel: Kernel, bandwidth: float) -> Array:
-    """You divide by the number of keys. An average with weights is divided by the sum of the weights, for each query
-    its own."""
-    return kernel(Q, K, bandwidth) @ V / K.shape[-2]
-
-
-@nadaraya_watson.mistake("normalised over queries")
-def _(Q: Array, K: Array, V: Array, kernel: Kernel, bandwidth: float) -> Array:
-    """Your columns of weights sum to 1. A query shares out its weight over the keys: normalise over axis −1."""
-    return an.normalize(kernel(Q, K, bandwidth).mT).mT @ V
-
+nadaraya_watson.knows(
+    ("weights not normalised", lambda Q, K, V, kernel, bandwidth: kernel(Q, K, bandwidth) @ V,
+     "You sum the values with raw weights. Where many keys are near the sum grows with their number; an average needs "
+     "each row of weights divided by its sum."),
+    ("NaN in an empty window", nan_in_an_empty_window,
+     "Where no key is within reach all weights are 0, and 0/0 is NaN. The output of an empty window is 0: divide by 1 "
+     "there."),
+    ("bandwidth not handed on", lambda Q, K, V, kernel, bandwidth: an.normalize(kernel(Q, K, 1.0)) @ V,
+     "Your result does not depend on the bandwidth: call kernel(Q, K, bandwidth), not kernel(Q, K)."),
+    ("bandwidth used twice",
+     lambda Q, K, V, kernel, bandwidth: an.normalize(kernel(Q / bandwidth, K / bandwidth, bandwidth)) @ V,
+     "You divide by the bandwidth, and the kernel does so once more. Hand queries and keys over as they are."),
+    ("softmax of the weights", lambda Q, K, V, kernel, bandwidth: an.softmax(kernel(Q, K, bandwidth)) @ V,
+     "You take softmax of what the kernel gives. These are weights, not scores, and even a weight of 0 would get its "
+     "share. Divide by their sum."),
+    ("divided by the number of keys", lambda Q, K, V, kernel, bandwidth: kernel(Q, K, bandwidth) @ V / K.shape[-2],
+     "You divide by the number of keys. An average with weights is divided by the sum of the weights, for each query "
+     "its own."),
+    ("normalised over queries", lambda Q, K, V, kernel, bandwidth: an.normalize(kernel(Q, K, bandwidth).mT).mT @ V,
+     "Your columns of weights sum to 1. A query shares out its weight over the keys: normalise over axis −1."),
+)  # fmt: skip
 
 neighbour_weights = Exercise(
     1,
@@ -379,22 +289,8 @@ neighbour_weights = Exercise(
 )
 
 
-@neighbour_weights.mistake("the farthest keys")
-def _(q: Array, K: Array, k: int) -> Array:
-    """You chose the k keys that are farthest. argsort puts the smallest first: sort the distances, or *minus* the
-    scores."""
-    return ((-distance(q, K)).argsort().argsort() < k) / k
-
-
-@neighbour_weights.mistake("weights of 1")
-def _(q: Array, K: Array, k: int) -> Array:
-    """The right keys, but each has the weight 1, so that they sum to k. An average needs 1/k for each."""
-    return np.where(distance(q, K).argsort().argsort() < k, 1.0, 0.0)
-
-
-def nearer(closeness: Callable[[Array], Array]) -> Callable[[Array, Array, int], Array]:
+def nearer(closeness: Callable[[Array], Array]) -> Function:
     def wrong(q: Array, K: Array, k: int) -> Array:
-        """The right keys, but the nearer ones get more. Each of the k has the same weight, 1/k."""
         r = distance(q, K)
         w = np.where(r.argsort().argsort() < k, closeness(r), 0)
         return w / w.sum()
@@ -402,26 +298,21 @@ def nearer(closeness: Callable[[Array], Array]) -> Callable[[Array, Array, int],
     return wrong
 
 
-for closeness in (lambda r: 1 / r, lambda r: 1 / (1 + r), lambda r: np.exp(-r)):
-    neighbour_weights.mistake("nearer keys get more")(nearer(closeness))
-
-
-@neighbour_weights.mistake("one neighbour too many")
-def _(q: Array, K: Array, k: int) -> Array:
-    """You chose k + 1 keys. The first k of a sorted list are [:k], and those no farther than the k-th are
-    compared with entry k − 1, as counting starts at 0."""
-    return (distance(q, K).argsort().argsort() < k + 1) / k
-
-
-@neighbour_weights.mistake("ranks mistaken for keys")
-def _(q: Array, K: Array, k: int) -> Array:
-    """argsort returns which key comes first, second, and so on; you read it as the rank of each key. Write to
-    weights[0, order[:k]]."""
-    return (distance(q, K).argsort() < k) / k
-
-
-@neighbour_weights.mistake("largest dot products")
-def _(q: Array, K: Array, k: int) -> Array:
-    """You chose the keys with the largest dot products. A long key can have a large one from afar; nearest means
-    the smallest distance."""
-    return ((-q @ K.T).argsort().argsort() < k) / k
+neighbour_weights.knows(
+    ("nearer keys get more", [nearer(f) for f in (lambda r: 1 / r, lambda r: 1 / (1 + r), lambda r: np.exp(-r))],
+     "The right keys, but the nearer ones get more. Each of the k has the same weight, 1/k."),
+    ("the farthest keys", lambda q, K, k: ((-distance(q, K)).argsort().argsort() < k) / k,
+     "You chose the k keys that are farthest. argsort puts the smallest first: sort the distances, or *minus* the "
+     "scores."),
+    ("weights of 1", lambda q, K, k: np.where(distance(q, K).argsort().argsort() < k, 1.0, 0.0),
+     "The right keys, but each has the weight 1, so that they sum to k. An average needs 1/k for each."),
+    ("one neighbour too many", lambda q, K, k: (distance(q, K).argsort().argsort() < k + 1) / k,
+     "You chose k + 1 keys. The first k of a sorted list are [:k], and those no farther than the k-th are compared "
+     "with entry k − 1, as counting starts at 0."),
+    ("ranks mistaken for keys", lambda q, K, k: (distance(q, K).argsort() < k) / k,
+     "argsort returns which key comes first, second, and so on; you read it as the rank of each key. Write to "
+     "weights[0, order[:k]]."),
+    ("largest dot products", lambda q, K, k: ((-q @ K.T).argsort().argsort() < k) / k,
+     "You chose the keys with the largest dot products. A long key can have a large one from afar; nearest means the "
+     "smallest distance."),
+)  # fmt: skip

@@ -5,9 +5,10 @@ from collections.abc import Callable
 import numpy as np
 
 import attn_tutor.numpy as an
-from attn_tutor.check.chapters.ch01_pooling import add_distances, distance
+from attn_tutor.check.chapters.ch01_pooling import distance, distances
 from attn_tutor.check.chapters.inputs import LN3, Array, column, numbers, weights_of
-from attn_tutor.check.exercise import Exercise
+from attn_tutor.check.compare import Function
+from attn_tutor.check.exercise import Exercise, Row
 
 draw = numbers(2)
 
@@ -24,37 +25,7 @@ scaled_dot_score = Exercise(
 )
 
 
-@scaled_dot_score.mistake("no √d")
-def _(Q: Array, K: Array) -> Array:
-    """Your scores are QKᵀ. Their spread grows as √d, and softmax saturates: divide by √d."""
-    return Q @ K.mT
-
-
-@scaled_dot_score.mistake("d in place of √d")
-def _(Q: Array, K: Array) -> Array:
-    """You divide by d. The variance of a dot product is d, so its spread is √d; divided by d the scores
-    shrink towards 0 as d grows, and all weights become equal."""
-    return Q @ K.mT / Q.shape[-1]
-
-
-@scaled_dot_score.mistake("√ of the number of keys")
-def _(Q: Array, K: Array) -> Array:
-    """You divide by √m. What makes dot products large is the width of the vectors: K.shape[-1], not their number,
-    K.shape[-2]."""
-    return Q @ K.mT / K.shape[-2] ** 0.5
-
-
-@scaled_dot_score.mistake("√ of the number of queries")
-def _(Q: Array, K: Array) -> Array:
-    """You divide by √n, n the number of queries. What makes dot products large is the width of the vectors:
-    Q.shape[-1], not their number, Q.shape[-2]."""
-    return Q @ K.mT / Q.shape[-2] ** 0.5
-
-
-@scaled_dot_score.mistake("cosines")
-def _(Q: Array, K: Array) -> Array:
-    """You divide each vector by its own length: these are cosines, between −1 and 1. Here lengths count, and the
-    divisor is the same for all, √d."""
+def cosines(Q: Array, K: Array) -> Array:
     lengths = (
         np.linalg.norm(Q, axis=-1)[..., None],
         np.linalg.norm(K, axis=-1)[..., None],
@@ -62,23 +33,28 @@ def _(Q: Array, K: Array) -> Array:
     return (Q / lengths[0]) @ (K / lengths[1]).mT
 
 
-@scaled_dot_score.mistake("softmax included")
-def _(Q: Array, K: Array) -> Array:
-    """Your rows sum to 1: you return weights. The score is what goes into softmax; stop one step earlier."""
-    return weights_of(Q @ K.mT / Q.shape[-1] ** 0.5)
-
-
-@scaled_dot_score.mistake("times √d")
-def _(Q: Array, K: Array) -> Array:
-    """You multiply by √d, which makes large scores larger. Divide."""
-    return Q @ K.mT * Q.shape[-1] ** 0.5
-
-
-@scaled_dot_score.mistake("keys by queries")
-def _(Q: Array, K: Array) -> Array:
-    """Your rows are keys and your columns are queries. Rows are queries: Q Kᵀ, not K Qᵀ."""
-    return K @ Q.mT / Q.shape[-1] ** 0.5
-
+scaled_dot_score.knows(
+    ("no √d", lambda Q, K: Q @ K.mT,
+     "Your scores are QKᵀ. Their spread grows as √d, and softmax saturates: divide by √d."),
+    ("d in place of √d", lambda Q, K: Q @ K.mT / Q.shape[-1],
+     "You divide by d. The variance of a dot product is d, so its spread is √d; divided by d the scores shrink towards "
+     "0 as d grows, and all weights become equal."),
+    ("√ of the number of keys", lambda Q, K: Q @ K.mT / K.shape[-2] ** 0.5,
+     "You divide by √m. What makes dot products large is the width of the vectors: K.shape[-1], not their number, "
+     "K.shape[-2]."),
+    ("√ of the number of queries", lambda Q, K: Q @ K.mT / Q.shape[-2] ** 0.5,
+     "You divide by √n, n the number of queries. What makes dot products large is the width of the vectors: "
+     "Q.shape[-1], not their number, Q.shape[-2]."),
+    ("cosines", cosines,
+     "You divide each vector by its own length: these are cosines, between −1 and 1. Here lengths count, and the "
+     "divisor is the same for all, √d."),
+    ("softmax included", lambda Q, K: weights_of(Q @ K.mT / Q.shape[-1] ** 0.5),
+     "Your rows sum to 1: you return weights. The score is what goes into softmax; stop one step earlier."),
+    ("times √d", lambda Q, K: Q @ K.mT * Q.shape[-1] ** 0.5,
+     "You multiply by √d, which makes large scores larger. Divide."),
+    ("keys by queries", lambda Q, K: K @ Q.mT / Q.shape[-1] ** 0.5,
+     "Your rows are keys and your columns are queries. Rows are queries: Q Kᵀ, not K Qᵀ."),
+)  # fmt: skip
 
 bilinear_score = Exercise(
     2,
@@ -92,37 +68,25 @@ bilinear_score = Exercise(
     ],
 )
 
-
-@bilinear_score.mistake("Mᵀ in place of M")
-def _(Q: Array, K: Array, M: Array) -> Array:
-    """Your scores are QMᵀKᵀ. M leads from the space of queries, its rows, to that of keys, its columns: Q M Kᵀ.
-    With a square M only the numbers tell the two apart."""
-    return Q @ M.T @ K.mT
-
-
-@bilinear_score.mistake("M left out")
-def _(Q: Array, K: Array, M: Array) -> Array:
-    """Your scores are QKᵀ: the matrix is not used, and queries and keys of different width do not fit."""
-    return Q @ K.mT
-
-
-@bilinear_score.mistake("divided by √d")
-def _(Q: Array, K: Array, M: Array) -> Array:
-    """You divide by √d. The bilinear score has no such factor: M is learnt, and finds the scale by itself."""
-    return Q @ M @ K.mT / K.shape[-1] ** 0.5
-
-
-@bilinear_score.mistake("keys by queries")
-def _(Q: Array, K: Array, M: Array) -> Array:
-    """Your rows are keys and your columns are queries. Rows are queries: swap the last two axes, Q M Kᵀ."""
-    return (Q @ M @ K.mT).mT
-
+bilinear_score.knows(
+    ("Mᵀ in place of M", lambda Q, K, M: Q @ M.T @ K.mT,
+     "Your scores are QMᵀKᵀ. M leads from the space of queries, its rows, to that of keys, its columns: Q M Kᵀ. With a "
+     "square M only the numbers tell the two apart."),
+    ("M left out", lambda Q, K, M: Q @ K.mT,
+     "Your scores are QKᵀ: the matrix is not used, and queries and keys of different width do not fit."),
+    ("divided by √d", lambda Q, K, M: Q @ M @ K.mT / K.shape[-1] ** 0.5,
+     "You divide by √d. The bilinear score has no such factor: M is learnt, and finds the scale by itself."),
+    ("keys by queries", lambda Q, K, M: (Q @ M @ K.mT).mT,
+     "Your rows are keys and your columns are queries. Rows are queries: swap the last two axes, Q M Kᵀ."),
+)  # fmt: skip
 
 ONE = np.array([[1.0]])
+
 ADDITIVE = [
     (ONE, column(-1, 1), ONE, ONE, np.array([2.0])),
     (draw(3, 5), draw(7, 2), draw(5, 11) / 2, draw(2, 11), draw(11)),
 ]
+
 additive_score = Exercise(
     2,
     "additive_score(Q, K, W_q, W_k, w_v): w_v · tanh(q W_q + k W_k); "
@@ -133,6 +97,7 @@ additive_score = Exercise(
         (draw(2, 3, 5), draw(2, 7, 2), draw(5, 11) / 2, draw(2, 11), draw(11)),
     ],
 )
+
 additive_by_query = Exercise(
     2,
     "additive_by_query(Q, K, W_q, W_k, w_v): additive scores, one query at a time; "
@@ -147,69 +112,45 @@ def pairs(Q: Array, K: Array, W_q: Array, W_k: Array) -> Array:
     return (Q @ W_q)[..., :, None, :] + (K @ W_k)[..., None, :, :]
 
 
-@additive_by_query.mistake("without tanh")
-@additive_score.mistake("without tanh")
-def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
-    """There is no tanh in your score. Then it is a term of the query plus a term of the key, softmax drops the first,
-    and every query gets the same weights."""
-    return pairs(Q, K, W_q, W_k) @ w_v
+def curved(curve: Callable[[Array], Array]) -> Function:
+    return lambda Q, K, W_q, W_k, w_v: curve(pairs(Q, K, W_q, W_k)) @ w_v
 
 
-def curved(curve: Callable[[Array], Array]) -> Callable[..., Array]:
-    def wrong(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
-        """You bend the hidden numbers with another function than tanh. It is tanh that is asked for, between −1 and
-        1."""
-        return curve(pairs(Q, K, W_q, W_k)) @ w_v
-
-    return wrong
-
-
-for curve in (lambda z: z.clip(0), lambda z: 1 / (1 + np.exp(-z)), np.sin):
-    for exercise in (additive_score, additive_by_query):
-        exercise.mistake("another function than tanh")(curved(curve))
-
-
-@additive_by_query.mistake("w_v inside tanh")
-@additive_score.mistake("w_v inside tanh")
-def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
-    """You multiply by w_v before tanh. It weighs what comes out of tanh: tanh(…) @ w_v."""
-    return np.tanh(pairs(Q, K, W_q, W_k) * w_v).sum(-1)
-
-
-@additive_by_query.mistake("averaged in place of summed")
-@additive_score.mistake("averaged in place of summed")
-def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
-    """You take the mean over the hidden features. w_v sums them."""
-    return np.tanh(pairs(Q, K, W_q, W_k)) @ w_v / len(w_v)
-
-
-@additive_by_query.mistake("tanh after w_v")
-@additive_score.mistake("tanh after w_v")
-def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
-    """You apply tanh to the finished score, so that it lies between −1 and 1. tanh belongs to the hidden layer, and
-    w_v sums what comes out of it."""
-    return np.tanh(pairs(Q, K, W_q, W_k) @ w_v)
-
-
-@additive_score.mistake("product in place of sum")
-def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
-    """You multiply the projected query by the projected key. The additive score adds them: q W_q + k W_k."""
+def product_in_place_of_sum(
+    Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array
+) -> Array:
     hidden = (Q @ W_q)[..., :, None, :] * (K @ W_k)[..., None, :, :]
     return np.tanh(hidden) @ w_v
 
 
-@additive_by_query.mistake("a column for each query")
-@additive_score.mistake("keys by queries")
-def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
-    """Your rows are keys and your columns are queries. Rows are queries: (n, m)."""
-    return (np.tanh(pairs(Q, K, W_q, W_k)) @ w_v).mT
+additive_score.knows(
+    ("product in place of sum", product_in_place_of_sum,
+     "You multiply the projected query by the projected key. The additive score adds them: q W_q + k W_k."),
+)  # fmt: skip
 
+OF_BOTH: list[Row] = [
+    ("another function than tanh", [curved(f) for f in (lambda z: z.clip(0), lambda z: 1 / (1 + np.exp(-z)), np.sin)],
+     "You bend the hidden numbers with another function than tanh. It is tanh that is asked for, between −1 and 1."),
+    ("without tanh", lambda Q, K, W_q, W_k, w_v: pairs(Q, K, W_q, W_k) @ w_v,
+     "There is no tanh in your score. Then it is a term of the query plus a term of the key, softmax drops the first, "
+     "and every query gets the same weights."),
+    ("w_v inside tanh", lambda Q, K, W_q, W_k, w_v: np.tanh(pairs(Q, K, W_q, W_k) * w_v).sum(-1),
+     "You multiply by w_v before tanh. It weighs what comes out of tanh: tanh(…) @ w_v."),
+    ("averaged in place of summed", lambda Q, K, W_q, W_k, w_v: np.tanh(pairs(Q, K, W_q, W_k)) @ w_v / len(w_v),
+     "You take the mean over the hidden features. w_v sums them."),
+    ("tanh after w_v", lambda Q, K, W_q, W_k, w_v: np.tanh(pairs(Q, K, W_q, W_k) @ w_v),
+     "You apply tanh to the finished score, so that it lies between −1 and 1. tanh belongs to the hidden layer, and "
+     "w_v sums what comes out of it."),
+    ("a column for each query", lambda Q, K, W_q, W_k, w_v: (np.tanh(pairs(Q, K, W_q, W_k)) @ w_v).mT,
+     "Your rows are keys and your columns are queries. Rows are queries: (n, m)."),
+]  # fmt: skip
+additive_by_query.knows(*OF_BOTH)
+additive_score.knows(*OF_BOTH)
 
-@additive_by_query.mistake("softmax included")
-def _(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array) -> Array:
-    """Your rows sum to 1: you return weights. The score is what goes into softmax; stop one step earlier."""
-    return weights_of(np.tanh(pairs(Q, K, W_q, W_k)) @ w_v)
-
+additive_by_query.knows(
+    ("softmax included", lambda Q, K, W_q, W_k, w_v: weights_of(np.tanh(pairs(Q, K, W_q, W_k)) @ w_v),
+     "Your rows sum to 1: you return weights. The score is what goes into softmax; stop one step earlier."),
+)  # fmt: skip
 
 gaussian_score = Exercise(
     2,
@@ -224,39 +165,21 @@ gaussian_score = Exercise(
     ],
 )
 
+gaussian_score.knows(*distances(lambda r, h: -((r / h) ** 2) / 2))
 
-add_distances(gaussian_score, lambda r, h: -((r / h) ** 2) / 2)
-
-
-@gaussian_score.mistake("without the ½")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """Your scores are twice what they should be: the exponent of the Gaussian is −u²/2."""
-    return -((distance(Q, K) / bandwidth) ** 2)
-
-
-@gaussian_score.mistake("bandwidth not squared")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """You divide by 2σ. The distance is measured in bandwidths *before* it is squared: divide by 2σ²."""
-    return -(distance(Q, K) ** 2) / (2 * bandwidth)
-
-
-@gaussian_score.mistake("sign lost")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """Your score grows with the distance, so that the farthest key would win. A score is higher for a better match:
-    put a minus in front."""
-    return distance(Q, K) ** 2 / (2 * bandwidth**2)
-
-
-@gaussian_score.mistake("distance not squared")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """You use the distance, not its square: leave the square root out."""
-    return -distance(Q, K) / (2 * bandwidth**2)
-
-
-@gaussian_score.mistake("the kernel, not its exponent")
-def _(Q: Array, K: Array, bandwidth: float) -> Array:
-    """You return exp(−u²/2), the weight. The score is the exponent alone; softmax applies exp to it."""
-    return np.exp(-(distance(Q, K) ** 2) / (2 * bandwidth**2))
+gaussian_score.knows(
+    ("without the ½", lambda Q, K, bandwidth: -((distance(Q, K) / bandwidth) ** 2),
+     "Your scores are twice what they should be: the exponent of the Gaussian is −u²/2."),
+    ("bandwidth not squared", lambda Q, K, bandwidth: -(distance(Q, K) ** 2) / (2 * bandwidth),
+     "You divide by 2σ. The distance is measured in bandwidths *before* it is squared: divide by 2σ²."),
+    ("sign lost", lambda Q, K, bandwidth: distance(Q, K) ** 2 / (2 * bandwidth**2),
+     "Your score grows with the distance, so that the farthest key would win. A score is higher for a better match: "
+     "put a minus in front."),
+    ("distance not squared", lambda Q, K, bandwidth: -distance(Q, K) / (2 * bandwidth**2),
+     "You use the distance, not its square: leave the square root out."),
+    ("the kernel, not its exponent", lambda Q, K, bandwidth: np.exp(-(distance(Q, K) ** 2) / (2 * bandwidth**2)),
+     "You return exp(−u²/2), the weight. The score is the exponent alone; softmax applies exp to it."),
+)  # fmt: skip
 
 
 def mean_entropy(scores: Array) -> float:
@@ -286,35 +209,18 @@ find_temperature = Exercise(
     tolerance=1e-3,
 )
 
-
-@find_temperature.mistake("1/T")
-def _(scores: Array, entropy: float) -> float:
-    """You return 1/T: the scores are divided by T, not multiplied."""
-    return 1 / temperature(scores, entropy)
-
-
-@find_temperature.mistake("log T")
-def _(scores: Array, entropy: float) -> float:
-    """You return log T. Bisect on log T, but return exp of it."""
-    return float(np.log(temperature(scores, entropy)))
-
-
-@find_temperature.mistake("entropy in bits")
-def _(scores: Array, entropy: float) -> float:
-    """You measure entropy with log2, in bits. Here it is in nats: use the natural logarithm."""
-    return temperature(scores, entropy * np.log(2))
-
-
-@find_temperature.mistake("the sum of the entropies")
-def _(scores: Array, entropy: float) -> float:
-    """You add up the entropies of the rows. It is their *mean* that has the given value."""
-    return temperature(scores, entropy / len(scores))
-
-
-@find_temperature.mistake("the first row alone")
-def _(scores: Array, entropy: float) -> float:
-    """You look at the first row only. It is the *mean* entropy over all rows that has the given value."""
-    return temperature(scores[:1], entropy)
+find_temperature.knows(
+    ("1/T", lambda scores, entropy: 1 / temperature(scores, entropy),
+     "You return 1/T: the scores are divided by T, not multiplied."),
+    ("log T", lambda scores, entropy: float(np.log(temperature(scores, entropy))),
+     "You return log T. Bisect on log T, but return exp of it."),
+    ("entropy in bits", lambda scores, entropy: temperature(scores, entropy * np.log(2)),
+     "You measure entropy with log2, in bits. Here it is in nats: use the natural logarithm."),
+    ("the sum of the entropies", lambda scores, entropy: temperature(scores, entropy / len(scores)),
+     "You add up the entropies of the rows. It is their *mean* that has the given value."),
+    ("the first row alone", lambda scores, entropy: temperature(scores[:1], entropy),
+     "You look at the first row only. It is the *mean* entropy over all rows that has the given value."),
+)  # fmt: skip
 
 
 def dot_products(wide: tuple[Array, Array]) -> Array:
@@ -343,54 +249,56 @@ widen = Exercise(
 )
 
 
-@widen.mistake("‖q‖² missing")
-def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
-    """The products lack −‖q‖²/2σ². Softmax would drop it, as it is the same for every key, but here the scores must
-    be exact: one more entry, −‖q‖²/2σ² in the query and 1 in the key."""
+def q2_missing(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
     wide_Q, wide_K = widened(Q, K, bandwidth)
     return wide_Q[..., :-1], wide_K[..., :-1]
 
 
-@widen.mistake("‖k‖² missing")
-def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
-    """The products lack −‖k‖²/2σ², which differs from key to key and changes the weights: one more entry, 1 in the
-    query and −‖k‖²/2σ² in the key."""
+def k2_missing(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
     wide_Q, wide_K = widened(Q, K, bandwidth)
     d = Q.shape[-1]
     return np.delete(wide_Q, d, -1), np.delete(wide_K, d, -1)
 
 
-@widen.mistake("the ones on one side")
-def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
-    """Your norms meet each other, and your ones meet each other: the products hold ‖q‖²‖k‖² and 1 · 1. Each norm needs
-    a 1 as its partner: (‖q‖², 1) in the query, (1, ‖k‖²) in the key."""
+def ones_on_one_side(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
     wide_Q, wide_K = widened(Q, K, bandwidth)
     d = Q.shape[-1]
     return wide_Q, wide_K[..., [*range(d), d + 1, d]]
 
 
-@widen.mistake("divided by √bandwidth")
-def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
-    """Your products are divided by the bandwidth once. The square of the distance is divided by its square: divide
-    queries and keys each by the bandwidth itself, not by its root."""
-    return widened(Q, K, bandwidth**0.5)
-
-
-@widen.mistake("without the ½")
-def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
-    """Your norms enter as −‖q‖² and −‖k‖². The square is ‖q‖² − 2q·k + ‖k‖²: halved, the product is q·k and the
-    norms are −½‖q‖² and −½‖k‖²."""
+def without_the_12(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
     wide_Q, wide_K = widened(Q, K, bandwidth)
     wide_Q[..., -1] *= 2
     wide_K[..., -2] *= 2
     return wide_Q, wide_K
 
 
-@widen.mistake("the bandwidth divides one of the two")
-def _(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
-    """You divide one of the two by the bandwidth and not the other. The difference q − k is divided, so both are."""
+def bandwidth_divides_one_of_the_two(
+    Q: Array, K: Array, bandwidth: float
+) -> tuple[Array, Array]:
     wide_Q, wide_K = widened(Q / bandwidth, K, 1.0)
     return wide_Q, wide_K
+
+
+widen.knows(
+    ("‖q‖² missing", q2_missing,
+     "The products lack −‖q‖²/2σ². Softmax would drop it, as it is the same for every key, but here the scores must be "
+     "exact: one more entry, −‖q‖²/2σ² in the query and 1 in the key."),
+    ("‖k‖² missing", k2_missing,
+     "The products lack −‖k‖²/2σ², which differs from key to key and changes the weights: one more entry, 1 in the "
+     "query and −‖k‖²/2σ² in the key."),
+    ("the ones on one side", ones_on_one_side,
+     "Your norms meet each other, and your ones meet each other: the products hold ‖q‖²‖k‖² and 1 · 1. Each norm needs "
+     "a 1 as its partner: (‖q‖², 1) in the query, (1, ‖k‖²) in the key."),
+    ("divided by √bandwidth", lambda Q, K, bandwidth: widened(Q, K, bandwidth**0.5),
+     "Your products are divided by the bandwidth once. The square of the distance is divided by its square: divide "
+     "queries and keys each by the bandwidth itself, not by its root."),
+    ("without the ½", without_the_12,
+     "Your norms enter as −‖q‖² and −‖k‖². The square is ‖q‖² − 2q·k + ‖k‖²: halved, the product is q·k and the norms "
+     "are −½‖q‖² and −½‖k‖²."),
+    ("the bandwidth divides one of the two", bandwidth_divides_one_of_the_two,
+     "You divide one of the two by the bandwidth and not the other. The difference q − k is divided, so both are."),
+)  # fmt: skip
 
 
 def any_order(products: Array) -> Array:
@@ -412,27 +320,23 @@ with_products = Exercise(
 )
 
 
-@with_products.mistake("no squares")
-def _(K: Array) -> Array:
-    """The products of an entry with itself are missing: a ≤ b includes a = b. Without squares there is no ‖z‖²."""
+def no_squares(K: Array) -> Array:
     a, b = np.triu_indices(K.shape[-1], 1)
     return np.concatenate([K, K[..., a] * K[..., b]], -1)
 
 
-@with_products.mistake("each product twice")
-def _(K: Array) -> Array:
-    """You append d² products, those with a < b twice. One of each is enough: a ≤ b."""
+def each_product_twice(K: Array) -> Array:
     products = (K[..., :, None] * K[..., None, :]).reshape(*K.shape[:-1], -1)
     return np.concatenate([K, products], -1)
 
 
-@with_products.mistake("squares alone")
-def _(K: Array) -> Array:
-    """You append squares only. ‖z‖² of a linear z = kA needs the mixed products too."""
-    return np.concatenate([K, K**2], -1)
-
-
-@with_products.mistake("the entries themselves left out")
-def _(K: Array) -> Array:
-    """You return the products alone. They are to be *appended*: the old entries stay in front."""
-    return with_all(K)[..., K.shape[-1] :]
+with_products.knows(
+    ("no squares", no_squares,
+     "The products of an entry with itself are missing: a ≤ b includes a = b. Without squares there is no ‖z‖²."),
+    ("each product twice", each_product_twice,
+     "You append d² products, those with a < b twice. One of each is enough: a ≤ b."),
+    ("squares alone", lambda K: np.concatenate([K, K**2], -1),
+     "You append squares only. ‖z‖² of a linear z = kA needs the mixed products too."),
+    ("the entries themselves left out", lambda K: with_all(K)[..., K.shape[-1] :],
+     "You return the products alone. They are to be *appended*: the old entries stay in front."),
+)  # fmt: skip

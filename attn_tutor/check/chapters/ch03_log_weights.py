@@ -29,49 +29,33 @@ log_softmax = Exercise(
 )
 
 
-@log_softmax.mistake("the logarithm of the weights")
-def _(scores: Array) -> Array:
-    """You take the logarithm of softmax. A weight below 1e-308 has underflowed to 0 by then, and log 0 is −∞. Subtract
-    instead: scores minus their log-sum-exp."""
-    return np.log(an.softmax(scores))
-
-
-@log_softmax.mistake("no maximum subtracted")
-def _(scores: Array) -> Array:
-    """exp(1000) is infinity, and so is its logarithm. Subtract the largest score of each row first; the difference
-    does not feel it."""
-    return scores - np.log(np.exp(scores).sum(-1, keepdims=True))
-
-
-@log_softmax.mistake("the maximum not put back")
-def _(scores: Array) -> Array:
-    """Your log-sum-exp is that of the shifted scores, but you subtract it from the scores as they were. Subtract it
-    from the shifted ones, or add the maximum to it."""
+def maximum_not_put_back(scores: Array) -> Array:
     e = np.exp(scores - scores.max(-1, keepdims=True))
     return scores - np.log(e.sum(-1, keepdims=True))
 
 
-@log_softmax.mistake("softmax without its logarithm")
-def _(scores: Array) -> Array:
-    """You return the weights. Their logarithms were asked for: none is above 0."""
-    return an.softmax(scores)
-
-
-@log_softmax.mistake("only the maximum subtracted")
-def _(scores: Array) -> Array:
-    """You subtract the largest score alone. What turns scores into log-weights is their log-sum-exp, the largest and a
-    little more: np.exp of a row of your answer must sum to 1."""
-    return scores - scores.max(-1, keepdims=True)
-
-
-@log_softmax.mistake("summed over queries")
-def _(scores: Array) -> Array:
-    """You sum over queries (axis −2), not keys (axis −1): exp of your columns sums to 1, not of your rows."""
-    return _log_softmax(scores.mT).mT
-
-
-@log_softmax.mistake("summed over the whole array")
-def _(scores: Array) -> Array:
-    """You sum over the whole array. Each row has a softmax of its own: .sum(-1, keepdims=True)."""
+def summed_over_the_whole_array(scores: Array) -> Array:
     shifted = scores - scores.max()
     return shifted - np.log(np.exp(shifted).sum())
+
+
+log_softmax.knows(
+    ("the logarithm of the weights", lambda scores: np.log(an.softmax(scores)),
+     "You take the logarithm of softmax. A weight below 1e-308 has underflowed to 0 by then, and log 0 is −∞. Subtract "
+     "instead: scores minus their log-sum-exp."),
+    ("no maximum subtracted", lambda scores: scores - np.log(np.exp(scores).sum(-1, keepdims=True)),
+     "exp(1000) is infinity, and so is its logarithm. Subtract the largest score of each row first; the difference "
+     "does not feel it."),
+    ("the maximum not put back", maximum_not_put_back,
+     "Your log-sum-exp is that of the shifted scores, but you subtract it from the scores as they were. Subtract it "
+     "from the shifted ones, or add the maximum to it."),
+    ("softmax without its logarithm", lambda scores: an.softmax(scores),
+     "You return the weights. Their logarithms were asked for: none is above 0."),
+    ("only the maximum subtracted", lambda scores: scores - scores.max(-1, keepdims=True),
+     "You subtract the largest score alone. What turns scores into log-weights is their log-sum-exp, the largest and a "
+     "little more: np.exp of a row of your answer must sum to 1."),
+    ("summed over queries", lambda scores: _log_softmax(scores.mT).mT,
+     "You sum over queries (axis −2), not keys (axis −1): exp of your columns sums to 1, not of your rows."),
+    ("summed over the whole array", summed_over_the_whole_array,
+     "You sum over the whole array. Each row has a softmax of its own: .sum(-1, keepdims=True)."),
+)  # fmt: skip

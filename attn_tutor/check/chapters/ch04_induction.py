@@ -3,13 +3,12 @@
 import numpy as np
 
 import attn_tutor.numpy as an
-from attn_tutor.check.chapters.ch04_puzzles import STRONG, Matrices, soft, texts, tokens
+from attn_tutor.check.chapters.ch04_puzzles import SOFT, STRONG, Matrices, texts, tokens
 from attn_tutor.check.chapters.inputs import Array
 from attn_tutor.check.exercise import Exercise
 
+
 # A token is (letter | free, as wide as the alphabet | place | 1).
-
-
 def two_layers(
     a: int,
     n: int,
@@ -85,33 +84,20 @@ after_a = Exercise(
     reads=after_the_first_a,
     tolerance=2e-3,
 )
-soft(after_a)
-after_a.variant(
-    newest_a,
-    "the a itself",
-    "You write the newest a itself, or a later letter. The second layer must look for tokens that have an a *before* "
-    "them: its key is the free part, which the first layer has filled.",
-    copies=True,
-)
-after_a.variant(
-    newest_a,
-    "all of them alike",
-    "You write the mean of what came after each a. Of equal keys the newer shall win: add the place to the key, too "
-    "small to outbid the letter.",
-    slope=0,
-)
-after_a.variant(
-    newest_a,
-    "the first layer reads two back",
-    "Your first layer looks two back. One back: np.eye(n, k=-1).",
-    back=2,
-)
-after_a.variant(
-    newest_a,
-    "the place written",
-    "You find the right token, and write its place. Its letter was asked for.",
-    places=True,
-)
+
+after_a.knows(
+    SOFT,
+    ("the a itself", dict(copies=True),
+     "You write the newest a itself, or a later letter. The second layer must look for tokens that have an a *before* "
+     "them: its key is the free part, which the first layer has filled."),
+    ("all of them alike", dict(slope=0),
+     "You write the mean of what came after each a. Of equal keys the newer shall win: add the place to the key, too "
+     "small to outbid the letter."),
+    ("the first layer reads two back", dict(back=2), "Your first layer looks two back. One back: np.eye(n, k=-1)."),
+    ("the place written", dict(places=True),
+     "You find the right token, and write its place. Its letter was asked for."),
+    by_hand=newest_a,
+)  # fmt: skip
 
 induction = Exercise(
     4,
@@ -122,31 +108,17 @@ induction = Exercise(
     reads=after_copies,
     tolerance=2e-3,
 )
-soft(induction)
-induction.variant(
-    two_layers,
-    "the first token says that it follows itself",
-    "Your first token has nobody before it, reads itself, and then claims to stand after its own letter. "
-    "The second layer "
-    "must leave it out: a column more in W_q (the 1) and W_k (minus place 0).",
-    sink=0,
-)
-induction.variant(
-    two_layers,
-    "the copies themselves",
-    "The second layer finds earlier copies of the letter, not what came after them. Its keys must be what the "
-    "first layer wrote, and that the letter *before* each token, not its own.",
-    copies=True,
-)
-induction.variant(
-    two_layers,
-    "the first layer reads two back",
-    "Your first layer looks two back. One back: np.eye(n, k=-1).",
-    back=2,
-)
-induction.variant(
-    two_layers,
-    "the place written",
-    "You find the right token, and write its place. Its letter was asked for.",
-    places=True,
-)
+
+induction.knows(
+    SOFT,
+    ("the first token says that it follows itself", dict(sink=0),
+     "Your first token has nobody before it, reads itself, and then claims to stand after its own letter. The second "
+     "layer must leave it out: a column more in W_q (the 1) and W_k (minus place 0)."),
+    ("the copies themselves", dict(copies=True),
+     "The second layer finds earlier copies of the letter, not what came after them. Its keys must be what the first "
+     "layer wrote, and that the letter *before* each token, not its own."),
+    ("the first layer reads two back", dict(back=2), "Your first layer looks two back. One back: np.eye(n, k=-1)."),
+    ("the place written", dict(places=True),
+     "You find the right token, and write its place. Its letter was asked for."),
+    by_hand=two_layers,
+)  # fmt: skip

@@ -7,15 +7,16 @@ import numpy as np
 
 import attn_tutor.numpy as an
 from attn_tutor.check.chapters.inputs import Array
-from attn_tutor.check.exercise import Exercise
+from attn_tutor.check.exercise import Exercise, Row
 
 STRONG = 50.0  # e to the power of this is a clear lead
+
 Matrices = tuple[Array, ...]
+
 Features = Callable[..., Matrices]
 
+
 # A token is (letter, one-hot | place, one-hot | 1). X @ T are the letters, X @ P the places, X @ one the ones.
-
-
 def parts(a: int, n: int) -> Matrices:
     """T, P and one for an alphabet of a letters and n places."""
     I = np.eye(a + n + 1)
@@ -75,20 +76,11 @@ def by_hand(features: Features) -> Features:
     return matrices
 
 
-def soft(exercise: Exercise) -> None:
-    exercise.variant(
-        exercise.right,
-        "too soft",
-        "You look at the right place, but not hard enough: others keep some of the weight. A lead of 1 in "
-        "the scores is a "
-        "factor of e, and √d_k divides it: multiply W_q by 50 or so.",
-        strength=1.0,
-    )
-
-
-def swapped(exercise: Exercise, words: str) -> None:
-    exercise.variant(exercise.right, "queries and keys swapped", words, swapped=True)
-
+SOFT: Row = (
+    "too soft", dict(strength=1.0),
+    "You look at the right place, but not hard enough: others keep some of the weight. A lead of 1 in the scores is a "
+    "factor of e, and √d_k divides it: multiply W_q by 50 or so.",
+)  # fmt: skip
 
 SHAPES = (
     "X is (letter, one-hot | place, one-hot | 1), a letters, n places; → W_q, W_k, W_v"
@@ -109,27 +101,18 @@ successor = puzzle(
     _successor,
     causal=False,
 )
-soft(successor)
-successor.variant(
-    successor.right,
-    "the letter itself",
-    "Each token reads itself, and writes its own letter. What is written is a matter of W_v: let it send letter i to "
-    "letter i + 1.",
-    step=0,
-)
-successor.variant(
-    successor.right,
-    "nothing after the last letter",
-    "The last letter becomes nothing. It is followed by the first: np.roll(np.eye(a), 1, axis=1).",
-    cyclic=False,
-)
-successor.variant(
-    successor.right,
-    "reads the token before",
-    "Each token reads the one before it. For itself, query and key are both the place: W_q and W_k pick "
-    "the same columns.",
-    back=1,
-)
+
+successor.knows(
+    SOFT,
+    ("the letter itself", dict(step=0),
+     "Each token reads itself, and writes its own letter. What is written is a matter of W_v: let it send letter i to "
+     "letter i + 1."),
+    ("nothing after the last letter", dict(cyclic=False),
+     "The last letter becomes nothing. It is followed by the first: np.roll(np.eye(a), 1, axis=1)."),
+    ("reads the token before", dict(back=1),
+     "Each token reads the one before it. For itself, query and key are both the place: W_q and W_k pick the same "
+     "columns."),
+)  # fmt: skip
 
 
 def _first_token(
@@ -145,27 +128,18 @@ first_token = puzzle(
     _first_token,
     causal=True,
 )
-soft(first_token)
-first_token.variant(
-    first_token.right,
-    "the last place asked for",
-    "You ask for the last place. Most tokens may not see it, and share their weight out evenly: place 0 "
-    "is column a of X.",
-    place=-1,
-)
-first_token.variant(
-    first_token.right,
-    "the place written",
-    "You find the first token, and write its place. The letter was asked for: W_v picks the first a columns.",
-    letters=False,
-)
-first_token.variant(
-    first_token.right,
-    "the first letter of the alphabet asked for",
-    "You ask for the letter 0, and not for the place 0. Columns 0 to a − 1 of X are letters, the places "
-    "begin at column a.",
-    letter=True,
-)
+
+first_token.knows(
+    SOFT,
+    ("the last place asked for", dict(place=-1),
+     "You ask for the last place. Most tokens may not see it, and share their weight out evenly: place 0 is column a "
+     "of X."),
+    ("the place written", dict(letters=False),
+     "You find the first token, and write its place. The letter was asked for: W_v picks the first a columns."),
+    ("the first letter of the alphabet asked for", dict(letter=True),
+     "You ask for the letter 0, and not for the place 0. Columns 0 to a − 1 of X are letters, the places begin at "
+     "column a."),
+)  # fmt: skip
 
 
 def _letter_shares(
@@ -181,24 +155,15 @@ letter_shares = puzzle(
     _letter_shares,
     causal=True,
 )
-letter_shares.variant(
-    letter_shares.right,
-    "only itself",
-    "Each token reads itself alone. For shares all tokens must weigh the same: equal scores, such as 0, do that.",
-    own=True,
-)
-letter_shares.variant(
-    letter_shares.right,
-    "only the first",
-    "Each token reads the first alone. For shares all tokens must weigh the same: equal scores, such as 0, do that.",
-    first=True,
-)
-letter_shares.variant(
-    letter_shares.right,
-    "shares of places",
-    "The weights are right, but you write places. The letters are the first a columns of X.",
-    places=True,
-)
+
+letter_shares.knows(
+    ("only itself", dict(own=True),
+     "Each token reads itself alone. For shares all tokens must weigh the same: equal scores, such as 0, do that."),
+    ("only the first", dict(first=True),
+     "Each token reads the first alone. For shares all tokens must weigh the same: equal scores, such as 0, do that."),
+    ("shares of places", dict(places=True),
+     "The weights are right, but you write places. The letters are the first a columns of X."),
+)  # fmt: skip
 
 
 def _previous_token(a: int, n: int, *, back: int = 1, places: bool = False) -> Matrices:
@@ -211,30 +176,17 @@ previous_token = puzzle(
     _previous_token,
     causal=True,
 )
-soft(previous_token)
-swapped(
-    previous_token,
-    "Your query asks for the place *after* it, which the causal mask hides: with the shift in W_k in place of W_q, or "
-    "transposed. Query i must ask for place i − 1: np.eye(n, k=-1) in W_q.",
-)
-previous_token.variant(
-    previous_token.right,
-    "itself",
-    "Each token reads itself. Shift the places in W_q by one: np.eye(n, k=-1).",
-    back=0,
-)
-previous_token.variant(
-    previous_token.right,
-    "two back",
-    "You look two places back. Shift by one: np.eye(n, k=-1).",
-    back=2,
-)
-previous_token.variant(
-    previous_token.right,
-    "the place written",
-    "You find the token before, and write its place. The letter was asked for: W_v picks the first a columns.",
-    places=True,
-)
+
+previous_token.knows(
+    SOFT,
+    ("queries and keys swapped", dict(swapped=True),
+     "Your query asks for the place *after* it, which the causal mask hides: with the shift in W_k in place of W_q, or "
+     "transposed. Query i must ask for place i − 1: np.eye(n, k=-1) in W_q."),
+    ("itself", dict(back=0), "Each token reads itself. Shift the places in W_q by one: np.eye(n, k=-1)."),
+    ("two back", dict(back=2), "You look two places back. Shift by one: np.eye(n, k=-1)."),
+    ("the place written", dict(places=True),
+     "You find the token before, and write its place. The letter was asked for: W_v picks the first a columns."),
+)  # fmt: skip
 
 
 def _reverse(
@@ -250,25 +202,16 @@ reverse = puzzle(
     _reverse,
     causal=False,
 )
-soft(reverse)
-reverse.variant(
-    reverse.right,
-    "not turned",
-    "Each token reads itself. Query i must ask for place n − 1 − i: np.eye(n)[::-1].",
-    itself=True,
-)
-reverse.variant(
-    reverse.right,
-    "the alphabet turned too",
-    "The places are right, but W_v turns the alphabet round. Letters stay as they are.",
-    alphabet=True,
-)
-reverse.variant(
-    reverse.right,
-    "one place off",
-    "You are one place off: the last token, n − 1, asks for place 0, so i asks for n − 1 − i, not n − i.",
-    back=1,
-)
+
+reverse.knows(
+    SOFT,
+    ("not turned", dict(itself=True),
+     "Each token reads itself. Query i must ask for place n − 1 − i: np.eye(n)[::-1]."),
+    ("the alphabet turned too", dict(alphabet=True),
+     "The places are right, but W_v turns the alphabet round. Letters stay as they are."),
+    ("one place off", dict(back=1),
+     "You are one place off: the last token, n − 1, asks for place 0, so i asks for n − 1 − i, not n − i."),
+)  # fmt: skip
 
 
 def _same_letter(
@@ -285,25 +228,15 @@ same_letter = puzzle(
     _same_letter,
     causal=False,
 )
-soft(same_letter)
-same_letter.variant(
-    same_letter.right,
-    "all other letters",
-    "You read those of *other* letters: the sign of the score is wrong.",
-    sign=-1,
-)
-same_letter.variant(
-    same_letter.right,
-    "only itself",
-    "Each token reads itself alone: you compare places. Compare letters, the first a columns, with each other.",
-    own=True,
-)
-same_letter.variant(
-    same_letter.right,
-    "the letter written",
-    "The weights are right, but you write the letter, which all of them share. Their places were asked for.",
-    letters=True,
-)
+
+same_letter.knows(
+    SOFT,
+    ("all other letters", dict(sign=-1), "You read those of *other* letters: the sign of the score is wrong."),
+    ("only itself", dict(own=True),
+     "Each token reads itself alone: you compare places. Compare letters, the first a columns, with each other."),
+    ("the letter written", dict(letters=True),
+     "The weights are right, but you write the letter, which all of them share. Their places were asked for."),
+)  # fmt: skip
 
 
 def _largest_so_far(
@@ -319,25 +252,15 @@ largest_so_far = puzzle(
     _largest_so_far,
     causal=True,
 )
-soft(largest_so_far)
-largest_so_far.variant(
-    largest_so_far.right,
-    "the smallest",
-    "You find the smallest letter: the score must grow with the letter, not fall.",
-    sign=-1,
-)
-largest_so_far.variant(
-    largest_so_far.right,
-    "the newest",
-    "Your score grows with the place, so each token finds itself. Let it grow with the letter: T @ np.arange(a).",
-    newest=True,
-)
-largest_so_far.variant(
-    largest_so_far.right,
-    "the place written",
-    "You find the largest letter, and write where it stands. The letter was asked for.",
-    places=True,
-)
+
+largest_so_far.knows(
+    SOFT,
+    ("the smallest", dict(sign=-1), "You find the smallest letter: the score must grow with the letter, not fall."),
+    ("the newest", dict(newest=True),
+     "Your score grows with the place, so each token finds itself. Let it grow with the letter: T @ np.arange(a)."),
+    ("the place written", dict(places=True),
+     "You find the largest letter, and write where it stands. The letter was asked for."),
+)  # fmt: skip
 
 
 def _latest_a(
@@ -355,33 +278,20 @@ latest_a = puzzle(
     _latest_a,
     causal=True,
 )
-soft(latest_a)
-latest_a.variant(
-    latest_a.right,
-    "the oldest",
-    "You find the oldest letter 0 (and without one, the first token): the score falls with the place. It must grow.",
-    slope=-1,
-)
-latest_a.variant(
-    latest_a.right,
-    "all of them",
-    "You share the weight among all letters 0. Among equals the newest must lead: let the score grow "
-    "with the place too.",
-    slope=0,
-)
-latest_a.variant(
-    latest_a.right,
-    "the place outbids the letter",
-    "A newer token outbids a letter 0. The bonus for the letter must be larger than all that the place can give, n − 1 "
-    "steps.",
-    bonus=0.5 / 7,
-)
-latest_a.variant(
-    latest_a.right,
-    "the letter written",
-    "You find the right token, and write its letter. Its place was asked for.",
-    letters=True,
-)
+
+latest_a.knows(
+    SOFT,
+    ("the oldest", dict(slope=-1),
+     "You find the oldest letter 0 (and without one, the first token): the score falls with the place. It must grow."),
+    ("all of them", dict(slope=0),
+     "You share the weight among all letters 0. Among equals the newest must lead: let the score grow with the place "
+     "too."),
+    ("the place outbids the letter", dict(bonus=0.5 / 7),
+     "A newer token outbids a letter 0. The bonus for the letter must be larger than all that the place can give, n − "
+     "1 steps."),
+    ("the letter written", dict(letters=True),
+     "You find the right token, and write its letter. Its place was asked for."),
+)  # fmt: skip
 
 
 def _argsort(n: int, *, down: bool = False, letters: bool = False) -> Matrices:
@@ -398,22 +308,13 @@ argsort = puzzle(
     sizes=((3,), (5,), (7,)),
     letters=orders,
 )
-soft(argsort)
-swapped(
-    argsort,
-    "Your row i says at which place letter i *belongs*: the rank of the token, not where letter i is "
-    "found. Place i asks, "
-    "letter i answers: places in W_q, letters in W_k.",
-)
-argsort.variant(
-    argsort.right,
-    "from the largest down",
-    "You sort from the largest letter down: row 0 asks for letter n − 1.",
-    down=True,
-)
-argsort.variant(
-    argsort.right,
-    "the letters written",
-    "Row i writes letter i, which is true of every text. The place was asked for: W_v picks the places.",
-    letters=True,
-)
+
+argsort.knows(
+    SOFT,
+    ("queries and keys swapped", dict(swapped=True),
+     "Your row i says at which place letter i *belongs*: the rank of the token, not where letter i is found. Place i "
+     "asks, letter i answers: places in W_q, letters in W_k."),
+    ("from the largest down", dict(down=True), "You sort from the largest letter down: row 0 asks for letter n − 1."),
+    ("the letters written", dict(letters=True),
+     "Row i writes letter i, which is true of every text. The place was asked for: W_v picks the places."),
+)  # fmt: skip

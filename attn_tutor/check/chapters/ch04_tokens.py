@@ -9,20 +9,24 @@ import attn_tutor.numpy as an
 from attn_tutor.check.chapters.inputs import (
     LN3,
     Array,
-    add_pooling,
     column,
     numbers,
     pool,
+    pooling,
     weights_of,
 )
 from attn_tutor.check.exercise import Exercise
 
 draw = numbers(4)
+
 Layer = Callable[[Array], Array]
 
 ALLOWED = draw(2, 3, 5) < 0.5
+
 ALLOWED[0, 0] = False  # a query that sees nothing
+
 BEHIND = column(4, 8, 5)
+
 BEHIND[2] = np.nan  # a value that nobody may see
 
 attention = Exercise(
@@ -62,110 +66,72 @@ def masked(
     return np.where(mask.any(-1, keepdims=True), output, 0) if empty else output
 
 
-add_pooling(attention, masked)
 UNTIDY: dict[str, Any] = dict(empty=False, clean=False)
-for hide, name, words in (
-    (
-        lambda S, mask: np.where(mask, -np.inf, S),
-        "inverted mask",
-        "Your queries see the forbidden keys, and those alone. True means “may attend” here, so that −∞ goes where the "
-        "mask is False, ~mask.",
-    ),
-    (
-        lambda S, mask: np.where(mask, -1e9, S),
-        "inverted mask",
-        "Your queries see the forbidden keys, and those alone. True means “may attend” here, so that the large "
-        "negative number goes where the mask is False, ~mask.",
-    ),
-    (
-        lambda S, mask: S,
-        "mask ignored",
-        "Forbidden keys have their share in the output: the mask is not used.",
-    ),
-    (
-        lambda S, mask: S + mask,
-        "mask added as numbers",
-        "You add the mask to the scores as 0 and 1: forbidden keys keep their weight, permitted ones get e times as "
-        "much. (scaled_dot_product_attention adds a mask of floats, and hides by a boolean one.) Put −∞ where it is "
-        "False.",
-    ),
-    (
-        lambda S, mask: S * mask,
-        "score set to 0",
-        "You set forbidden scores to 0, and exp(0) is 1: the key still gets weight. Put −∞ in its place.",
-    ),
-):
-    for corners in ({}, UNTIDY):
-        attention.variant(masked, name, words, hide=hide, **corners)
-attention.variant(
-    masked,
-    "NaN for a query that sees nothing",
-    "Where nothing is permitted all scores are −∞, and softmax makes NaN of them. Such a query gets 0.",
-    empty=False,
-)
-attention.variant(
-    masked,
-    "0 · NaN behind the mask",
-    "The weight of a forbidden key is 0, but its value is NaN here, and 0 · NaN is NaN. Such keys are often padding "
-    "that nobody filled. Set values to 0 where no query may see them, before the product.",
-    clean=False,
-)
-attention.variant(
-    masked,
-    "−∞, and nothing else done",
-    "This is the line of the textbooks, and right but for two corners. A query that sees nothing has −∞ for all its "
-    "scores, which softmax turns into NaN: it must get 0. And a NaN in a forbidden value leaks, as 0 · NaN is NaN: set "
-    "such values to 0 first.",
-    **UNTIDY,
-)
-attention.variant(
-    masked,
-    "a large negative number for −∞",
-    "You put a number such as −1e9 in place of forbidden scores. A query that sees nothing then averages all "
-    "forbidden values alike (and what is NaN leaks). Its output must be 0.",
-    hide=lambda S, mask: np.where(mask, S, -1e9),
-    **UNTIDY,
-)
 
 
-@attention.mistake("inverted mask")
-def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
-    """Your queries see the forbidden keys, and those alone. True means “may attend” here, as for a boolean mask of
-    scaled_dot_product_attention: hand over the mask, not ~mask."""
-    return an.attention(Q, K, V, ~mask)
+def hidden(hide: Callable[[Array, Array], Array]) -> list[dict[str, Any]]:
+    """A way to hide scores, by who looks after the corners and by who does not."""
+    return [dict(hide=hide), dict(hide=hide, **UNTIDY)]
 
 
-@attention.mistake("all values averaged for a query that sees nothing")
-def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
-    """A query that sees nothing gets an average of forbidden values, as if the mask were lifted for it. Its output
-    must be 0."""
-    return np.where(
-        mask.any(-1, keepdims=True), an.attention(Q, K, V, mask), an.attention(Q, K, V)
-    )
+attention.knows(
+    *pooling(),
+    ("inverted mask", hidden(lambda S, mask: np.where(mask, -np.inf, S)),
+     "Your queries see the forbidden keys, and those alone. True means “may attend” here, so that −∞ goes where the "
+     "mask is False, ~mask."),
+    ("inverted mask", hidden(lambda S, mask: np.where(mask, -1e9, S)),
+     "Your queries see the forbidden keys, and those alone. True means “may attend” here, so that the large negative "
+     "number goes where the mask is False, ~mask."),
+    ("mask ignored", hidden(lambda S, mask: S), "Forbidden keys have their share in the output: the mask is not used."),
+    ("mask added as numbers", hidden(lambda S, mask: S + mask),
+     "You add the mask to the scores as 0 and 1: forbidden keys keep their weight, permitted ones get e times as much. "
+     "(scaled_dot_product_attention adds a mask of floats, and hides by a boolean one.) Put −∞ where it is False."),
+    ("score set to 0", hidden(lambda S, mask: S * mask),
+     "You set forbidden scores to 0, and exp(0) is 1: the key still gets weight. Put −∞ in its place."),
+    ("−∞, and nothing else done", UNTIDY,
+     "This is the line of the textbooks, and right but for two corners. A query that sees nothing has −∞ for all its "
+     "scores, which softmax turns into NaN: it must get 0. And a NaN in a forbidden value leaks, as 0 · NaN is NaN: "
+     "set such values to 0 first."),
+    ("a large negative number for −∞", dict(hide=lambda S, mask: np.where(mask, S, -1e9), **UNTIDY),
+     "You put a number such as −1e9 in place of forbidden scores. A query that sees nothing then averages all "
+     "forbidden values alike (and what is NaN leaks). Its output must be 0."),
+    by_hand=masked,
+)  # fmt: skip
 
 
-@attention.mistake("K used for V")
-def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
-    """You sum the keys, not the values. Keys say where to look; what is handed over are the values: weights @ V."""
-    return an.attention(Q, K, K, mask)
-
-
-@attention.mistake("value zeroed, score not masked")
-def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
-    """You take forbidden keys out of the sum of values, but not out of the softmax: they keep their weight, and the
-    output shrinks towards 0. Mask the scores *before* softmax."""
+def value_zeroed_score_not_masked(Q: Array, K: Array, V: Array, mask: Array) -> Array:
     weights = np.where(mask, weights_of(an.scaled_dot_score(Q, K)), 0)
     return weights @ np.where(np.isnan(V), 0, V)
 
 
-@attention.mistake("value zeroed, score not masked")
-def _(Q: Array, K: Array, V: Array, mask: Array) -> Array:
-    """You multiply the weights by the mask after softmax: forbidden keys had their share in the sum, so the output
-    shrinks towards 0 (and 0 · NaN is NaN). Mask the scores *before* softmax."""
-    return weights_of(an.scaled_dot_score(Q, K)) * mask @ V
-
+attention.knows(
+    ("NaN for a query that sees nothing", dict(empty=False),
+     "Where nothing is permitted all scores are −∞, and softmax makes NaN of them. Such a query gets 0."),
+    ("0 · NaN behind the mask", dict(clean=False),
+     "The weight of a forbidden key is 0, but its value is NaN here, and 0 · NaN is NaN. Such keys are often padding "
+     "that nobody filled. Set values to 0 where no query may see them, before the product."),
+    by_hand=masked,
+)  # fmt: skip
+attention.knows(
+    ("inverted mask", lambda Q, K, V, mask: an.attention(Q, K, V, ~mask),
+     "Your queries see the forbidden keys, and those alone. True means “may attend” here, as for a boolean mask of "
+     "scaled_dot_product_attention: hand over the mask, not ~mask."),
+    ("all values averaged for a query that sees nothing",
+     lambda Q, K, V, mask: np.where(mask.any(-1, keepdims=True), an.attention(Q, K, V, mask), an.attention(Q, K, V)),
+     "A query that sees nothing gets an average of forbidden values, as if the mask were lifted for it. Its output "
+     "must be 0."),
+    ("K used for V", lambda Q, K, V, mask: an.attention(Q, K, K, mask),
+     "You sum the keys, not the values. Keys say where to look; what is handed over are the values: weights @ V."),
+    ("value zeroed, score not masked", value_zeroed_score_not_masked,
+     "You take forbidden keys out of the sum of values, but not out of the softmax: they keep their weight, and the "
+     "output shrinks towards 0. Mask the scores *before* softmax."),
+    ("value zeroed, score not masked", lambda Q, K, V, mask: weights_of(an.scaled_dot_score(Q, K)) * mask @ V,
+     "You multiply the weights by the mask after softmax: forbidden keys had their share in the sum, so the output "
+     "shrinks towards 0 (and 0 · NaN is NaN). Mask the scores *before* softmax."),
+)  # fmt: skip
 
 EYE = np.eye(2)
+
 self_attention = Exercise(
     4,
     "self_attention(X, W_q, W_k, W_v): softmax(QKᵀ/√d_k) V with Q = X W_q, K = X W_k, V = X W_v; "
@@ -195,57 +161,30 @@ def projected(
     return pool(*(project(X, W) for W in (W_q, W_k, W_v)), **options)
 
 
-add_pooling(self_attention, projected)
-self_attention.variant(
-    projected,
-    "W.T in place of W",
-    "You multiply by W.T. A linear layer of torch stores its matrix transposed and computes X @ W.T; here W_q has the "
-    "shape (d_in, d_k): X @ W_q. With square matrices only the numbers tell.",
-    project=lambda X, W: X @ W.T,
-)
-self_attention.variant(
-    projected,
-    "a causal mask",
-    "You hide later tokens from each token. No mask is asked for here: every token sees all.",
-    hide=lambda S: np.where(np.tri(S.shape[-1], dtype=bool), S, -np.inf),
-)
-self_attention.variant(
-    projected,
-    "a token does not see itself",
-    "You hide each token from itself, the diagonal of the scores. Every token sees all, itself too.",
-    hide=lambda S: np.where(np.eye(S.shape[-1], dtype=bool), -np.inf, S),
-)
-
-
-@self_attention.mistake("the weights returned")
-def _(X: Array, W_q: Array, W_k: Array, W_v: Array) -> Array:
-    """You return the weights. They are to be multiplied by the values, X W_v."""
-    return an.attention_weights(X @ W_q, X @ W_k)
-
-
-@self_attention.mistake("tokens used for V")
-def _(X: Array, W_q: Array, W_k: Array, W_v: Array) -> Array:
-    """You sum the tokens themselves. Values are projected like queries and keys: V = X W_v."""
-    return an.attention(X @ W_q, X @ W_k, X)
-
-
-@self_attention.mistake("√ of the tokens' width")
-def _(X: Array, W_q: Array, W_k: Array, W_v: Array) -> Array:
-    """You divide by √d_in, of the tokens. The dot product runs over the width of queries and keys: √d_k,
-    Q.shape[-1]. They differ as soon as W_q is not square."""
-    return projected(X, W_q, W_k, W_v, width=lambda *_: X.shape[-1])
-
-
-@self_attention.mistake("K used for V")
-def _(X: Array, W_q: Array, W_k: Array, W_v: Array) -> Array:
-    """You sum the keys: W_v is not used. Keys say where to look, values what is handed over."""
-    return projected(X, W_q, W_k, W_k)
-
-
-@self_attention.mistake("queries and keys swapped")
-def _(X: Array, W_q: Array, W_k: Array, W_v: Array) -> Array:
-    """Your scores are KQᵀ: row i holds what all queries ask of token i. Rows are queries: QKᵀ."""
-    return projected(X, W_k, W_q, W_v)
+self_attention.knows(
+    *pooling(),
+    ("W.T in place of W", dict(project=lambda X, W: X @ W.T),
+     "You multiply by W.T. A linear layer of torch stores its matrix transposed and computes X @ W.T; here W_q has the "
+     "shape (d_in, d_k): X @ W_q. With square matrices only the numbers tell."),
+    ("a causal mask", dict(hide=lambda S: np.where(np.tri(S.shape[-1], dtype=bool), S, -np.inf)),
+     "You hide later tokens from each token. No mask is asked for here: every token sees all."),
+    ("a token does not see itself", dict(hide=lambda S: np.where(np.eye(S.shape[-1], dtype=bool), -np.inf, S)),
+     "You hide each token from itself, the diagonal of the scores. Every token sees all, itself too."),
+    by_hand=projected,
+)  # fmt: skip
+self_attention.knows(
+    ("the weights returned", lambda X, W_q, W_k, W_v: an.attention_weights(X @ W_q, X @ W_k),
+     "You return the weights. They are to be multiplied by the values, X W_v."),
+    ("tokens used for V", lambda X, W_q, W_k, W_v: an.attention(X @ W_q, X @ W_k, X),
+     "You sum the tokens themselves. Values are projected like queries and keys: V = X W_v."),
+    ("√ of the tokens' width", lambda X, W_q, W_k, W_v: projected(X, W_q, W_k, W_v, width=lambda *_: X.shape[-1]),
+     "You divide by √d_in, of the tokens. The dot product runs over the width of queries and keys: √d_k, Q.shape[-1]. "
+     "They differ as soon as W_q is not square."),
+    ("K used for V", lambda X, W_q, W_k, W_v: projected(X, W_q, W_k, W_k),
+     "You sum the keys: W_v is not used. Keys say where to look, values what is handed over."),
+    ("queries and keys swapped", lambda X, W_q, W_k, W_v: projected(X, W_k, W_q, W_v),
+     "Your scores are KQᵀ: row i holds what all queries ask of token i. Rows are queries: QKᵀ."),
+)  # fmt: skip
 
 
 def steps(
@@ -264,6 +203,7 @@ def steps(
 
 
 NO_ROWS = np.empty((0, 2))
+
 step = Exercise(
     4,
     "step(x, K, V, W_q, W_k, W_v): the output row of one new token, and K and V with its key and value at the end; "
@@ -277,55 +217,55 @@ step = Exercise(
         (draw(5), draw(2, 5), draw(2, 5), *draw(3, 5, 5) / 2),
     ],
 )
-add_pooling(
-    step,
-    steps,
-    "no √d",
-    "d in place of √d",
-    "√ of the values' width",
-    "√ of the number of keys",
-    "divided by √d after softmax",
-    "no softmax",
-    "no maximum subtracted",
-)
-step.variant(
-    steps,
-    "W.T in place of W",
-    "You multiply by W.T, or W @ x. Here W_q has the shape (d_in, d_k), and rows are multiplied from the right: x @ "
-    "W_q.",
-    project=lambda x, W: x @ W.T,
-)
+
+step.knows(
+    *pooling("no √d", "d in place of √d", "√ of the values' width", "√ of the number of keys",
+             "divided by √d after softmax", "no softmax", "no maximum subtracted"),
+    by_hand=steps,
+)  # fmt: skip
+
 Rows = tuple[Array, Array, Array]
 
 
-@step.mistake("the new token does not see itself")
-def _(x: Array, K: Array, V: Array, W_q: Array, W_k: Array, W_v: Array) -> Rows:
-    """You attend to the old keys alone. A token sees itself too: append its key and value first, then attend."""
+def new_token_does_not_see_itself(
+    x: Array, K: Array, V: Array, W_q: Array, W_k: Array, W_v: Array
+) -> Rows:
     _, longer_K, longer_V = steps(x, K, V, W_q, W_k, W_v)
     return an.attention((x @ W_q)[None, :], K, V)[0], longer_K, longer_V
 
 
-@step.mistake("the cache does not grow")
-def _(x: Array, K: Array, V: Array, W_q: Array, W_k: Array, W_v: Array) -> Rows:
-    """The output is right, but you return the old K and V. The next token would not see this one."""
-    return steps(x, K, V, W_q, W_k, W_v)[0], K, V
-
-
-@step.mistake("the new row in front")
-def _(x: Array, K: Array, V: Array, W_q: Array, W_k: Array, W_v: Array) -> Rows:
-    """You put the new key and value in front. The sum does not care, but whoever counts positions does: append them at
-    the end."""
+def new_row_in_front(
+    x: Array, K: Array, V: Array, W_q: Array, W_k: Array, W_v: Array
+) -> Rows:
     row, K, V = steps(x, K, V, W_q, W_k, W_v)
     return row, np.roll(K, 1, 0), np.roll(V, 1, 0)
 
 
-@step.mistake("the token itself in the cache")
-def _(x: Array, K: Array, V: Array, W_q: Array, W_k: Array, W_v: Array) -> Rows:
-    """You append x to K and to V. What is kept are its projections, x W_k and x W_v: keeping them is what saves the
-    work."""
+def token_itself_in_the_cache(
+    x: Array, K: Array, V: Array, W_q: Array, W_k: Array, W_v: Array
+) -> Rows:
     K, V = np.vstack([K, x]), np.vstack([V, x])
     return an.attention((x @ W_q)[None, :], K, V)[0], K, V
 
+
+step.knows(
+    ("W.T in place of W", dict(project=lambda x, W: x @ W.T),
+     "You multiply by W.T, or W @ x. Here W_q has the shape (d_in, d_k), and rows are multiplied from the right: x @ "
+     "W_q."),
+    by_hand=steps,
+)  # fmt: skip
+step.knows(
+    ("the new token does not see itself", new_token_does_not_see_itself,
+     "You attend to the old keys alone. A token sees itself too: append its key and value first, then attend."),
+    ("the cache does not grow", lambda x, K, V, W_q, W_k, W_v: (steps(x, K, V, W_q, W_k, W_v)[0], K, V),
+     "The output is right, but you return the old K and V. The next token would not see this one."),
+    ("the new row in front", new_row_in_front,
+     "You put the new key and value in front. The sum does not care, but whoever counts positions does: append them at "
+     "the end."),
+    ("the token itself in the cache", token_itself_in_the_cache,
+     "You append x to K and to V. What is kept are its projections, x W_k and x W_v: keeping them is what saves the "
+     "work."),
+)  # fmt: skip
 
 # Layers to hold under a detector: rows are tokens, (n, 3) -> (n, 3).
 MATRICES = draw(3, 3, 3)
@@ -399,26 +339,18 @@ sees_future = Exercise(
 )
 
 
-@sees_future.mistake("the last token alone")
-def _(layer: Layer, X: Array) -> bool:
-    """You change the last token only. A layer may look ahead among the others: change each in turn."""
+def last_token_alone(layer: Layer, X: Array) -> bool:
     other = X.copy()
     other[-1] = 2 - 3 * X[-1] ** 2
     return not np.array_equal(layer(other)[:-1], layer(X)[:-1])
 
 
-@sees_future.mistake("the last token never changed")
-def _(layer: Layer, X: Array) -> bool:
-    """You never change the last token, and miss a layer in which only that one is seen too early. range(1, len(X))
-    reaches it."""
+def last_token_never_changed(layer: Layer, X: Array) -> bool:
     last = X[-1:]
     return sees(lambda rows: layer(np.concatenate([rows, last]))[:-1], X[:-1])
 
 
-@sees_future.mistake("rows after the token compared too")
-def _(layer: Layer, X: Array) -> bool:
-    """You compare all other rows. Those after the changed token may follow it: they see their past. Only a change in
-    the rows *before* it tells of the future."""
+def rows_after_the_token_compared_too(layer: Layer, X: Array) -> bool:
     for t in range(len(X)):
         other, rest = X.copy(), np.arange(len(X)) != t
         other[t] = 2 - 3 * X[t] ** 2
@@ -427,10 +359,7 @@ def _(layer: Layer, X: Array) -> bool:
     return False
 
 
-@sees_future.mistake("a shift that a layer norm undoes")
-def _(layer: Layer, X: Array) -> bool:
-    """You add the same number to all entries of a token. A layer that first subtracts each token's own mean does not
-    notice. Put something random in its place."""
+def shift_that_a_layer_norm_undoes(layer: Layer, X: Array) -> bool:
     for t in range(1, len(X)):
         other = X.copy()
         other[t] += 1.0
@@ -439,21 +368,35 @@ def _(layer: Layer, X: Array) -> bool:
     return False
 
 
-@sees_future.mistake("compares the changed token with itself")
-def _(layer: Layer, X: Array) -> bool:
-    """You compare all rows. The changed token's own row changes in any layer: look at the rows *before* it."""
+def compares_the_changed_token_with_itself(layer: Layer, X: Array) -> bool:
     other = X.copy()
     other[-1] = 2 - 3 * X[-1] ** 2
     return not np.array_equal(layer(other), layer(X))
 
 
-@sees_future.mistake("looks for the past")
-def _(layer: Layer, X: Array) -> bool:
-    """You compare the rows *after* the changed token, so you find who sees the past. Compare those before it."""
+def looks_for_the_past(layer: Layer, X: Array) -> bool:
     other = X.copy()
     other[0] = 2 - 3 * X[0] ** 2
     return not np.array_equal(layer(other)[1:], layer(X)[1:])
 
+
+sees_future.knows(
+    ("the last token alone", last_token_alone,
+     "You change the last token only. A layer may look ahead among the others: change each in turn."),
+    ("the last token never changed", last_token_never_changed,
+     "You never change the last token, and miss a layer in which only that one is seen too early. range(1, len(X)) "
+     "reaches it."),
+    ("rows after the token compared too", rows_after_the_token_compared_too,
+     "You compare all other rows. Those after the changed token may follow it: they see their past. Only a change in "
+     "the rows *before* it tells of the future."),
+    ("a shift that a layer norm undoes", shift_that_a_layer_norm_undoes,
+     "You add the same number to all entries of a token. A layer that first subtracts each token's own mean does not "
+     "notice. Put something random in its place."),
+    ("compares the changed token with itself", compares_the_changed_token_with_itself,
+     "You compare all rows. The changed token's own row changes in any layer: look at the rows *before* it."),
+    ("looks for the past", looks_for_the_past,
+     "You compare the rows *after* the changed token, so you find who sees the past. Compare those before it."),
+)  # fmt: skip
 
 permutation_gap = Exercise(
     4,
@@ -464,49 +407,27 @@ permutation_gap = Exercise(
         (first_everywhere, -np.arange(15.0).reshape(5, 3), [3, 0, 1, 4, 2]),
     ],
 )
+
 Order = list[int]
 
-
-@permutation_gap.mistake("the input not permuted")
-def _(layer: Layer, X: Array, order: Order) -> float:
-    """You permute the output and compare it with the output. On one side the *input* is permuted: layer(X[order])."""
-    return float(np.abs(layer(X) - layer(X)[order]).max())
-
-
-@permutation_gap.mistake("the output not permuted")
-def _(layer: Layer, X: Array, order: Order) -> float:
-    """You compare layer(X[order]) with layer(X). That asks for invariance. Equivariance lets the outputs move
-    along: layer(X)[order]."""
-    return float(np.abs(layer(X[order]) - layer(X)).max())
-
-
-@permutation_gap.mistake("the sign kept")
-def _(layer: Layer, X: Array, order: Order) -> float:
-    """You take the largest difference with its sign, and miss those below 0: take the absolute value first."""
-    return float((layer(X[order]) - layer(X)[order]).max())
-
-
-@permutation_gap.mistake("the mean in place of the largest")
-def _(layer: Layer, X: Array, order: Order) -> float:
-    """You return the mean of the differences. It is the largest that is asked for: one wrong row is enough."""
-    return float(np.abs(layer(X[order]) - layer(X)[order]).mean())
-
-
-@permutation_gap.mistake("the sum in place of the largest")
-def _(layer: Layer, X: Array, order: Order) -> float:
-    """You add up all differences. It is the largest one that is asked for: abs(…).max()."""
-    return float(np.abs(layer(X[order]) - layer(X)[order]).sum())
-
-
-@permutation_gap.mistake("the length of the difference")
-def _(layer: Layer, X: Array, order: Order) -> float:
-    """You take the norm, the root of the sum of squares. It is the largest difference that is asked for:
-    abs(…).max()."""
-    return float(np.linalg.norm(layer(X[order]) - layer(X)[order]))
-
-
-@permutation_gap.mistake("undone by the inverse the wrong way")
-def _(layer: Layer, X: Array, order: Order) -> float:
-    """You permute one side by the order and the other by its inverse. X[order] puts token order[i] at place i; the same
-    index on the output does the same to it."""
-    return float(np.abs(layer(X[order]) - layer(X)[np.argsort(order)]).max())
+permutation_gap.knows(
+    ("the input not permuted", lambda layer, X, order: float(np.abs(layer(X) - layer(X)[order]).max()),
+     "You permute the output and compare it with the output. On one side the *input* is permuted: layer(X[order])."),
+    ("the output not permuted", lambda layer, X, order: float(np.abs(layer(X[order]) - layer(X)).max()),
+     "You compare layer(X[order]) with layer(X). That asks for invariance. Equivariance lets the outputs move along: "
+     "layer(X)[order]."),
+    ("the sign kept", lambda layer, X, order: float((layer(X[order]) - layer(X)[order]).max()),
+     "You take the largest difference with its sign, and miss those below 0: take the absolute value first."),
+    ("the mean in place of the largest",
+     lambda layer, X, order: float(np.abs(layer(X[order]) - layer(X)[order]).mean()),
+     "You return the mean of the differences. It is the largest that is asked for: one wrong row is enough."),
+    ("the sum in place of the largest", lambda layer, X, order: float(np.abs(layer(X[order]) - layer(X)[order]).sum()),
+     "You add up all differences. It is the largest one that is asked for: abs(…).max()."),
+    ("the length of the difference", lambda layer, X, order: float(np.linalg.norm(layer(X[order]) - layer(X)[order])),
+     "You take the norm, the root of the sum of squares. It is the largest difference that is asked for: "
+     "abs(…).max()."),
+    ("undone by the inverse the wrong way",
+     lambda layer, X, order: float(np.abs(layer(X[order]) - layer(X)[np.argsort(order)]).max()),
+     "You permute one side by the order and the other by its inverse. X[order] puts token order[i] at place i; the "
+     "same index on the output does the same to it."),
+)  # fmt: skip

@@ -7,9 +7,10 @@ import numpy as np
 
 import attn_tutor.numpy as an
 from attn_tutor.check.chapters.inputs import Array, numbers, weights_of
-from attn_tutor.check.exercise import Exercise
+from attn_tutor.check.exercise import Exercise, Row
 
 draw = numbers(6)
+
 ANGLES = (
     1e-5  # angles in float32, as torch makes them of whole numbers, are exact enough
 )
@@ -47,6 +48,7 @@ sinusoidal_encoding = Exercise(
     [(1, 2), (2, 2), (2, 4), (2, 3), (7, 6), (11, 5), (31, 10)],
     tolerance=ANGLES,
 )
+
 encode = Exercise(
     6,
     "encode(positions, d, base=10000.0): the sinusoidal encoding of any positions, any d; (n,) → (n, d)",
@@ -62,130 +64,103 @@ encode = Exercise(
     tolerance=ANGLES,
 )
 
+# What people make of 10000^(−2i/d), for the columns 2i = 0, 2, 4, …
+RATES: list[Row] = [
+    ("exponent twice too large", dict(rates=lambda d, base: rates(d, base) ** 2),
+     "Your wavelengths grow twice as fast as they should: the exponent is 2i/d, where i counts pairs. If i already "
+     "runs over 0, 2, 4, … it is i/d; 2 * i doubles it once more."),
+    ("exponent i in place of 2i", dict(rates=lambda d, base: rates(d, base) ** 0.5),
+     "Your wavelengths grow too slowly: the exponent is 2i/d, with i counting *pairs*. It runs up to nearly 1, yours "
+     "up to ½."),
+    ("the sign of the exponent", dict(rates=lambda d, base: 1 / rates(d, base)),
+     "Your rates grow from pair to pair, where they should fall: divide the position by 10000^(2i/d), or multiply by "
+     "it with a minus in the exponent."),
+    ("the last pair at the full base", dict(rates=lambda d, base: base ** (-np.linspace(0, 1, (d + 1) // 2))),
+     "Your last pair has the rate 1/10000: you divide by d/2 − 1 pairs, as some programs do. In the formula the "
+     "exponent is 2i/d, and the last one is a little below 1."),
+    ("another base", dict(rates=lambda d, base: rates(d, 1000.0)), "Your base is 1000, and it should be 10000."),
+    ("one rate for all pairs", dict(rates=lambda d, base: np.ones((d + 1) // 2)),
+     "Every pair turns at the same speed. Each has a rate of its own, 10000^(−2i/d): fast for near, slow for far."),
+]  # fmt: skip
 
-RATES = {  # what people make of 10000^(−2i/d), with what to tell them; for the columns 2i = 0, 2, 4, …
-    "exponent twice too large": (
-        lambda d, base: rates(d, base) ** 2,
-        "Your wavelengths grow twice as fast as they should: the exponent is 2i/d, where i counts pairs. If i already "
-        "runs over 0, 2, 4, … it is i/d; 2 * i doubles it once more.",
-    ),
-    "exponent i in place of 2i": (
-        lambda d, base: rates(d, base) ** 0.5,
-        "Your wavelengths grow too slowly: the exponent is 2i/d, with i counting *pairs*. It runs up to nearly 1, "
-        "yours up to ½.",
-    ),
-    "the sign of the exponent": (
-        lambda d, base: 1 / rates(d, base),
-        "Your rates grow from pair to pair, where they should fall: divide the position by 10000^(2i/d), or multiply "
-        "by it with a minus in the exponent.",
-    ),
-    "the last pair at the full base": (
-        lambda d, base: base ** -np.linspace(0, 1, (d + 1) // 2),
-        "Your last pair has the rate 1/10000: you divide by d/2 − 1 pairs, as some programs do. In the formula the "
-        "exponent is 2i/d, and the last one is a little below 1.",
-    ),
-    "another base": (
-        lambda d, base: rates(d, 1000.0),
-        "Your base is 1000, and it should be 10000.",
-    ),
-    "one rate for all pairs": (
-        lambda d, base: np.ones((d + 1) // 2),
-        "Every pair turns at the same speed. Each has a rate of its own, 10000^(−2i/d): fast for near, slow for far.",
-    ),
-}
-for name, (wrong_rates, words) in RATES.items():
-    sinusoidal_encoding.variant(waves_of, name, words, rates=wrong_rates)
-    encode.variant(waves_at, name, words, rates=wrong_rates)
+sinusoidal_encoding.knows(*RATES, by_hand=waves_of)
+encode.knows(*RATES, by_hand=waves_at)
 
 
-@sinusoidal_encoding.mistake("sines and cosines in halves")
-def _(n: int, d: int) -> Array:
-    """You put all sines in front and all cosines behind. In the paper's formula they alternate: sine in column 2i,
-    cosine in column 2i+1. (Both layouts are in use; weights trained on one do not fit the other.)"""
+def sines_and_cosines_in_halves(n: int, d: int) -> Array:
     angles = np.arange(n)[:, None] * rates(d)
     return np.concatenate([np.sin(angles), np.cos(angles[:, : d // 2])], -1)
 
 
-@sinusoidal_encoding.mistake("a frequency for each column")
-def _(n: int, d: int) -> Array:
-    """Your sine and cosine of one pair have different frequencies: you use the column's number in the exponent. The two
-    columns of a pair share 2i, or else a shift is no rotation."""
+def frequency_for_each_column(n: int, d: int) -> Array:
     angles = np.arange(n)[:, None] * 10000.0 ** (-np.arange(d) / d)
     return np.where(np.arange(d) % 2 == 0, np.sin(angles), np.cos(angles))
 
 
-sinusoidal_encoding.variant(
-    waves_of,
-    "positions from 1",
-    "Your first row is that of position 1. Positions start at 0, whose row is 0, 1, 0, 1, …",
-    first=1,
-)
-
-
-@sinusoidal_encoding.mistake("positions divided by n")
-def _(n: int, d: int) -> Array:
-    """You divide the positions by n. Then a token's row depends on how long the text is: positions are 0, 1, 2, …"""
-    return waves(np.arange(n) / n, d, rates(d))
-
-
-@sinusoidal_encoding.mistake("fails for odd d")
-def _(n: int, d: int) -> Array:
-    """For even d you are right. For odd d there is one sine more than there are cosines: cut the angles of the cosines
-    to d // 2 columns."""
+def fails_for_odd_d(n: int, d: int) -> Array:
     angles = np.arange(n)[:, None] * rates(d)
     P = np.empty((n, d))
     P[:, 0::2], P[:, 1::2] = np.sin(angles), np.cos(angles)
     return P
 
 
-@sinusoidal_encoding.mistake("sine and cosine swapped")
-def _(n: int, d: int) -> Array:
-    """Your cosines stand in the even columns. Sine comes first: position 0 is 0, 1, 0, 1, …"""
+def sine_and_cosine_swapped(n: int, d: int) -> Array:
     angles = np.arange(n)[:, None] * np.repeat(rates(d), 2)[:d]
     return np.where(np.arange(d) % 2 == 0, np.cos(angles), np.sin(angles))
 
 
-@encode.mistake("base ignored")
-def _(positions: Array, d: int, base: float = 10000.0) -> Array:
-    """You always use 10000. The base is an argument."""
-    return waves(positions, d, rates(d))
+sinusoidal_encoding.knows(
+    ("sines and cosines in halves", sines_and_cosines_in_halves,
+     "You put all sines in front and all cosines behind. In the paper's formula they alternate: sine in column 2i, "
+     "cosine in column 2i+1. (Both layouts are in use; weights trained on one do not fit the other.)"),
+    ("a frequency for each column", frequency_for_each_column,
+     "Your sine and cosine of one pair have different frequencies: you use the column's number in the exponent. The "
+     "two columns of a pair share 2i, or else a shift is no rotation."),
+    ("positions divided by n", lambda n, d: waves(np.arange(n) / n, d, rates(d)),
+     "You divide the positions by n. Then a token's row depends on how long the text is: positions are 0, 1, 2, …"),
+    ("fails for odd d", fails_for_odd_d,
+     "For even d you are right. For odd d there is one sine more than there are cosines: cut the angles of the cosines "
+     "to d // 2 columns."),
+    ("sine and cosine swapped", sine_and_cosine_swapped,
+     "Your cosines stand in the even columns. Sine comes first: position 0 is 0, 1, 0, 1, …"),
+)  # fmt: skip
+sinusoidal_encoding.knows(
+    ("positions from 1", dict(first=1),
+     "Your first row is that of position 1. Positions start at 0, whose row is 0, 1, 0, 1, …"),
+    by_hand=waves_of,
+)  # fmt: skip
 
 
-@encode.mistake("sines and cosines in halves")
-def _(positions: Array, d: int, base: float = 10000.0) -> Array:
-    """You put all sines in front and all cosines behind. They alternate: sine in column 2i, cosine in column 2i+1."""
+def sines_and_cosines_in_halves_too(
+    positions: Array, d: int, base: float = 10000.0
+) -> Array:
     angles = np.asarray(positions)[:, None] * rates(d, base)
     return np.concatenate([np.sin(angles), np.cos(angles[:, : d // 2])], -1)
 
 
-@encode.mistake("the sign of the position lost")
-def _(positions: Array, d: int, base: float = 10000.0) -> Array:
-    """You take the absolute value of the positions: −1.5 is encoded as 1.5. The sine is odd, and tells the two
-    apart."""
-    return waves(np.abs(positions), d, rates(d, base))
-
-
-@encode.mistake("positions counted, not used")
-def _(positions: Array, d: int, base: float = 10000.0) -> Array:
-    """You encode 0, 1, 2, … whatever the positions are. Multiply the positions themselves by the rates."""
-    return waves(np.arange(len(positions)), d, rates(d, base))
-
-
-@encode.mistake("positions cut to whole numbers")
-def _(positions: Array, d: int, base: float = 10000.0) -> Array:
-    """You lose the fractions: 2.5 is encoded as 2. Keep the positions as real numbers."""
-    return waves(np.trunc(positions), d, rates(d, base))
-
-
-@encode.mistake("fails for odd d")
-def _(positions: Array, d: int, base: float = 10000.0) -> Array:
-    """For even d you are right. For odd d there is one sine more than there are cosines: cut the angles of the cosines
-    to d // 2 columns."""
+def fails_for_odd_d_too(positions: Array, d: int, base: float = 10000.0) -> Array:
     angles = np.asarray(positions)[:, None] * rates(d, base)
     P = np.empty((len(angles), d))
     P[:, 0::2], P[:, 1::2] = np.sin(angles), np.cos(angles)
     return P
 
+
+encode.knows(
+    ("base ignored", lambda positions, d, base=10000.0: waves(positions, d, rates(d)),
+     "You always use 10000. The base is an argument."),
+    ("sines and cosines in halves", sines_and_cosines_in_halves_too,
+     "You put all sines in front and all cosines behind. They alternate: sine in column 2i, cosine in column 2i+1."),
+    ("the sign of the position lost", lambda positions, d, base=10000.0: waves(np.abs(positions), d, rates(d, base)),
+     "You take the absolute value of the positions: −1.5 is encoded as 1.5. The sine is odd, and tells the two apart."),
+    ("positions counted, not used",
+     lambda positions, d, base=10000.0: waves(np.arange(len(positions)), d, rates(d, base)),
+     "You encode 0, 1, 2, … whatever the positions are. Multiply the positions themselves by the rates."),
+    ("positions cut to whole numbers", lambda positions, d, base=10000.0: waves(np.trunc(positions), d, rates(d, base)),
+     "You lose the fractions: 2.5 is encoded as 2. Keep the positions as real numbers."),
+    ("fails for odd d", fails_for_odd_d_too,
+     "For even d you are right. For odd d there is one sine more than there are cosines: cut the angles of the cosines "
+     "to d // 2 columns."),
+)  # fmt: skip
 
 rotary = Exercise(
     6,
@@ -240,73 +215,45 @@ def turned(
     return join(x * np.cos(a) + minus * y * np.sin(a), x * np.sin(b) + y * np.cos(b))
 
 
-for name, (wrong_rates, words) in RATES.items():
-    rotary.variant(turned, name, words, rates=wrong_rates)
-rotary.variant(
-    turned,
-    "turned the wrong way",
-    "You turn by −θ: the minus belongs to the sine in the *even* column, cos θ x − sin θ y. Scores are the same if "
-    "queries and keys agree, but other people's weights do not fit.",
-    sign=-1,
-)
-rotary.variant(
-    turned,
-    "positions from 1",
-    "Your first row is turned already. Positions start at 0, and row 0 stays as it is.",
-    first=1,
-)
-rotary.variant(
-    turned,
-    "halves in place of neighbours",
-    "You pair column i with column i + d/2, as many libraries do. Here, as in the paper, neighbours turn together: 2i "
-    "and 2i+1.",
-    cut=halves_of,
-    join=behind,
-)
-rotary.variant(
-    turned,
-    "halves taken, neighbours put back",
-    "You pair column i with column i + d/2, and put the pairs back side by side: the columns come out in another "
-    "order. Neighbours turn together, 2i and 2i+1, and stay where they are.",
-    cut=halves_of,
-)
-rotary.variant(
-    turned,
-    "angles repeated for halves",
-    "You turn neighbours, 2i and 2i+1, but lay out the angles as cat(angles, angles), for halves: the two columns of a "
-    "pair get different angles. Repeat each angle in place: 0, 0, 1, 1, …, repeat_interleave(2).",
-    spread=lambda angles: pairs_of(np.concatenate([angles, angles], -1)),
-)
-rotary.variant(
-    turned,
-    "put back in halves",
-    "You turn the right pairs, but put them back in another order: all first entries in front, all second ones behind. "
-    "They go back to their columns, 2i and 2i+1.",
-    join=behind,
-)
-rotary.variant(
-    turned,
-    "the minus forgotten",
-    "There is no minus in your sum, so that lengths change, and this is no rotation: the even column is "
-    "x cos θ − y sin θ, the odd one x sin θ + y cos θ.",
-    minus=1,
-)
+rotary.knows(*RATES, by_hand=turned)
 
 
-@rotary.mistake("the batch counted in place of the tokens")
-def _(X: Array) -> Array:
-    """You count positions along axis 0. In a batch that is the sequences: all tokens of one are turned by the same
-    angle. The tokens are X.shape[-2]."""
+def batch_counted_in_place_of_the_tokens(X: Array) -> Array:
     if X.ndim < 3:
         return turned(X)
     return np.swapaxes(turned(np.swapaxes(X, 0, -2)), 0, -2)
 
 
-@rotary.mistake("an encoding added")
-def _(X: Array) -> Array:
-    """You add sines and cosines. Rotary *turns*: it multiplies, and leaves the length of each row as it was."""
-    return X + an.sinusoidal_encoding(*X.shape[-2:])
-
+rotary.knows(
+    ("turned the wrong way", dict(sign=-1),
+     "You turn by −θ: the minus belongs to the sine in the *even* column, cos θ x − sin θ y. Scores are the same if "
+     "queries and keys agree, but other people's weights do not fit."),
+    ("positions from 1", dict(first=1),
+     "Your first row is turned already. Positions start at 0, and row 0 stays as it is."),
+    ("halves in place of neighbours", dict(cut=halves_of, join=behind),
+     "You pair column i with column i + d/2, as many libraries do. Here, as in the paper, neighbours turn together: 2i "
+     "and 2i+1."),
+    ("halves taken, neighbours put back", dict(cut=halves_of),
+     "You pair column i with column i + d/2, and put the pairs back side by side: the columns come out in another "
+     "order. Neighbours turn together, 2i and 2i+1, and stay where they are."),
+    ("angles repeated for halves", dict(spread=lambda angles: pairs_of(np.concatenate([angles, angles], -1))),
+     "You turn neighbours, 2i and 2i+1, but lay out the angles as cat(angles, angles), for halves: the two columns of "
+     "a pair get different angles. Repeat each angle in place: 0, 0, 1, 1, …, repeat_interleave(2)."),
+    ("put back in halves", dict(join=behind),
+     "You turn the right pairs, but put them back in another order: all first entries in front, all second ones "
+     "behind. They go back to their columns, 2i and 2i+1."),
+    ("the minus forgotten", dict(minus=1),
+     "There is no minus in your sum, so that lengths change, and this is no rotation: the even column is x cos θ − y "
+     "sin θ, the odd one x sin θ + y cos θ."),
+    by_hand=turned,
+)  # fmt: skip
+rotary.knows(
+    ("the batch counted in place of the tokens", batch_counted_in_place_of_the_tokens,
+     "You count positions along axis 0. In a batch that is the sequences: all tokens of one are turned by the same "
+     "angle. The tokens are X.shape[-2]."),
+    ("an encoding added", lambda X: X + an.sinusoidal_encoding(*X.shape[-2:]),
+     "You add sines and cosines. Rotary *turns*: it multiplies, and leaves the length of each row as it was."),
+)  # fmt: skip
 
 alibi_bias = Exercise(
     6,
@@ -325,56 +272,36 @@ def slopes(n_heads: int) -> Array:
     return 2 ** (-8 * np.arange(1, n_heads + 1) / n_heads)
 
 
-@alibi_bias.mistake("a reward for distance")
-def _(n_heads: int, n: int, m: int) -> Array:
-    """Your biases are positive, so that far keys win. Distance is a penalty: put a minus in front."""
-    return -bias(slopes(n_heads), n, m)
-
-
-@alibi_bias.mistake("heads counted from 0")
-def _(n_heads: int, n: int, m: int) -> Array:
-    """Your first head has the slope 2⁰ = 1. Its exponent is −8(h+1)/n_heads with h from 0, so that the last is 2⁻⁸."""
-    return bias(2 ** (-8 * np.arange(n_heads) / n_heads), n, m)
-
-
-@alibi_bias.mistake("aligned upper left")
-def _(n_heads: int, n: int, m: int) -> Array:
-    """For n = m you are right. With n ≠ m the queries are the *last* n of m tokens: query i stands at i + m − n."""
+def aligned_upper_left(n_heads: int, n: int, m: int) -> Array:
     distance = np.abs(np.arange(n)[:, None] - np.arange(m))
     return -slopes(n_heads)[:, None, None] * distance
 
 
-@alibi_bias.mistake("the same slope in every head")
-def _(n_heads: int, n: int, m: int) -> Array:
-    """Every head has the same slope. Different slopes let some heads look near and others far."""
-    return bias(np.full(n_heads, slopes(n_heads)[0]), n, m)
-
-
-@alibi_bias.mistake("slopes that halve from head to head")
-def _(n_heads: int, n: int, m: int) -> Array:
-    """Your slopes are ½, ¼, ⅛, …, which is right for 8 heads alone. For n_heads the exponent is −8(h+1)/n_heads, so
-    that the last slope is always 2⁻⁸."""
-    return bias(0.5 ** np.arange(1, n_heads + 1), n, m)
-
-
-@alibi_bias.mistake("no bias after the query")
-def _(n_heads: int, n: int, m: int) -> Array:
-    """Keys after the query get a bias of 0. Distance counts on both sides, |i + m − n − j|; to hide the future is the
-    work of a mask."""
-    return np.tri(n, m, m - n) * bias(slopes(n_heads), n, m)
-
-
-@alibi_bias.mistake("the distance squared")
-def _(n_heads: int, n: int, m: int) -> Array:
-    """You square the distance. The bias falls along a straight line: slope times distance."""
-    return -(bias(slopes(n_heads), n, m) ** 2) / slopes(n_heads)[:, None, None]
-
-
-@alibi_bias.mistake("the sign of the distance kept")
-def _(n_heads: int, n: int, m: int) -> Array:
-    """Keys after the query get a reward: you use i − j, which is negative there. Take its absolute value."""
+def sign_of_the_distance_kept(n_heads: int, n: int, m: int) -> Array:
     distance = np.arange(m - n, m)[:, None] - np.arange(m)
     return -slopes(n_heads)[:, None, None] * distance
+
+
+alibi_bias.knows(
+    ("a reward for distance", lambda n_heads, n, m: -bias(slopes(n_heads), n, m),
+     "Your biases are positive, so that far keys win. Distance is a penalty: put a minus in front."),
+    ("heads counted from 0", lambda n_heads, n, m: bias(2 ** (-8 * np.arange(n_heads) / n_heads), n, m),
+     "Your first head has the slope 2⁰ = 1. Its exponent is −8(h+1)/n_heads with h from 0, so that the last is 2⁻⁸."),
+    ("aligned upper left", aligned_upper_left,
+     "For n = m you are right. With n ≠ m the queries are the *last* n of m tokens: query i stands at i + m − n."),
+    ("the same slope in every head", lambda n_heads, n, m: bias(np.full(n_heads, slopes(n_heads)[0]), n, m),
+     "Every head has the same slope. Different slopes let some heads look near and others far."),
+    ("slopes that halve from head to head", lambda n_heads, n, m: bias(0.5 ** np.arange(1, n_heads + 1), n, m),
+     "Your slopes are ½, ¼, ⅛, …, which is right for 8 heads alone. For n_heads the exponent is −8(h+1)/n_heads, so "
+     "that the last slope is always 2⁻⁸."),
+    ("no bias after the query", lambda n_heads, n, m: np.tri(n, m, m - n) * bias(slopes(n_heads), n, m),
+     "Keys after the query get a bias of 0. Distance counts on both sides, |i + m − n − j|; to hide the future is the "
+     "work of a mask."),
+    ("the distance squared", lambda n_heads, n, m: -(bias(slopes(n_heads), n, m) ** 2) / slopes(n_heads)[:, None, None],
+     "You square the distance. The bias falls along a straight line: slope times distance."),
+    ("the sign of the distance kept", sign_of_the_distance_kept,
+     "Keys after the query get a reward: you use i − j, which is negative there. Take its absolute value."),
+)  # fmt: skip
 
 
 def looking(n: int, d: int, scale: float, back: int = 1) -> Array:
@@ -393,37 +320,29 @@ previous_weights = Exercise(
 )
 
 
-@previous_weights.mistake("one step ahead")
-def _(n: int, d: int, scale: float) -> Array:
-    """Your head looks at the next token: you turned the queries forward. P R₋₁ turns them back."""
-    return looking(n, d, scale, -1)
-
-
-@previous_weights.mistake("looks at itself")
-def _(n: int, d: int, scale: float) -> Array:
-    """Your queries are P, not turned at all, so that every token prefers itself."""
-    return looking(n, d, scale, 0)
-
-
-@previous_weights.mistake("normalised over queries")
-def _(n: int, d: int, scale: float) -> Array:
-    """Your columns sum to 1, not your rows: softmax runs over keys, axis −1."""
+def normalised_over_queries(n: int, d: int, scale: float) -> Array:
     Q, K = (waves(np.arange(n) - shift, d, rates(d)) for shift in (1, 0))
     return weights_of(Q @ K.T * scale, -2)
 
 
-@previous_weights.mistake("scale ignored")
-def _(n: int, d: int, scale: float) -> Array:
-    """Your weights do not depend on the scale: you use the usual 1/√d, which leaves them flat."""
-    return looking(n, d, d**-0.5)
-
-
-@previous_weights.mistake("rows shifted round")
-def _(n: int, d: int, scale: float) -> Array:
-    """You shift the rows of P by one, and query 0 gets the last row: it looks at the end of the text. A rotation gives
-    it position −1."""
+def rows_shifted_round(n: int, d: int, scale: float) -> Array:
     P = waves(np.arange(n), d, rates(d))
     return an.attention_weights(np.roll(P, 1, 0), P, scale=scale)
+
+
+previous_weights.knows(
+    ("one step ahead", lambda n, d, scale: looking(n, d, scale, -1),
+     "Your head looks at the next token: you turned the queries forward. P R₋₁ turns them back."),
+    ("looks at itself", lambda n, d, scale: looking(n, d, scale, 0),
+     "Your queries are P, not turned at all, so that every token prefers itself."),
+    ("normalised over queries", normalised_over_queries,
+     "Your columns sum to 1, not your rows: softmax runs over keys, axis −1."),
+    ("scale ignored", lambda n, d, scale: looking(n, d, d**-0.5),
+     "Your weights do not depend on the scale: you use the usual 1/√d, which leaves them flat."),
+    ("rows shifted round", rows_shifted_round,
+     "You shift the rows of P by one, and query 0 gets the last row: it looks at the end of the text. A rotation gives "
+     "it position −1."),
+)  # fmt: skip
 
 
 def reordered(W: Array, n_heads: int) -> Array:
@@ -432,6 +351,7 @@ def reordered(W: Array, n_heads: int) -> Array:
 
 
 NAMED = np.arange(8.0)[None, :]
+
 to_halves = Exercise(
     6,
     "to_halves(W, n_heads): in each head's columns first the even ones, then the odd ones; (d_in, d) → (d_in, d)",
@@ -440,30 +360,25 @@ to_halves = Exercise(
 )
 
 
-@to_halves.mistake("heads forgotten")
-def _(W: Array, n_heads: int) -> Array:
-    """You reorder all columns at once, so that heads trade columns. Each head has its own pairs: reorder inside it."""
-    return reordered(W, 1)
-
-
-@to_halves.mistake("from halves to neighbours")
-def _(W: Array, n_heads: int) -> Array:
-    """You go the other way, from halves to neighbours. New column i is old column 2i: W[:, order], not its inverse."""
+def from_halves_to_neighbours(W: Array, n_heads: int) -> Array:
     order = reordered(np.arange(W.shape[1])[None, :], n_heads)[0]
     return W[:, np.argsort(order)]
 
 
-@to_halves.mistake("odd columns first")
-def _(W: Array, n_heads: int) -> Array:
-    """You put the odd columns first. The even one is the first of its pair, and stays so."""
+def odd_columns_first(W: Array, n_heads: int) -> Array:
     columns = np.arange(W.shape[1]).reshape(n_heads, -1)
     return W[:, np.hstack([columns[:, 1::2], columns[:, 0::2]]).ravel()]
 
 
-@to_halves.mistake("nothing moved")
-def _(W: Array, n_heads: int) -> Array:
-    """Your columns are where they were."""
-    return W.copy()
+to_halves.knows(
+    ("heads forgotten", lambda W, n_heads: reordered(W, 1),
+     "You reorder all columns at once, so that heads trade columns. Each head has its own pairs: reorder inside it."),
+    ("from halves to neighbours", from_halves_to_neighbours,
+     "You go the other way, from halves to neighbours. New column i is old column 2i: W[:, order], not its inverse."),
+    ("odd columns first", odd_columns_first,
+     "You put the odd columns first. The even one is the first of its pair, and stays so."),
+    ("nothing moved", lambda W, n_heads: W.copy(), "Your columns are where they were."),
+)  # fmt: skip
 
 
 def last_answer(w: dict[str, Array], ids: Array, p: Array, last: float) -> Array:
@@ -481,7 +396,9 @@ def squeeze(w: dict[str, Array], ids: Array, longest: int) -> Array:
 
 
 TINY = dict(words=2 * draw(11, 8), W_q=draw(8, 8), W_k=draw(8, 8), W_v=draw(8, 8))
+
 TINY["W_o"] = draw(8, 11)
+
 squeezed = Exercise(
     6,
     "squeezed(w, ids, longest): the last token's answer with rotary in four heads, positions times longest/n if n > "
@@ -497,40 +414,46 @@ squeezed = Exercise(
 )
 
 
-@squeezed.mistake("positions not squeezed")
-def _(w: dict[str, Array], ids: Array, longest: int) -> Array:
-    """Long texts are read as before. With more than `longest` tokens, multiply all positions by longest/n."""
+def positions_not_squeezed(w: dict[str, Array], ids: Array, longest: int) -> Array:
     p = np.arange(ids.shape[-1])
     return last_answer(w, ids, p, p[-1])
 
 
-@squeezed.mistake("stretched in place of squeezed")
-def _(w: dict[str, Array], ids: Array, longest: int) -> Array:
-    """You multiply by n/longest, and move long texts further apart. The factor is longest/n, so that the last position
-    stays below `longest`."""
+def stretched_in_place_of_squeezed(
+    w: dict[str, Array], ids: Array, longest: int
+) -> Array:
     n = ids.shape[-1]
     p = np.arange(n) * max(1.0, n / longest)
     return last_answer(w, ids, p, p[-1])
 
 
-@squeezed.mistake("short texts stretched")
-def _(w: dict[str, Array], ids: Array, longest: int) -> Array:
-    """You multiply by longest/n in short texts too, where it is above 1 and stretches them. The factor is at most 1."""
+def short_texts_stretched(w: dict[str, Array], ids: Array, longest: int) -> Array:
     n = ids.shape[-1]
     p = np.arange(n) * (longest / n)
     return last_answer(w, ids, p, p[-1])
 
 
-@squeezed.mistake("the query left where it was")
-def _(w: dict[str, Array], ids: Array, longest: int) -> Array:
-    """You squeeze the keys, and the query still stands at n − 1. Both move, as their difference is what counts."""
+def query_left_where_it_was(w: dict[str, Array], ids: Array, longest: int) -> Array:
     n = ids.shape[-1]
     return last_answer(w, ids, np.arange(n) * min(1.0, longest / n), n - 1)
 
 
-@squeezed.mistake("positions cut off")
-def _(w: dict[str, Array], ids: Array, longest: int) -> Array:
-    """Every position beyond `longest` becomes the last one, and the tokens there can no longer be told apart. Squeeze
-    all evenly: times longest/n."""
+def positions_cut_off(w: dict[str, Array], ids: Array, longest: int) -> Array:
     p = np.arange(ids.shape[-1]).clip(0, longest - 1)
     return last_answer(w, ids, p, p[-1])
+
+
+squeezed.knows(
+    ("positions not squeezed", positions_not_squeezed,
+     "Long texts are read as before. With more than `longest` tokens, multiply all positions by longest/n."),
+    ("stretched in place of squeezed", stretched_in_place_of_squeezed,
+     "You multiply by n/longest, and move long texts further apart. The factor is longest/n, so that the last position "
+     "stays below `longest`."),
+    ("short texts stretched", short_texts_stretched,
+     "You multiply by longest/n in short texts too, where it is above 1 and stretches them. The factor is at most 1."),
+    ("the query left where it was", query_left_where_it_was,
+     "You squeeze the keys, and the query still stands at n − 1. Both move, as their difference is what counts."),
+    ("positions cut off", positions_cut_off,
+     "Every position beyond `longest` becomes the last one, and the tokens there can no longer be told apart. Squeeze "
+     "all evenly: times longest/n."),
+)  # fmt: skip

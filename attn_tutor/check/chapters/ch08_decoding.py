@@ -8,6 +8,7 @@ from attn_tutor.check.chapters.inputs import Array, numbers
 from attn_tutor.check.exercise import Exercise
 
 Step = Callable[[Array], Array]
+
 END = 2
 
 
@@ -24,8 +25,6 @@ def model(seed: int, n_tokens: int = 3) -> Step:
 
 
 # The search itself, with what people get wrong in it as options.
-
-
 def search(
     step: Step,
     end: int,
@@ -77,73 +76,55 @@ greedy = Exercise(
 )
 
 
-@greedy.mistake("goes on after the end")
-def _(step: Step, end: int, max_len: int) -> tuple[Array, float]:
-    """You go on after the end of the sentence, so that what follows it is written, and paid for, too. Stop as soon as
-    the token is the end."""
-    return search(step, end, max_len, 1, over=never)
-
-
-@greedy.mistake("the end cut off")
-def _(step: Step, end: int, max_len: int) -> tuple[Array, float]:
-    """You leave the end out. It is a token as any other: the model gave it a probability, and it belongs to the
-    sentence."""
+def end_cut_off(step: Step, end: int, max_len: int) -> tuple[Array, float]:
     tokens, score = search(step, end, max_len, 1)
     return tokens[tokens != end], score
 
 
-@greedy.mistake("begun with the end symbol")
-def _(step: Step, end: int, max_len: int) -> tuple[Array, float]:
-    """You begin with the end symbol, as a translator's decoder does inside. Here step takes the tokens chosen so far:
-    at first none, an empty array."""
-    return search(step, end, max_len, 1, start=(end,))
-
-
-@greedy.mistake("one token too many")
-def _(step: Step, end: int, max_len: int) -> tuple[Array, float]:
-    """You write max_len + 1 tokens where no end comes. At most max_len are asked for: range(max_len), or <, not ≤."""
-    return search(step, end, max_len + 1, 1)
-
-
-@greedy.mistake("the least likely token")
-def _(step: Step, end: int, max_len: int) -> tuple[Array, float]:
-    """You choose the least likely token. argmax finds the likeliest; a sort puts the smallest first."""
-    return search(step, end, max_len, 1, key=lambda _, score: -score)
-
-
-@greedy.mistake("the chosen token is not fed back")
-def _(step: Step, end: int, max_len: int) -> tuple[Array, float]:
-    """You ask the model each time what comes first. Give it all tokens chosen so far, or it cannot know that there are
-    any."""
-    return search(lambda tokens: step(tokens[:0]), end, max_len, 1)
-
-
-@greedy.mistake("only the last token is fed back")
-def _(step: Step, end: int, max_len: int) -> tuple[Array, float]:
-    """You give the model the last token alone. What comes next depends on all tokens so far."""
-    return search(lambda tokens: step(tokens[-1:]), end, max_len, 1)
-
-
-@greedy.mistake("log-probability of the last token only")
-def _(step: Step, end: int, max_len: int) -> tuple[Array, float]:
-    """Your tokens are right, but the score is that of the last one. Probabilities multiply along a sentence, so their
-    logarithms add up."""
-    return search(step, end, max_len, 1, rank=lambda so_far, new: new)
-
-
-@greedy.mistake("probability in place of its logarithm")
-def _(step: Step, end: int, max_len: int) -> tuple[Array, float]:
-    """Your tokens are right, but the score is a probability. Its logarithm is asked for: leave out the exp."""
+def probability_in_place_of_its_logarithm(
+    step: Step, end: int, max_len: int
+) -> tuple[Array, float]:
     tokens, score = search(step, end, max_len, 1)
     return tokens, float(np.exp(score))
 
 
-@greedy.mistake("log-probabilities averaged")
-def _(step: Step, end: int, max_len: int) -> tuple[Array, float]:
-    """Your score is the mean over the tokens. The log-probability of a sentence is the sum."""
+def log_probabilities_averaged(
+    step: Step, end: int, max_len: int
+) -> tuple[Array, float]:
     tokens, score = search(step, end, max_len, 1)
     return tokens, score / len(tokens)
 
+
+greedy.knows(
+    ("goes on after the end", lambda step, end, max_len: search(step, end, max_len, 1, over=never),
+     "You go on after the end of the sentence, so that what follows it is written, and paid for, too. Stop as soon as "
+     "the token is the end."),
+    ("the end cut off", end_cut_off,
+     "You leave the end out. It is a token as any other: the model gave it a probability, and it belongs to the "
+     "sentence."),
+    ("begun with the end symbol", lambda step, end, max_len: search(step, end, max_len, 1, start=(end,)),
+     "You begin with the end symbol, as a translator's decoder does inside. Here step takes the tokens chosen so far: "
+     "at first none, an empty array."),
+    ("one token too many", lambda step, end, max_len: search(step, end, max_len + 1, 1),
+     "You write max_len + 1 tokens where no end comes. At most max_len are asked for: range(max_len), or <, not ≤."),
+    ("the least likely token", lambda step, end, max_len: search(step, end, max_len, 1, key=lambda _, score: -score),
+     "You choose the least likely token. argmax finds the likeliest; a sort puts the smallest first."),
+    ("the chosen token is not fed back",
+     lambda step, end, max_len: search(lambda tokens: step(tokens[:0]), end, max_len, 1),
+     "You ask the model each time what comes first. Give it all tokens chosen so far, or it cannot know that there are "
+     "any."),
+    ("only the last token is fed back",
+     lambda step, end, max_len: search(lambda tokens: step(tokens[-1:]), end, max_len, 1),
+     "You give the model the last token alone. What comes next depends on all tokens so far."),
+    ("log-probability of the last token only",
+     lambda step, end, max_len: search(step, end, max_len, 1, rank=lambda so_far, new: new),
+     "Your tokens are right, but the score is that of the last one. Probabilities multiply along a sentence, so their "
+     "logarithms add up."),
+    ("probability in place of its logarithm", probability_in_place_of_its_logarithm,
+     "Your tokens are right, but the score is a probability. Its logarithm is asked for: leave out the exp."),
+    ("log-probabilities averaged", log_probabilities_averaged,
+     "Your score is the mean over the tokens. The log-probability of a sentence is the sum."),
+)  # fmt: skip
 
 beam = Exercise(
     8,
@@ -158,80 +139,53 @@ beam = Exercise(
 )
 
 
-@beam.mistake("without length bookkeeping")
-def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
-    """You extend sentences that have ended, as if the end were a word: every sentence grows to max_len, and pays for
-    tokens that are not in it. One that has ended keeps its tokens and its score."""
-    return search(step, end, max_len, k, over=never)
-
-
-@beam.mistake("ranked by the mean")
-def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
-    """You rank sentences by their mean log-probability for each token. It prefers long sentences; here the likeliest
-    one is asked for, and that is the *sum* of the log-probabilities."""
-    return search(step, end, max_len, k, key=lambda y, score: score / len(y))
-
-
-@beam.mistake("the least likely kept")
-def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
-    """You sort the wrong way, and keep the k least likely sentences: sort by minus the score, or with reverse=True."""
-    return search(step, end, max_len, k, key=lambda _, score: -score)
-
-
-@beam.mistake("begun with the end symbol")
-def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
-    """You begin with the end symbol, as a translator's decoder does inside. Here step takes the tokens chosen so far:
-    at first none, an empty array."""
-    return search(step, end, max_len, k, start=(end,))
-
-
-@beam.mistake("ended sentences dropped")
-def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
-    """A sentence that has ended falls out of your beam at the next step. It keeps its place for as long as no k others
-    are likelier."""
-    return search(step, end, max_len, k, keep_ended=False)
-
-
-@beam.mistake("the first end wins")
-def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
-    """You return the first sentence that ends. A longer one may still be likelier: go on while the beam holds one that
-    has not ended."""
-    return search(step, end, max_len, k, first_end=True)
-
-
-@beam.mistake("greedy whatever k")
-def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
-    """You keep one sentence, whatever k is. Keep the k best of all continuations of all that you kept before."""
-    return search(step, end, max_len, 1)
-
-
-@beam.mistake("never cut back to k")
-def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
-    """You keep every continuation. That finds the best sentence of all, at the price of |Y|^T of them: cut the list
-    back to k after each step."""
-    return search(step, end, max_len, k, prune=False)
-
-
-@beam.mistake("ranked by the last token")
-def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
-    """You rank by the log-probability of the newest token alone. A beginning is as likely as all its tokens together:
-    add them up."""
-    return search(step, end, max_len, k, rank=lambda so_far, new: new)
-
-
-@beam.mistake("log-probabilities averaged")
-def _(step: Step, end: int, max_len: int, k: int) -> tuple[Array, float]:
-    """Your sentence is right, but its score is the mean over its tokens. Its log-probability is the sum."""
+def log_probabilities_averaged_too(
+    step: Step, end: int, max_len: int, k: int
+) -> tuple[Array, float]:
     tokens, score = search(step, end, max_len, k)
     return tokens, score / len(tokens)
 
 
+beam.knows(
+    ("without length bookkeeping", lambda step, end, max_len, k: search(step, end, max_len, k, over=never),
+     "You extend sentences that have ended, as if the end were a word: every sentence grows to max_len, and pays for "
+     "tokens that are not in it. One that has ended keeps its tokens and its score."),
+    ("ranked by the mean",
+     lambda step, end, max_len, k: search(step, end, max_len, k, key=lambda y, score: score / len(y)),
+     "You rank sentences by their mean log-probability for each token. It prefers long sentences; here the likeliest "
+     "one is asked for, and that is the *sum* of the log-probabilities."),
+    ("the least likely kept", lambda step, end, max_len, k: search(step, end, max_len, k, key=lambda _, score: -score),
+     "You sort the wrong way, and keep the k least likely sentences: sort by minus the score, or with reverse=True."),
+    ("begun with the end symbol", lambda step, end, max_len, k: search(step, end, max_len, k, start=(end,)),
+     "You begin with the end symbol, as a translator's decoder does inside. Here step takes the tokens chosen so far: "
+     "at first none, an empty array."),
+    ("ended sentences dropped", lambda step, end, max_len, k: search(step, end, max_len, k, keep_ended=False),
+     "A sentence that has ended falls out of your beam at the next step. It keeps its place for as long as no k others "
+     "are likelier."),
+    ("the first end wins", lambda step, end, max_len, k: search(step, end, max_len, k, first_end=True),
+     "You return the first sentence that ends. A longer one may still be likelier: go on while the beam holds one that "
+     "has not ended."),
+    ("greedy whatever k", lambda step, end, max_len, k: search(step, end, max_len, 1),
+     "You keep one sentence, whatever k is. Keep the k best of all continuations of all that you kept before."),
+    ("never cut back to k", lambda step, end, max_len, k: search(step, end, max_len, k, prune=False),
+     "You keep every continuation. That finds the best sentence of all, at the price of |Y|^T of them: cut the list "
+     "back to k after each step."),
+    ("ranked by the last token",
+     lambda step, end, max_len, k: search(step, end, max_len, k, rank=lambda so_far, new: new),
+     "You rank by the log-probability of the newest token alone. A beginning is as likely as all its tokens together: "
+     "add them up."),
+    ("log-probabilities averaged", log_probabilities_averaged_too,
+     "Your sentence is right, but its score is the mean over its tokens. Its log-probability is the sum."),
+)  # fmt: skip
+
 draw = numbers(8)
+
 TARGETS = [
     np.array([[3, 1, 4]]),
     np.array([[3, 1, 4], [0, 4, 4]]),
     np.abs(draw(5, 7) * 3).astype(int) % 5,
 ]
+
 previous_symbols = Exercise(
     8,
     "previous_symbols(target, end): what the decoder is fed when the right answer is target, the end first; "
@@ -240,51 +194,26 @@ previous_symbols = Exercise(
     [(target, end) for target in TARGETS for end in (4, 5)],
 )
 
-
-@previous_symbols.mistake("not shifted")
-def _(target: Array, end: int) -> Array:
-    """You feed the target as it is: to write symbol i the decoder then reads symbol i. It learns to copy, and its loss
-    falls to nothing. Shift by one."""
-    return target
-
-
-@previous_symbols.mistake("shifted the wrong way")
-def _(target: Array, end: int) -> Array:
-    """You shift to the left: to write symbol i the decoder reads symbol i + 1, which is not there yet when it
-    translates."""
-    return np.c_[target[:, 1:], [end] * len(target)]
-
-
-@previous_symbols.mistake("rolled")
-def _(target: Array, end: int) -> Array:
-    """You roll the row, so that its last symbol comes first and tells the decoder something of the answer. The end
-    comes first, whatever the target."""
-    return np.roll(target, 1, -1)
-
-
-@previous_symbols.mistake("begins with 0")
-def _(target: Array, end: int) -> Array:
-    """You begin with 0, which is a symbol of the target. The end stands before every sentence."""
-    return np.c_[np.zeros(len(target), int), target[:, :-1]]
-
-
-@previous_symbols.mistake("the end not put in front")
-def _(target: Array, end: int) -> Array:
-    """You drop the last symbol, and put nothing in front: rows of T − 1. The end comes first."""
-    return target[:, :-1]
-
-
-@previous_symbols.mistake("reversed")
-def _(target: Array, end: int) -> Array:
-    """You reverse the sentence. Its order stays; it moves one place to the right."""
-    return np.c_[[end] * len(target), target[:, :0:-1]]
-
-
-@previous_symbols.mistake("one symbol too many")
-def _(target: Array, end: int) -> Array:
-    """You put the end in front and leave the last symbol: rows of T + 1. Nothing is written after the last symbol, so
-    nothing reads it."""
-    return np.c_[[end] * len(target), target]
+previous_symbols.knows(
+    ("not shifted", lambda target, end: target,
+     "You feed the target as it is: to write symbol i the decoder then reads symbol i. It learns to copy, and its loss "
+     "falls to nothing. Shift by one."),
+    ("shifted the wrong way", lambda target, end: np.c_[target[:, 1:], [end] * len(target)],
+     "You shift to the left: to write symbol i the decoder reads symbol i + 1, which is not there yet when it "
+     "translates."),
+    ("rolled", lambda target, end: np.roll(target, 1, -1),
+     "You roll the row, so that its last symbol comes first and tells the decoder something of the answer. The end "
+     "comes first, whatever the target."),
+    ("begins with 0", lambda target, end: np.c_[np.zeros(len(target), int), target[:, :-1]],
+     "You begin with 0, which is a symbol of the target. The end stands before every sentence."),
+    ("the end not put in front", lambda target, end: target[:, :-1],
+     "You drop the last symbol, and put nothing in front: rows of T − 1. The end comes first."),
+    ("reversed", lambda target, end: np.c_[[end] * len(target), target[:, :0:-1]],
+     "You reverse the sentence. Its order stays; it moves one place to the right."),
+    ("one symbol too many", lambda target, end: np.c_[[end] * len(target), target],
+     "You put the end in front and leave the last symbol: rows of T + 1. Nothing is written after the last symbol, so "
+     "nothing reads it."),
+)  # fmt: skip
 
 
 def up_to_end(row: Array, end: int) -> list[int]:
@@ -306,6 +235,7 @@ FOUND = [  # found, target; the end is 9
         np.array([[0, 7, 9, 9, 9], [7, 9, 9, 9, 9], [3, 1, 4, 9, 9], [3, 1, 4, 1, 9]]),
     ),
 ]
+
 exact_match = Exercise(
     8,
     "exact_match(found, target, end): the share of sentences that are right up to and with the first end; "
@@ -331,57 +261,60 @@ def side_by_side(found: Array, target: Array, end: int) -> tuple[Array, Array]:
     return pad(found, width, end), pad(target, width, end)
 
 
-@exact_match.mistake("what stands after the end is compared")
-def _(found: Array, target: Array, end: int) -> float:
-    """You compare whole rows. After the first end stands whatever the search left there: cut both rows behind it."""
+def what_stands_after_the_end_is_compared(
+    found: Array, target: Array, end: int
+) -> float:
     one, other = side_by_side(found, target, end)
     return float((one == other).all(1).mean())
 
 
-@exact_match.mistake("share of the symbols")
-def _(found: Array, target: Array, end: int) -> float:
-    """You count symbols. One wrong digit makes another number: a sentence is right as a whole or not at all."""
+def share_of_the_symbols(found: Array, target: Array, end: int) -> float:
     one, other = side_by_side(found, target, end)
     counts = (other == end).cumsum(1) <= 1
     return float((one == other)[counts].mean())
 
 
-@exact_match.mistake("share of the symbols")
-def _(found: Array, target: Array, end: int) -> float:
-    """You count symbols that agree. One wrong digit makes another number: a sentence is right as a whole or not at all
-    (and what stands after the end, or beyond the shorter row, is not compared)."""
+def share_of_the_symbols_too(found: Array, target: Array, end: int) -> float:
     width = min(found.shape[1], target.shape[1])
     return float((found[:, :width] == target[:, :width]).mean())
 
 
-@exact_match.mistake("a longer sentence counts as right")
-def _(found: Array, target: Array, end: int) -> float:
-    """You compare only as many symbols as the target has before its end. Then 1234 passes for 123: compare the end as
-    well."""
+def longer_sentence_counts_as_right(found: Array, target: Array, end: int) -> float:
     one, other = side_by_side(found, target, end)
     counts = (other == end).cumsum(1) < 1
     return float(((one == other) | ~counts).all(1).mean())
 
 
-@exact_match.mistake("a sentence that stops too early counts as right")
-def _(found: Array, target: Array, end: int) -> float:
-    """You compare only up to the end of what was found. Then 12 passes for 123: compare up to the end of the target."""
+def sentence_that_stops_too_early_counts_as_right(
+    found: Array, target: Array, end: int
+) -> float:
     one, other = side_by_side(found, target, end)
     counts = (one == end).cumsum(1) < 1
     return float(((one == other) | ~counts).all(1).mean())
 
 
-@exact_match.mistake("in per cent")
-def _(found: Array, target: Array, end: int) -> float:
-    """You return per cent. A share lies between 0 and 1."""
-    return 100 * exact_match.right(found, target, end)
-
-
-@exact_match.mistake("counted, not divided")
-def _(found: Array, target: Array, end: int) -> float:
-    """You return how many are right. Divide by how many there are."""
+def counted_not_divided(found: Array, target: Array, end: int) -> float:
     right = [
         up_to_end(x, end) == up_to_end(y, end)
         for x, y in zip(found, target, strict=True)
     ]
     return float(sum(right))
+
+
+exact_match.knows(
+    ("what stands after the end is compared", what_stands_after_the_end_is_compared,
+     "You compare whole rows. After the first end stands whatever the search left there: cut both rows behind it."),
+    ("share of the symbols", share_of_the_symbols,
+     "You count symbols. One wrong digit makes another number: a sentence is right as a whole or not at all."),
+    ("share of the symbols", share_of_the_symbols_too,
+     "You count symbols that agree. One wrong digit makes another number: a sentence is right as a whole or not at all "
+     "(and what stands after the end, or beyond the shorter row, is not compared)."),
+    ("a longer sentence counts as right", longer_sentence_counts_as_right,
+     "You compare only as many symbols as the target has before its end. Then 1234 passes for 123: compare the end as "
+     "well."),
+    ("a sentence that stops too early counts as right", sentence_that_stops_too_early_counts_as_right,
+     "You compare only up to the end of what was found. Then 12 passes for 123: compare up to the end of the target."),
+    ("in per cent", lambda found, target, end: 100 * exact_match.right(found, target, end),
+     "You return per cent. A share lies between 0 and 1."),
+    ("counted, not divided", counted_not_divided, "You return how many are right. Divide by how many there are."),
+)  # fmt: skip

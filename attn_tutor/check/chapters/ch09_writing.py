@@ -76,76 +76,42 @@ top_k = Exercise(
     ],
     reads=with_ties_in_order,
 )
-top_k.variant(
-    probabilities,
-    "more than k where logits are equal",
-    "You keep every logit that is not below the k-th largest. Of five equal ones that is all five. Take k places, with "
-    "argsort or topk, and not a threshold.",
-    keep=at_least,
-)
-top_k.variant(
-    probabilities,
-    "not divided again",
-    "You take the softmax first and then put the others to 0: what is left does not sum to 1. Put −∞ in their place "
-    "*before* the softmax, or divide by the sum.",
-    again=False,
-)
-top_k.variant(
-    probabilities,
-    "0 in place of −∞",
-    "You set the other logits to 0, and exp 0 is 1: they are still drawn. Set them to −∞.",
-    hidden=0.0,
-)
-top_k.variant(
-    probabilities,
-    "times the temperature",
-    "You multiply by the temperature, so that a high one makes the text tamer. Logits are divided by it.",
-    cool=lambda x, temperature: x * temperature,
-)
-top_k.variant(
-    probabilities,
-    "temperature ignored",
-    "The temperature is not used.",
-    cool=lambda x, temperature: x,
-)
-top_k.variant(
-    probabilities,
-    "temperature after the softmax",
-    "You divide the probabilities by the temperature, and they no longer sum to 1. It divides the logits.",
-    late=True,
-)
-top_k.variant(
-    probabilities,
-    "one too many",
-    "You keep k + 1 tokens: count again which index is the k-th largest.",
-    more=1,
-)
-top_k.variant(
-    probabilities,
-    "no maximum subtracted",
-    "exp(1000) is infinity, and ∞/∞ is NaN; exp(−1000) is 0, and 0/0 is NaN. Subtract the largest logit of each row "
-    "first.",
-    maximum=False,
-)
+
 OF_ALL = "You keep the k largest logits of the whole array. Each row keeps its own k."
+
 TOO_FEW = (
     "You keep k − 1 tokens: the k-th largest logit itself must stay. A threshold that is compared with > drops it, and "
     "one that is compared with ≥ keeps too many where logits are equal: take k places."
 )
+
 SMALLEST = "You keep the least likely tokens: sort the other way."
-for name, words, keep in (
-    ("one too few", TOO_FEW, lambda x, k: x > np.sort(x)[..., [-k]]),
-    ("one too few", TOO_FEW, lambda x, k: exactly(x, k - 1)),
-    ("the k largest of all rows", OF_ALL, lambda x, k: x >= np.sort(x, None)[-k]),
-    (
-        "the k largest of all rows",
-        OF_ALL,
-        lambda x, k: exactly(x.reshape(-1), k).reshape(x.shape),
-    ),
-    ("the k smallest", SMALLEST, lambda x, k: at_least(-x, k)),
-    ("the k smallest", SMALLEST, lambda x, k: exactly(-x, k)),
-):
-    top_k.variant(probabilities, name, words, keep=keep)
+
+top_k.knows(
+    ("more than k where logits are equal", dict(keep=at_least),
+     "You keep every logit that is not below the k-th largest. Of five equal ones that is all five. Take k places, "
+     "with argsort or topk, and not a threshold."),
+    ("not divided again", dict(again=False),
+     "You take the softmax first and then put the others to 0: what is left does not sum to 1. Put −∞ in their place "
+     "*before* the softmax, or divide by the sum."),
+    ("0 in place of −∞", dict(hidden=0.0),
+     "You set the other logits to 0, and exp 0 is 1: they are still drawn. Set them to −∞."),
+    ("times the temperature", dict(cool=lambda x, temperature: x * temperature),
+     "You multiply by the temperature, so that a high one makes the text tamer. Logits are divided by it."),
+    ("temperature ignored", dict(cool=lambda x, temperature: x), "The temperature is not used."),
+    ("temperature after the softmax", dict(late=True),
+     "You divide the probabilities by the temperature, and they no longer sum to 1. It divides the logits."),
+    ("one too many", dict(more=1), "You keep k + 1 tokens: count again which index is the k-th largest."),
+    ("no maximum subtracted", dict(maximum=False),
+     "exp(1000) is infinity, and ∞/∞ is NaN; exp(−1000) is 0, and 0/0 is NaN. Subtract the largest logit of each row "
+     "first."),
+    ("one too few", dict(keep=lambda x, k: x > np.sort(x)[..., [-k]]), TOO_FEW),
+    ("one too few", dict(keep=lambda x, k: exactly(x, k - 1)), TOO_FEW),
+    ("the k largest of all rows", dict(keep=lambda x, k: x >= np.sort(x, None)[-k]), OF_ALL),
+    ("the k largest of all rows", dict(keep=lambda x, k: exactly(x.reshape(-1), k).reshape(x.shape)), OF_ALL),
+    ("the k smallest", dict(keep=lambda x, k: at_least(-x, k)), SMALLEST),
+    ("the k smallest", dict(keep=lambda x, k: exactly(-x, k)), SMALLEST),
+    by_hand=probabilities,
+)  # fmt: skip
 
 
 def joined(
@@ -162,6 +128,7 @@ def joined(
 
 
 PAIRS = np.array([4, 1, 2, 1, 2, 2, 7, 1, 2, 1, 1, 5, 2, 1])
+
 join_pair = Exercise(
     9,
     "join_pair(ids, pair, new): each pair of neighbours replaced by the number new, from the left; "
@@ -176,50 +143,45 @@ join_pair = Exercise(
         (PAIRS, (2, 1), 31),
     ],
 )
-join_pair.variant(
-    joined,
-    "the pair turned round",
-    "You join where the second of the pair stands before the first. The order counts: first, then second.",
-    swap=True,
-)
-join_pair.variant(
-    joined,
-    "a token used twice",
-    "After a pair you go on by one place, so that its second token stays and may even begin another pair. Two tokens "
-    "become one: go on by two.",
-    step=1,
-)
 
 
-@join_pair.mistake("the first pair only")
-def _(ids: Array, pair: tuple[int, int], new: int) -> Array:
-    """You join the first pair that you find, and stop. Every place where the two stand side by side is joined."""
+def first_pair_only(ids: Array, pair: tuple[int, int], new: int) -> Array:
     for i in range(len(ids) - 1):
         if (ids[i], ids[i + 1]) == pair:
             return np.concatenate([ids[:i], [new], ids[i + 2 :]])
     return ids
 
 
-@join_pair.mistake("pairs that overlap")
-def _(ids: Array, pair: tuple[int, int], new: int) -> Array:
-    """Where two pairs share a token you join both. A token that has gone into one pair is not there for the next."""
+def pairs_that_overlap(ids: Array, pair: tuple[int, int], new: int) -> Array:
     here = (ids[:-1] == pair[0]) & (ids[1:] == pair[1])
     first, second = np.r_[here, False], np.r_[False, here]
     return np.where(first, new, ids)[first | ~second]
 
 
-@join_pair.mistake("from the right")
-def _(ids: Array, pair: tuple[int, int], new: int) -> Array:
-    """You join from the right: of three equal tokens the last two. Encoder and decoder agree only if all go from the
-    left."""
-    return joined(ids[::-1], pair[::-1], new)[::-1].copy()
-
-
-@join_pair.mistake("the last token lost")
-def _(ids: Array, pair: tuple[int, int], new: int) -> Array:
-    """You lose the last token where it belongs to no pair: a loop over neighbours ends one place early."""
+def last_token_lost(ids: Array, pair: tuple[int, int], new: int) -> Array:
     last = joined(ids, pair, new)
     return last[:-1] if last[-1] == ids[-1] else last
+
+
+join_pair.knows(
+    ("the pair turned round", dict(swap=True),
+     "You join where the second of the pair stands before the first. The order counts: first, then second."),
+    ("a token used twice", dict(step=1),
+     "After a pair you go on by one place, so that its second token stays and may even begin another pair. Two tokens "
+     "become one: go on by two."),
+    by_hand=joined,
+)  # fmt: skip
+join_pair.knows(
+    ("the first pair only", first_pair_only,
+     "You join the first pair that you find, and stop. Every place where the two stand side by side is joined."),
+    ("pairs that overlap", pairs_that_overlap,
+     "Where two pairs share a token you join both. A token that has gone into one pair is not there for the next."),
+    ("from the right", lambda ids, pair, new: joined(ids[::-1], pair[::-1], new)[::-1].copy(),
+     "You join from the right: of three equal tokens the last two. Encoder and decoder agree only if all go from the "
+     "left."),
+    ("the last token lost", last_token_lost,
+     "You lose the last token where it belongs to no pair: a loop over neighbours ends one place early."),
+)  # fmt: skip
 
 
 def looks(A: Array, period: int, *, off: int = 1, first: int = 0) -> Array:
@@ -239,42 +201,22 @@ induction_score = Exercise(
         (np.tril(weights_of(3 * draw(2, 3, 11, 11))), 5),
     ],
 )
-for off, name, words in (
-    (
-        0,
-        "the same letter",
-        "You take the weight on the present letter's last occurrence, i − period. What is wanted is what came after "
-        "it, one place on.",
-    ),
-    (
-        2,
-        "one place too far",
-        "You look one place too far: the key is i − period + 1.",
-    ),
-):
-    induction_score.variant(looks, name, words, off=off)
-induction_score.variant(
-    looks,
-    "a query of the first copy",
-    "Your diagonal begins with query period − 1, the last of the first copy, which cannot know what comes. Leave it "
-    "out: i ≥ period.",
-    first=-1,
-)
 
-
-@induction_score.mistake("the sum, not the mean")
-def _(A: Array, period: int) -> Array:
-    """You add up over the queries. The mean does not depend on how long the text is."""
-    return looks(A, period) * (A.shape[-1] - period)
-
-
-@induction_score.mistake("divided by all queries")
-def _(A: Array, period: int) -> Array:
-    """You divide by n. The queries of the second copy alone are asked: n − period of them."""
-    return looks(A, period) * (A.shape[-1] - period) / A.shape[-1]
-
-
-@induction_score.mistake("keys and queries exchanged")
-def _(A: Array, period: int) -> Array:
-    """You take A[…, key, query]. Rows are queries; above the diagonal a causal model has only zeros."""
-    return looks(A.mT, period)
+induction_score.knows(
+    ("the same letter", dict(off=0),
+     "You take the weight on the present letter's last occurrence, i − period. What is wanted is what came after it, "
+     "one place on."),
+    ("one place too far", dict(off=2), "You look one place too far: the key is i − period + 1."),
+    ("a query of the first copy", dict(first=-1),
+     "Your diagonal begins with query period − 1, the last of the first copy, which cannot know what comes. Leave it "
+     "out: i ≥ period."),
+    by_hand=looks,
+)  # fmt: skip
+induction_score.knows(
+    ("the sum, not the mean", lambda A, period: looks(A, period) * (A.shape[-1] - period),
+     "You add up over the queries. The mean does not depend on how long the text is."),
+    ("divided by all queries", lambda A, period: looks(A, period) * (A.shape[-1] - period) / A.shape[-1],
+     "You divide by n. The queries of the second copy alone are asked: n − period of them."),
+    ("keys and queries exchanged", lambda A, period: looks(A.mT, period),
+     "You take A[…, key, query]. Rows are queries; above the diagonal a causal model has only zeros."),
+)  # fmt: skip

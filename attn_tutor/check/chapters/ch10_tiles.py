@@ -8,6 +8,7 @@ from attn_tutor.check.chapters.inputs import Array, column, numbers
 from attn_tutor.check.exercise import Exercise
 
 draw = numbers(10)
+
 State = tuple[Array, Array, Array]
 
 
@@ -27,9 +28,13 @@ def joined(t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array) -> 
 
 
 NOTHING = column(-np.inf), column(0), column(0)
+
 FIRST = column(np.log(2)), column(1.5), column(15)
+
 SECOND = column(np.log(6)), column(1.5), column(8)
+
 SOME = draw(5, 1), 1 + draw(5, 1) ** 2, draw(5, 3)
+
 MORE = 3 * draw(5, 1), 1 + draw(5, 1) ** 2, draw(5, 3)
 
 merge = Exercise(
@@ -48,93 +53,114 @@ merge = Exercise(
     ],
 )
 
-for factor in (shrink, careless):
 
-    @merge.mistake("total not rescaled")
-    def _(
-        t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array,
-        factor: Callable[[Array, Array], Array] = factor,
-    ) -> State:  # fmt: skip  # one line as everywhere here
-        """You rescale the pooled values and add the totals as they are. Both were summed under the old tops: the total
-        needs the same factors, e^(t₁ − t) and e^(t₂ − t)."""
+def total_not_rescaled(factor: Callable[[Array, Array], Array]) -> Callable[..., State]:
+    def wrong(
+        t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array
+    ) -> State:
         t = np.maximum(t1, t2)
         return t, l1 + l2, factor(t1, t) * o1 + factor(t2, t) * o2
 
-    @merge.mistake("pooled values not rescaled")
-    def _(
-        t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array,
-        factor: Callable[[Array, Array], Array] = factor,
-    ) -> State:  # fmt: skip  # one line as everywhere here
-        """You rescale the totals and add the pooled values as they are. Both were summed under the old tops: the values
-        need the same factors, e^(t₁ − t) and e^(t₂ − t)."""
+    return wrong
+
+
+def pooled_values_not_rescaled(
+    factor: Callable[[Array, Array], Array],
+) -> Callable[..., State]:
+    def wrong(
+        t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array
+    ) -> State:
         t = np.maximum(t1, t2)
         return t, factor(t1, t) * l1 + factor(t2, t) * l2, o1 + o2
 
-    @merge.mistake("only the first rescaled")
-    def _(
-        t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array,
-        factor: Callable[[Array, Array], Array] = factor,
-    ) -> State:  # fmt: skip  # one line as everywhere here
-        """You rescale the first set alone. That is right only if the second has the larger top: otherwise it is the
-        second that shrinks, by e^(t₂ − t)."""
+    return wrong
+
+
+def only_the_first_rescaled(
+    factor: Callable[[Array, Array], Array],
+) -> Callable[..., State]:
+    def wrong(
+        t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array
+    ) -> State:
         t = np.maximum(t1, t2)
         return t, factor(t1, t) * l1 + l2, factor(t1, t) * o1 + o2
 
-
-@merge.mistake("nothing rescaled")
-def _(t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array) -> State:
-    """You add totals and values that were summed under different tops. Bring both under the new one first: times
-    e^(t₁ − t) and e^(t₂ − t)."""
-    return np.maximum(t1, t2), l1 + l2, o1 + o2
+    return wrong
 
 
-@merge.mistake("the smaller top kept")
-def _(t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array) -> State:
-    """You keep the smaller top. Then e^(t₂ − t) is e to something positive, which overflows if the tops lie far apart:
-    take the maximum."""
+def smaller_top_kept(
+    t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array
+) -> State:
     t = np.minimum(t1, t2)
     first, second = careless(t1, t), careless(t2, t)
     return t, first * l1 + second * l2, first * o1 + second * o2
 
 
-for factor in (shrink, careless):
-
-    @merge.mistake("pooled values divided by the total")
-    def _(
-        t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array,
-        factor: Callable[[Array, Array], Array] = factor,
-    ) -> State:  # fmt: skip  # one line as everywhere here
-        """You divide the pooled values by the total. That comes once, at the very end: until then they are sums, which
-        the next set can be added to."""
+def pooled_values_divided_by_the_total(
+    factor: Callable[[Array, Array], Array],
+) -> Callable[..., State]:
+    def wrong(
+        t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array
+    ) -> State:
         t = np.maximum(t1, t2)
         first, second = factor(t1, t), factor(t2, t)
         total, pooled = first * l1 + second * l2, first * o1 + second * o2
         return t, total, pooled / np.where(total == 0, 1, total)
 
+    return wrong
 
-@merge.mistake("the first top kept")
-def _(t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array) -> State:
-    """You keep the first top, whichever is larger. e^(t₂ − t₁) overflows where the second is much larger: take the
-    maximum, and bring both under it."""
+
+def first_top_kept(
+    t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array
+) -> State:
     second = careless(t2, t1)
     return t1, l1 + second * l2, o1 + second * o2
 
 
-@merge.mistake("shrunk the wrong way")
-def _(t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array) -> State:
-    """Your exponents have the wrong sign: what was summed under a lower top must become smaller, e^(t₁ − t) ≤ 1."""
+def shrunk_the_wrong_way(
+    t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array
+) -> State:
     t = np.maximum(t1, t2)
     first, second = np.exp(t - t1), np.exp(t - t2)
     return t, first * l1 + second * l2, first * o1 + second * o2
 
 
-@merge.mistake("NaN from two empty sets")
-def _(t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array) -> State:
-    """You are right wherever there is a key. With none on either side both tops are −∞, and −∞ − (−∞) is NaN. Subtract
-    0 in place of −∞ there; a large mask makes such tiles."""
+def nan_from_two_empty_sets(
+    t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array
+) -> State:
     t = np.maximum(t1, t2)
     first, second = careless(t1, t), careless(t2, t)
     return t, first * l1 + second * l2, first * o1 + second * o2
+
+
+merge.knows(
+    ("total not rescaled", [total_not_rescaled(x) for x in (shrink, careless)],
+     "You rescale the pooled values and add the totals as they are. Both were summed under the old tops: the total "
+     "needs the same factors, e^(t₁ − t) and e^(t₂ − t)."),
+    ("pooled values not rescaled", [pooled_values_not_rescaled(x) for x in (shrink, careless)],
+     "You rescale the totals and add the pooled values as they are. Both were summed under the old tops: the values "
+     "need the same factors, e^(t₁ − t) and e^(t₂ − t)."),
+    ("only the first rescaled", [only_the_first_rescaled(x) for x in (shrink, careless)],
+     "You rescale the first set alone. That is right only if the second has the larger top: otherwise it is the second "
+     "that shrinks, by e^(t₂ − t)."),
+    ("pooled values divided by the total", [pooled_values_divided_by_the_total(x) for x in (shrink, careless)],
+     "You divide the pooled values by the total. That comes once, at the very end: until then they are sums, which the "
+     "next set can be added to."),
+    ("nothing rescaled", lambda t1, l1, o1, t2, l2, o2: (np.maximum(t1, t2), l1 + l2, o1 + o2),
+     "You add totals and values that were summed under different tops. Bring both under the new one first: times e^(t₁ "
+     "− t) and e^(t₂ − t)."),
+    ("the smaller top kept", smaller_top_kept,
+     "You keep the smaller top. Then e^(t₂ − t) is e to something positive, which overflows if the tops lie far apart: "
+     "take the maximum."),
+    ("the first top kept", first_top_kept,
+     "You keep the first top, whichever is larger. e^(t₂ − t₁) overflows where the second is much larger: take the "
+     "maximum, and bring both under it."),
+    ("shrunk the wrong way", shrunk_the_wrong_way,
+     "Your exponents have the wrong sign: what was summed under a lower top must become smaller, e^(t₁ − t) ≤ 1."),
+    ("NaN from two empty sets", nan_from_two_empty_sets,
+     "You are right wherever there is a key. With none on either side both tops are −∞, and −∞ − (−∞) is NaN. Subtract "
+     "0 in place of −∞ there; a large mask makes such tiles."),
+)  # fmt: skip
 
 
 def blocks(n: int, tile: int) -> Array:
@@ -156,51 +182,35 @@ causal_tiles = Exercise(
 )
 
 
-@causal_tiles.mistake("aligned upper left")
-def _(n: int, m: int, tile: int) -> Array:
-    """For n = m you are right. With n ≠ m the queries are the *last* n of m tokens: query i sees keys up to
-    i + m − n."""
+def aligned_upper_left(n: int, m: int, tile: int) -> Array:
     last = np.minimum(blocks(n, tile) + tile, n) - 1
     return blocks(m, tile) <= last[:, None]
 
 
-@causal_tiles.mistake("only the whole tiles")
-def _(n: int, m: int, tile: int) -> Array:
-    """You leave out the tiles that the diagonal crosses. Some of their pairs are permitted: compute those tiles, and
-    mask inside them."""
+def only_the_whole_tiles(n: int, m: int, tile: int) -> Array:
     end = np.minimum(blocks(m, tile) + tile, m) - 1
     return end <= blocks(n, tile)[:, None] + m - n
 
 
-@causal_tiles.mistake("the first query of a block asked")
-def _(n: int, m: int, tile: int) -> Array:
-    """You ask what the *first* query of each block may see. The later ones see more: ask the last."""
-    return blocks(m, tile) <= blocks(n, tile)[:, None] + m - n
-
-
-@causal_tiles.mistake("the last block forgotten")
-def _(n: int, m: int, tile: int) -> Array:
-    """You round the number of blocks down, and lose the queries or keys that do not fill a tile. Round up:
-    -(-n // tile)."""
-    return needed(n, m, tile)[: n // tile, : m // tile]
-
-
-@causal_tiles.mistake("keys by queries")
-def _(n: int, m: int, tile: int) -> Array:
-    """Your rows are blocks of keys. Rows are queries, columns are keys."""
-    return needed(n, m, tile).T
-
-
-@causal_tiles.mistake("the future kept")
-def _(n: int, m: int, tile: int) -> Array:
-    """You keep the tiles that nobody may see, and only those. True is for those to compute."""
-    return ~needed(n, m, tile)
-
-
-@causal_tiles.mistake("every tile kept")
-def _(n: int, m: int, tile: int) -> Array:
-    """All your tiles are True. Those in which every key comes after every query are for nobody: nearly half."""
-    return np.ones_like(needed(n, m, tile))
+causal_tiles.knows(
+    ("aligned upper left", aligned_upper_left,
+     "For n = m you are right. With n ≠ m the queries are the *last* n of m tokens: query i sees keys up to i + m − "
+     "n."),
+    ("only the whole tiles", only_the_whole_tiles,
+     "You leave out the tiles that the diagonal crosses. Some of their pairs are permitted: compute those tiles, and "
+     "mask inside them."),
+    ("the first query of a block asked", lambda n, m, tile: blocks(m, tile) <= blocks(n, tile)[:, None] + m - n,
+     "You ask what the *first* query of each block may see. The later ones see more: ask the last."),
+    ("the last block forgotten", lambda n, m, tile: needed(n, m, tile)[: n // tile, : m // tile],
+     "You round the number of blocks down, and lose the queries or keys that do not fill a tile. Round up: -(-n // "
+     "tile)."),
+    ("keys by queries", lambda n, m, tile: needed(n, m, tile).T,
+     "Your rows are blocks of keys. Rows are queries, columns are keys."),
+    ("the future kept", lambda n, m, tile: ~needed(n, m, tile),
+     "You keep the tiles that nobody may see, and only those. True is for those to compute."),
+    ("every tile kept", lambda n, m, tile: np.ones_like(needed(n, m, tile)),
+     "All your tiles are True. Those in which every key comes after every query are for nobody: nearly half."),
+)  # fmt: skip
 
 
 def norms(X: Array) -> Array:
@@ -220,64 +230,32 @@ score_bound = Exercise(
     ],
 )
 
-
-@score_bound.mistake("the largest score itself")
-def _(Q: Array, K: Array, scale: float) -> Array:
-    """You compute all scores and take the largest: correct, but it costs the n · m products that the bound is to save.
-    ‖q‖ ‖k‖ needs each row once."""
-    return np.abs(Q @ K.T * scale).max()
-
-
-@score_bound.mistake("the norm of the whole matrix")
-def _(Q: Array, K: Array, scale: float) -> float:
-    """You take the norm of all entries at once. It is a bound, but grows with the number of tokens: take the norm of
-    each row, and of these the largest."""
-    return float(np.linalg.norm(Q) * np.linalg.norm(K) * abs(scale))
-
-
-@score_bound.mistake("no square root")
-def _(Q: Array, K: Array, scale: float) -> float:
-    """You multiply squared norms. ‖q‖ is the *root* of the sum of squares."""
-    return float((norms(Q).max() * norms(K).max()) ** 2 * abs(scale))
-
-
-@score_bound.mistake("the scale's sign kept")
-def _(Q: Array, K: Array, scale: float) -> float:
-    """With a negative scale your bound is negative, and every score seems harmless. Take abs(scale)."""
-    return float(norms(Q).max() * norms(K).max() * scale)
-
-
-@score_bound.mistake("the largest entries")
-def _(Q: Array, K: Array, scale: float) -> float:
-    """You multiply the largest entries. A score sums d products, so it can be larger than that: use the norms of the
-    rows."""
-    return float(np.abs(Q).max() * np.abs(K).max() * abs(scale))
-
-
-@score_bound.mistake("absolute entries added")
-def _(Q: Array, K: Array, scale: float) -> float:
-    """You take the sum of absolute entries for the length of a row. It is a bound, but a loose one: ‖q‖ is the root of
-    the sum of squares."""
-    return float(np.abs(Q).sum(-1).max() * np.abs(K).sum(-1).max() * abs(scale))
-
-
-@score_bound.mistake("the smallest norm of the keys")
-def _(Q: Array, K: Array, scale: float) -> float:
-    """You take the smallest norm of the keys. Another key can be longer, and its score larger: take the largest of
-    both."""
-    return float(norms(Q).max() * norms(K).min() * abs(scale))
-
-
-@score_bound.mistake("mean norms")
-def _(Q: Array, K: Array, scale: float) -> float:
-    """You take the mean of the norms. One long query is enough to overflow: take the largest."""
-    return float(norms(Q).mean() * norms(K).mean() * abs(scale))
-
-
-@score_bound.mistake("norms of columns")
-def _(Q: Array, K: Array, scale: float) -> float:
-    """You take the norms of columns. Tokens are rows: sum over the last axis."""
-    return float(norms(Q.T).max() * norms(K.T).max() * abs(scale))
+score_bound.knows(
+    ("the largest score itself", lambda Q, K, scale: np.abs(Q @ K.T * scale).max(),
+     "You compute all scores and take the largest: correct, but it costs the n · m products that the bound is to save. "
+     "‖q‖ ‖k‖ needs each row once."),
+    ("the norm of the whole matrix", lambda Q, K, scale: float(np.linalg.norm(Q) * np.linalg.norm(K) * abs(scale)),
+     "You take the norm of all entries at once. It is a bound, but grows with the number of tokens: take the norm of "
+     "each row, and of these the largest."),
+    ("no square root", lambda Q, K, scale: float((norms(Q).max() * norms(K).max()) ** 2 * abs(scale)),
+     "You multiply squared norms. ‖q‖ is the *root* of the sum of squares."),
+    ("the scale's sign kept", lambda Q, K, scale: float(norms(Q).max() * norms(K).max() * scale),
+     "With a negative scale your bound is negative, and every score seems harmless. Take abs(scale)."),
+    ("the largest entries", lambda Q, K, scale: float(np.abs(Q).max() * np.abs(K).max() * abs(scale)),
+     "You multiply the largest entries. A score sums d products, so it can be larger than that: use the norms of the "
+     "rows."),
+    ("absolute entries added",
+     lambda Q, K, scale: float(np.abs(Q).sum(-1).max() * np.abs(K).sum(-1).max() * abs(scale)),
+     "You take the sum of absolute entries for the length of a row. It is a bound, but a loose one: ‖q‖ is the root of "
+     "the sum of squares."),
+    ("the smallest norm of the keys", lambda Q, K, scale: float(norms(Q).max() * norms(K).min() * abs(scale)),
+     "You take the smallest norm of the keys. Another key can be longer, and its score larger: take the largest of "
+     "both."),
+    ("mean norms", lambda Q, K, scale: float(norms(Q).mean() * norms(K).mean() * abs(scale)),
+     "You take the mean of the norms. One long query is enough to overflow: take the largest."),
+    ("norms of columns", lambda Q, K, scale: float(norms(Q.T).max() * norms(K.T).max() * abs(scale)),
+     "You take the norms of columns. Tokens are rows: sum over the last axis."),
+)  # fmt: skip
 
 
 def pulled(a: Array, b: Array) -> tuple[Array, Array]:
@@ -313,58 +291,57 @@ quotient_scores = Exercise(
     ],
 )
 
-for near in (pulled, as_they_are):
 
-    @quotient_scores.mistake("eᵃ in place of e²ᵃ")
-    def _(
-        a: Array, b: Array, w: Array,
-        near: Callable[[Array, Array], tuple[Array, Array]] = near,
-    ) -> Array:  # fmt: skip  # one line as everywhere here
-        """Your exponentials lack the 2: tanh(z) = 1 − 2/(1 + e²ᶻ). With eᶻ you compute tanh(z/2)."""
+def ea_in_place_of_e2a(
+    near: Callable[[Array, Array], tuple[Array, Array]],
+) -> Callable[..., Array]:
+    def wrong(a: Array, b: Array, w: Array) -> Array:
         a, b = near(a, b)
         return quotients(np.exp(a), np.exp(b), w)
 
-    @quotient_scores.mistake("the 2 above the line forgotten")
-    def _(
-        a: Array, b: Array, w: Array,
-        near: Callable[[Array, Array], tuple[Array, Array]] = near,
-    ) -> Array:  # fmt: skip  # one line as everywhere here
-        """Your scores are half of what they should be: it is 2/(1 + e²ᵃe²ᵇ), so that tanh goes from −1 to 1."""
+    return wrong
+
+
+def by_2_above_the_line_forgotten(
+    near: Callable[[Array, Array], tuple[Array, Array]],
+) -> Callable[..., Array]:
+    def wrong(a: Array, b: Array, w: Array) -> Array:
         a, b = near(a, b)
         return quotients(np.exp(2 * a), np.exp(2 * b), w) / 2
 
-    @quotient_scores.mistake("the minus forgotten")
-    def _(
-        a: Array, b: Array, w: Array,
-        near: Callable[[Array, Array], tuple[Array, Array]] = near,
-    ) -> Array:  # fmt: skip  # one line as everywhere here
-        """Your scores have the wrong sign: the quotient falls as a + b grows, and tanh rises: 1 *minus* 2/(1 + …)."""
+    return wrong
+
+
+def minus_forgotten(
+    near: Callable[[Array, Array], tuple[Array, Array]],
+) -> Callable[..., Array]:
+    def wrong(a: Array, b: Array, w: Array) -> Array:
         a, b = near(a, b)
         return -quotients(np.exp(2 * a), np.exp(2 * b), w)
 
-
-@quotient_scores.mistake("exponentials that overflow")
-def _(a: Array, b: Array, w: Array) -> Array:
-    """e^1600 is infinity and e^−1600 is 0, though their product is near 1. Take a number from a feature of all queries
-    and add it to that feature of all keys: no sum a + b changes."""
-    return quotients(np.exp(2 * a), np.exp(2 * b), w)
+    return wrong
 
 
-@quotient_scores.mistake("Σw still there")
-def _(a: Array, b: Array, w: Array) -> Array:
-    """You return all of Σ w tanh. Right, but the 1 of 1 − 2/(1 + …) adds Σw to every score: leave it out, as softmax
-    drops it, and with it every tanh."""
-    return (w * np.tanh(a[:, None, :] + b)).sum(-1)
-
-
-@quotient_scores.mistake("exponentials added")
-def _(a: Array, b: Array, w: Array) -> Array:
-    """You add the exponentials. e^(2(a + b)) is the *product* of e²ᵃ and e²ᵇ."""
+def exponentials_added(a: Array, b: Array, w: Array) -> Array:
     x, y = (np.exp(2 * x) for x in pulled(a, b))
     return -2 * (w / (1 + x[:, None, :] + y)).sum(-1)
 
 
-@quotient_scores.mistake("w forgotten")
-def _(a: Array, b: Array, w: Array) -> Array:
-    """You sum the quotients as they are. Each feature has its weight in w."""
-    return safely(a, b, np.ones_like(w))
+quotient_scores.knows(
+    ("eᵃ in place of e²ᵃ", [ea_in_place_of_e2a(x) for x in (pulled, as_they_are)],
+     "Your exponentials lack the 2: tanh(z) = 1 − 2/(1 + e²ᶻ). With eᶻ you compute tanh(z/2)."),
+    ("the 2 above the line forgotten", [by_2_above_the_line_forgotten(x) for x in (pulled, as_they_are)],
+     "Your scores are half of what they should be: it is 2/(1 + e²ᵃe²ᵇ), so that tanh goes from −1 to 1."),
+    ("the minus forgotten", [minus_forgotten(x) for x in (pulled, as_they_are)],
+     "Your scores have the wrong sign: the quotient falls as a + b grows, and tanh rises: 1 *minus* 2/(1 + …)."),
+    ("exponentials that overflow", lambda a, b, w: quotients(np.exp(2 * a), np.exp(2 * b), w),
+     "e^1600 is infinity and e^−1600 is 0, though their product is near 1. Take a number from a feature of all queries "
+     "and add it to that feature of all keys: no sum a + b changes."),
+    ("Σw still there", lambda a, b, w: (w * np.tanh(a[:, None, :] + b)).sum(-1),
+     "You return all of Σ w tanh. Right, but the 1 of 1 − 2/(1 + …) adds Σw to every score: leave it out, as softmax "
+     "drops it, and with it every tanh."),
+    ("exponentials added", exponentials_added,
+     "You add the exponentials. e^(2(a + b)) is the *product* of e²ᵃ and e²ᵇ."),
+    ("w forgotten", lambda a, b, w: safely(a, b, np.ones_like(w)),
+     "You sum the quotients as they are. Each feature has its weight in w."),
+)  # fmt: skip

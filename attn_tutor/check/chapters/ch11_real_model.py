@@ -1,7 +1,6 @@
 """Chapter 11: what one measures on the heads of a trained model, and how its weights lie in the file."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -42,48 +41,34 @@ received_weight = Exercise(
         (causal_weights(2, 3, 7, 7),),
     ],
 )
-received_weight.variant(
-    mean_of_later,
-    "a token's weight on itself counted",
-    "You count the diagonal, what a token gives itself. Token 0 has no choice and gives itself 1, so it would look "
-    "like a sink in every model. Take the queries *after* the key: A[..., j + 1:, j].",
-    first=0,
-    divide=lambda n, j: n - j,
-)
-received_weight.variant(
-    mean_of_later,
-    "divided by n for all keys",
-    "You divide each sum by n. Later keys are seen by fewer queries, so they would look neglected: divide by the "
-    "number of queries after the key, n − 1 − j.",
-    divide=lambda n, j: n,
-)
-received_weight.variant(
-    mean_of_later,
-    "the sum in place of the mean",
-    "You add up and do not divide. Early keys are seen by more queries and win by that alone: divide by n − 1 − j.",
-    divide=lambda n, j: 1,
-)
-received_weight.variant(
-    mean_of_later,
-    "queries and keys swapped",
-    "You read A the wrong way round: rows are queries, columns are keys. What key j receives stands in column j, "
-    "A[..., j + 1:, j].",
-    turn=lambda A: A.swapaxes(-1, -2),
-)
 
 
-@received_weight.mistake("the column's mean, diagonal and future too")
-def _(A: Array) -> Array:
-    """You average whole columns, A.mean(-2). Half of a column is 0 because of the causal mask, and the diagonal is the
-    token itself. Take the queries after the key alone."""
-    return np.asarray(A.mean(-2))
-
-
-@received_weight.mistake("heads averaged")
-def _(A: Array) -> Array:
-    """You average over the leading axes. Each head gets its own row of the answer: only the queries' axis, −2, goes."""
+def heads_averaged(A: Array) -> Array:
     mean = mean_of_later(A)
     return np.asarray(mean.mean(tuple(range(mean.ndim - 1))))
+
+
+received_weight.knows(
+    ("a token's weight on itself counted", dict(first=0, divide=lambda n, j: n - j),
+     "You count the diagonal, what a token gives itself. Token 0 has no choice and gives itself 1, so it would look "
+     "like a sink in every model. Take the queries *after* the key: A[..., j + 1:, j]."),
+    ("divided by n for all keys", dict(divide=lambda n, j: n),
+     "You divide each sum by n. Later keys are seen by fewer queries, so they would look neglected: divide by the "
+     "number of queries after the key, n − 1 − j."),
+    ("the sum in place of the mean", dict(divide=lambda n, j: 1),
+     "You add up and do not divide. Early keys are seen by more queries and win by that alone: divide by n − 1 − j."),
+    ("queries and keys swapped", dict(turn=lambda A: A.swapaxes(-1, -2)),
+     "You read A the wrong way round: rows are queries, columns are keys. What key j receives stands in column j, "
+     "A[..., j + 1:, j]."),
+    by_hand=mean_of_later,
+)  # fmt: skip
+received_weight.knows(
+    ("the column's mean, diagonal and future too", lambda A: np.asarray(A.mean(-2)),
+     "You average whole columns, A.mean(-2). Half of a column is 0 because of the causal mask, and the diagonal is the "
+     "token itself. Take the queries after the key alone."),
+    ("heads averaged", heads_averaged,
+     "You average over the leading axes. Each head gets its own row of the answer: only the queries' axis, −2, goes."),
+)  # fmt: skip
 
 
 def on_what_came_next(
@@ -106,7 +91,9 @@ def on_what_came_next(
 
 
 IDS = np.array([4, 7, 4, 9, 7, 4, 4])
+
 LONG = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5])
+
 prefix_matching_score = Exercise(
     11,
     "prefix_matching_score(A, ids): of the queries whose token has stood before, the mean of their total weight on the "
@@ -120,50 +107,28 @@ prefix_matching_score = Exercise(
 )
 
 
-def prefix_mistake(name: str, words: str, **changes: Any) -> None:
-    prefix_matching_score.variant(on_what_came_next, name, words, **changes)
-
-
-prefix_mistake(
-    "the earlier copies themselves",
-    "You take the earlier copies themselves. That is a *duplicate-token* head. An induction head looks at what came "
-    "right after them: the keys j + 1 where ids[j] == ids[i].",
-    after=0,
-)
-prefix_mistake(
-    "the tokens before the earlier copies",
-    "You take the tokens before the earlier copies, j − 1. What is to be copied came *after* them: j + 1.",
-    after=-1,
-)
-prefix_mistake(
-    "all queries counted",
-    "You average over all queries. One whose token is new has nothing to look for and can only lower the score: take "
-    "those with an earlier copy.",
-    queries=lambda same: np.ones(len(same), dtype=bool),
-)
-prefix_mistake(
-    "the newest copy alone",
-    "You look at the newest earlier copy alone. There may be several, and the weight on what came after any of them "
-    "counts: add them up.",
-    which=lambda same: same & (same[:, ::-1].cumsum(-1)[:, ::-1] == 1),
-)
-prefix_mistake(
-    "the oldest copy alone",
-    "You look at the first copy alone. There may be several, and the weight on what came after any of them counts: add "
-    "them up.",
-    which=lambda same: same & (same.cumsum(-1) == 1),
-)
-prefix_mistake(
-    "queries and keys swapped",
-    "You read A[key, query]. Rows are queries: the weight of query i on key j is A[..., i, j].",
-    turn=lambda A: A.swapaxes(-1, -2),
-)
-prefix_mistake(
-    "the largest weight of each query",
-    "You take the largest of the weights on what came after. If a token has stood before twice, both places are right: "
-    "add their weights.",
-    join=np.max,
-)
+prefix_matching_score.knows(
+    ("the earlier copies themselves", dict(after=0),
+     "You take the earlier copies themselves. That is a *duplicate-token* head. An induction head looks at what came "
+     "right after them: the keys j + 1 where ids[j] == ids[i]."),
+    ("the tokens before the earlier copies", dict(after=-1),
+     "You take the tokens before the earlier copies, j − 1. What is to be copied came *after* them: j + 1."),
+    ("all queries counted", dict(queries=lambda same: np.ones(len(same), dtype=bool)),
+     "You average over all queries. One whose token is new has nothing to look for and can only lower the score: take "
+     "those with an earlier copy."),
+    ("the newest copy alone", dict(which=lambda same: same & (same[:, ::-1].cumsum(-1)[:, ::-1] == 1)),
+     "You look at the newest earlier copy alone. There may be several, and the weight on what came after any of them "
+     "counts: add them up."),
+    ("the oldest copy alone", dict(which=lambda same: same & (same.cumsum(-1) == 1)),
+     "You look at the first copy alone. There may be several, and the weight on what came after any of them counts: "
+     "add them up."),
+    ("queries and keys swapped", dict(turn=lambda A: A.swapaxes(-1, -2)),
+     "You read A[key, query]. Rows are queries: the weight of query i on key j is A[..., i, j]."),
+    ("the largest weight of each query", dict(join=np.max),
+     "You take the largest of the weights on what came after. If a token has stood before twice, both places are "
+     "right: add their weights."),
+    by_hand=on_what_came_next,
+)  # fmt: skip
 
 
 def switched_off(
@@ -192,59 +157,54 @@ without_heads = Exercise(
         (draw(2, 3, 5), draw(10, 7), []),
     ],
 )
-without_heads.variant(
-    switched_off,
-    "the rest scaled up",
-    "You scale the remaining heads up, as dropout does in training. An ablation takes a part away and leaves the rest "
-    "as it is.",
-    rescale=True,
-)
-without_heads.variant(
-    switched_off,
-    "only those kept",
-    "You keep the heads of the list and switch off all others. It is the other way round.",
-    turn=True,
-)
 
 
-@without_heads.mistake("tokens switched off")
-def _(O: Array, W_o: Array, off: list[int]) -> Array:
-    """You set tokens to zero, O[:, off]. The heads' axis stands first: O[off]."""
+def tokens_switched_off(O: Array, W_o: Array, off: list[int]) -> Array:
     O = O.copy()
     O[:, [i for i in off if i < O.shape[1]]] = 0
     return an.merge_heads(O) @ W_o
 
 
-@without_heads.mistake("entries switched off")
-def _(O: Array, W_o: Array, off: list[int]) -> Array:
-    """You merge first and then set the *columns* in the list to zero. A head has d_h columns, h·d_h to (h + 1)·d_h: it
-    is easier before merging, O[off] = 0 on a copy."""
+def entries_switched_off(O: Array, W_o: Array, off: list[int]) -> Array:
     X = an.merge_heads(O).copy()
     X[:, off] = 0
     return X @ W_o
 
 
-@without_heads.mistake("heads reshaped in place of merged")
-def _(O: Array, W_o: Array, off: list[int]) -> Array:
-    """You reshape (h, n, d_h) to (n, h·d_h), which mixes tokens and heads. The tokens' axis must come first: transpose,
-    then reshape (merge_heads)."""
+def heads_reshaped_in_place_of_merged(O: Array, W_o: Array, off: list[int]) -> Array:
     keep = np.ones(len(O), dtype=bool)
     keep[off] = False
     return (O * keep[:, None, None]).reshape(O.shape[1], -1) @ W_o
 
 
-@without_heads.mistake("nothing switched off")
-def _(O: Array, W_o: Array, off: list[int]) -> Array:
-    """Your answer is that of the whole layer. The heads in `off` must be 0 before they are merged."""
-    return an.merge_heads(O) @ W_o
-
-
-@without_heads.mistake("the sum of the heads switched off")
-def _(O: Array, W_o: Array, off: list[int]) -> Array:
-    """You drop the heads from the array and then take the first rows of W_o for those that are left. Each head has rows
-    of its own in W_o: set the others to zero, and keep their places."""
+def sum_of_the_heads_switched_off(O: Array, W_o: Array, off: list[int]) -> Array:
     kept = np.delete(O, off, axis=0)
     return an.merge_heads(kept) @ W_o[: kept.shape[0] * kept.shape[2]]
+
+
+without_heads.knows(
+    ("the rest scaled up", dict(rescale=True),
+     "You scale the remaining heads up, as dropout does in training. An ablation takes a part away and leaves the rest "
+     "as it is."),
+    ("only those kept", dict(turn=True),
+     "You keep the heads of the list and switch off all others. It is the other way round."),
+    by_hand=switched_off,
+)  # fmt: skip
+without_heads.knows(
+    ("tokens switched off", tokens_switched_off,
+     "You set tokens to zero, O[:, off]. The heads' axis stands first: O[off]."),
+    ("entries switched off", entries_switched_off,
+     "You merge first and then set the *columns* in the list to zero. A head has d_h columns, h·d_h to (h + 1)·d_h: it "
+     "is easier before merging, O[off] = 0 on a copy."),
+    ("heads reshaped in place of merged", heads_reshaped_in_place_of_merged,
+     "You reshape (h, n, d_h) to (n, h·d_h), which mixes tokens and heads. The tokens' axis must come first: "
+     "transpose, then reshape (merge_heads)."),
+    ("nothing switched off", lambda O, W_o, off: an.merge_heads(O) @ W_o,
+     "Your answer is that of the whole layer. The heads in `off` must be 0 before they are merged."),
+    ("the sum of the heads switched off", sum_of_the_heads_switched_off,
+     "You drop the heads from the array and then take the first rows of W_o for those that are left. Each head has "
+     "rows of its own in W_o: set the others to zero, and keep their places."),
+)  # fmt: skip
 
 
 def blocks(n: int) -> Array:
@@ -290,6 +250,7 @@ ONE_BLOCK = np.concatenate(
         np.arange(16, dtype=np.uint8) * 16 + np.arange(16, dtype=np.uint8)[::-1],
     ]
 )[None]
+
 dequantise = Exercise(
     11,
     "dequantise(blocks): 32 weights of each block of 20 bytes: scale and minimum (each two bytes, float16), then 16 "
@@ -301,44 +262,23 @@ dequantise = Exercise(
 )
 
 
-def q4_mistake(name: str, words: str, **changes: Any) -> None:
-    dequantise.variant(read_blocks, name, words, **changes)
-
-
-q4_mistake(
-    "scale and minimum swapped",
-    "You take the minimum for the scale. The scale stands first: bytes 0 and 1; the minimum is bytes 2 and 3.",
-    swapped=True,
-)
-q4_mistake(
-    "high codes first",
-    "You put the high four bits first. Weights 0 to 15 are in the low bits, byte & 15; weights 16 to 31 in byte >> 4.",
-    high_first=True,
-)
-q4_mistake(
-    "two codes of a byte side by side",
-    "You put the two codes of a byte next to each other. In this format byte j holds weight j and weight j + 16: join "
-    "all the low codes, then all the high ones.",
-    in_turn=True,
-)
-q4_mistake(
-    "bytes of a number swapped",
-    "You read the two bytes of a float16 in the other order. They lie with the low byte first; .view(np.float16) reads "
-    "them so.",
-    big_endian=True,
-)
-q4_mistake(
-    "centred codes",
-    "You subtract 8 from the codes. That is another format (Q4_0), which has no minimum; here codes run from 0 to 15.",
-    centre=8,
-)
-q4_mistake(
-    "no minimum",
-    "You multiply by the scale and do not add the minimum.",
-    minimum=0,
-)
-q4_mistake(
-    "the minimum subtracted",
-    "You subtract the minimum. It is added: w = s·c + μ. (Some formats store −μ.)",
-    minimum=-1,
-)
+dequantise.knows(
+    ("scale and minimum swapped", dict(swapped=True),
+     "You take the minimum for the scale. The scale stands first: bytes 0 and 1; the minimum is bytes 2 and 3."),
+    ("high codes first", dict(high_first=True),
+     "You put the high four bits first. Weights 0 to 15 are in the low bits, byte & 15; weights 16 to 31 in byte >> "
+     "4."),
+    ("two codes of a byte side by side", dict(in_turn=True),
+     "You put the two codes of a byte next to each other. In this format byte j holds weight j and weight j + 16: join "
+     "all the low codes, then all the high ones."),
+    ("bytes of a number swapped", dict(big_endian=True),
+     "You read the two bytes of a float16 in the other order. They lie with the low byte first; .view(np.float16) "
+     "reads them so."),
+    ("centred codes", dict(centre=8),
+     "You subtract 8 from the codes. That is another format (Q4_0), which has no minimum; here codes run from 0 to "
+     "15."),
+    ("no minimum", dict(minimum=0), "You multiply by the scale and do not add the minimum."),
+    ("the minimum subtracted", dict(minimum=-1),
+     "You subtract the minimum. It is added: w = s·c + μ. (Some formats store −μ.)"),
+    by_hand=read_blocks,
+)  # fmt: skip

@@ -29,6 +29,7 @@ def column(*entries: float) -> Array:
 
 
 EMPTY = draw(3, 2, 1)
+
 EMPTY[0, 0], EMPTY[:, 1] = -np.inf, -np.inf
 
 merge_parts = Exercise(
@@ -47,104 +48,26 @@ merge_parts = Exercise(
 )
 
 changes: dict[str, Any]  # of the options of what is written by hand
-for name, changes, words in (
-    (
-        "no maximum subtracted",
-        dict(top=False),
-        "e^1000 is infinity, and ∞/∞ is NaN. Subtract the largest level of the processes first: only differences "
-        "count.",
-    ),
-    (
-        "NaN where there is no key",
-        dict(safe=False),
-        "Where no process has a key every level is −∞: −∞ − (−∞) is NaN, and so is 0/0. Subtract 0 there, and divide "
-        "by 1.",
-    ),
-    (
-        "softmax over queries",
-        dict(axis=1),
-        "Your softmax runs over the queries of one process. The weights of one query are shared out among processes, "
-        "axis 0.",
-    ),
-):
-    merge_parts.variant(by_hand, name, words, **changes)
 
 
-@merge_parts.mistake("a plain mean")
-def _(outputs: Array, levels: Array) -> Array:
-    """You average the outputs as if each process had the same weight. One that holds the best keys has more: e to its
-    level, over the sum of all."""
-    return outputs.mean(0)
-
-
-@merge_parts.mistake("outputs added up")
-def _(outputs: Array, levels: Array) -> Array:
-    """You add the outputs. Each was divided by its own total, so the sum has p times the weight: multiply each by its
-    share first."""
-    return outputs.sum(0)
-
-
-@merge_parts.mistake("levels as weights")
-def _(outputs: Array, levels: Array) -> Array:
-    """You take the levels themselves for weights. They are logarithms: the weight of a process is e to its level."""
-    return (levels / levels.sum(0) * outputs).sum(0)
-
-
-@merge_parts.mistake("not divided by the sum")
-def _(outputs: Array, levels: Array) -> Array:
-    """You multiply by e^(ℓ − top) and add up, but the shares must sum to 1: divide by the sum of those
-    exponentials."""
+def not_divided_by_the_sum(outputs: Array, levels: Array) -> Array:
     top = levels.max(0)
     return (np.exp(levels - np.where(np.isneginf(top), 0, top)) * outputs).sum(0)
 
 
-@merge_parts.mistake("no maximum subtracted")
-def _(outputs: Array, levels: Array) -> Array:
-    """You take the logarithm of a sum of exponentials: e^1000 is infinity, and where no process has a key log 0 is −∞,
-    and −∞ − (−∞) NaN. Subtract the largest level of the processes first, or 0 where that is −∞."""
-    return (np.exp(levels - np.log(np.exp(levels).sum(0))) * outputs).sum(0)
-
-
-@merge_parts.mistake("powers of two")
-def _(outputs: Array, levels: Array) -> Array:
-    """Your weights are powers of 2. The levels are natural logarithms: take e to them, np.exp or torch.exp."""
-    return by_hand(outputs, levels * np.log(2))
-
-
-@merge_parts.mistake("small levels preferred")
-def _(outputs: Array, levels: Array) -> Array:
-    """Your weights have the sign wrong: a larger level must give a larger weight, e^(ℓ − top)."""
-    return by_hand(outputs, np.where(np.isneginf(levels), levels, -levels))
-
-
-@merge_parts.mistake("small levels preferred")
-def _(outputs: Array, levels: Array) -> Array:
-    """Your weights have the sign wrong: a larger level must give a larger weight, e^(ℓ − top), and a level of −∞ the
-    weight 0."""
+def small_levels_preferred(outputs: Array, levels: Array) -> Array:
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(share(-levels, safe=False) * outputs).sum(0)
 
 
-@merge_parts.mistake("divided by p as well")
-def _(outputs: Array, levels: Array) -> Array:
-    """Your shares sum to 1 and are right, but then you take a mean, which divides by p once more. Add them up."""
-    return by_hand(outputs, levels) / len(outputs)
-
-
-@merge_parts.mistake("a top of each process's own")
-def _(outputs: Array, levels: Array) -> Array:
-    """You subtract from each process's levels a maximum of its own, so they can no longer be compared. Take the largest
-    level of one query over all processes, axis 0."""
+def top_of_each_process_s_own(outputs: Array, levels: Array) -> Array:
     top = levels.max(1, keepdims=True)
     e = np.exp(levels - np.where(np.isneginf(top), 0, top))
     total = e.sum(0)
     return (e * outputs).sum(0) / np.where(total == 0, 1, total)
 
 
-@merge_parts.mistake("the larger level of a pair kept")
-def _(outputs: Array, levels: Array) -> Array:
-    """You merge two at a time, and give the pair the larger of the two levels. It has the weight of both: the level of
-    a pair is log(e^ℓ1 + e^ℓ2)."""
+def larger_level_of_a_pair_kept(outputs: Array, levels: Array) -> Array:
     output, level = outputs[0], levels[0]
     for other in zip(outputs[1:], levels[1:], strict=True):
         outs, levs = (np.stack(x) for x in zip((output, level), other, strict=True))
@@ -152,11 +75,54 @@ def _(outputs: Array, levels: Array) -> Array:
     return output
 
 
-@merge_parts.mistake("only the best process")
-def _(outputs: Array, levels: Array) -> Array:
-    """You keep the output of the process with the largest level. The others have a share too."""
+def only_the_best_process(outputs: Array, levels: Array) -> Array:
     best = levels.argmax(0)[None]
     return np.take_along_axis(outputs, best, 0)[0]
+
+
+merge_parts.knows(
+    ("no maximum subtracted", dict(top=False),
+     "e^1000 is infinity, and ∞/∞ is NaN. Subtract the largest level of the processes first: only differences count."),
+    ("NaN where there is no key", dict(safe=False),
+     "Where no process has a key every level is −∞: −∞ − (−∞) is NaN, and so is 0/0. Subtract 0 there, and divide by "
+     "1."),
+    ("softmax over queries", dict(axis=1),
+     "Your softmax runs over the queries of one process. The weights of one query are shared out among processes, axis "
+     "0."),
+    by_hand=by_hand,
+)  # fmt: skip
+merge_parts.knows(
+    ("a plain mean", lambda outputs, levels: outputs.mean(0),
+     "You average the outputs as if each process had the same weight. One that holds the best keys has more: e to its "
+     "level, over the sum of all."),
+    ("outputs added up", lambda outputs, levels: outputs.sum(0),
+     "You add the outputs. Each was divided by its own total, so the sum has p times the weight: multiply each by its "
+     "share first."),
+    ("levels as weights", lambda outputs, levels: (levels / levels.sum(0) * outputs).sum(0),
+     "You take the levels themselves for weights. They are logarithms: the weight of a process is e to its level."),
+    ("not divided by the sum", not_divided_by_the_sum,
+     "You multiply by e^(ℓ − top) and add up, but the shares must sum to 1: divide by the sum of those exponentials."),
+    ("no maximum subtracted", lambda outputs, levels: (np.exp(levels - np.log(np.exp(levels).sum(0))) * outputs).sum(0),
+     "You take the logarithm of a sum of exponentials: e^1000 is infinity, and where no process has a key log 0 is −∞, "
+     "and −∞ − (−∞) NaN. Subtract the largest level of the processes first, or 0 where that is −∞."),
+    ("powers of two", lambda outputs, levels: by_hand(outputs, levels * np.log(2)),
+     "Your weights are powers of 2. The levels are natural logarithms: take e to them, np.exp or torch.exp."),
+    ("small levels preferred", lambda outputs, levels: by_hand(outputs, np.where(np.isneginf(levels), levels, -levels)),
+     "Your weights have the sign wrong: a larger level must give a larger weight, e^(ℓ − top)."),
+    ("small levels preferred", small_levels_preferred,
+     "Your weights have the sign wrong: a larger level must give a larger weight, e^(ℓ − top), and a level of −∞ the "
+     "weight 0."),
+    ("divided by p as well", lambda outputs, levels: by_hand(outputs, levels) / len(outputs),
+     "Your shares sum to 1 and are right, but then you take a mean, which divides by p once more. Add them up."),
+    ("a top of each process's own", top_of_each_process_s_own,
+     "You subtract from each process's levels a maximum of its own, so they can no longer be compared. Take the "
+     "largest level of one query over all processes, axis 0."),
+    ("the larger level of a pair kept", larger_level_of_a_pair_kept,
+     "You merge two at a time, and give the pair the larger of the two levels. It has the weight of both: the level of "
+     "a pair is log(e^ℓ1 + e^ℓ2)."),
+    ("only the best process", only_the_best_process,
+     "You keep the output of the process with the largest level. The others have a share too."),
+)  # fmt: skip
 
 
 def halves(n: int, size: int) -> tuple[Array, Array]:
@@ -174,82 +140,66 @@ zigzag_positions = Exercise(
 )
 
 
-@zigzag_positions.mistake("blocks")
-def _(n: int, size: int) -> Array:
-    """Your processes hold blocks, one after the other. The last has the most past to read, and the others wait for
-    it: give each an early chunk and a late one."""
-    return np.arange(n).reshape(size, -1)
-
-
-@zigzag_positions.mistake("stripes")
-def _(n: int, size: int) -> Array:
-    """You deal tokens out like cards. Those are stripes: nearly balanced, but asked are two chunks for each process."""
-    return np.arange(n).reshape(-1, size).T
-
-
-@zigzag_positions.mistake("the back not reversed")
-def _(n: int, size: int) -> Array:
-    """Process r has chunk r and chunk r + size. Then both halves get later with r, and so does the work. Count the
-    second chunk from the end: 2 · size − 1 − r."""
+def back_not_reversed(n: int, size: int) -> Array:
     front, back = halves(n, size)
     return np.concatenate([front, back[::-1]], 1)
 
 
-@zigzag_positions.mistake("tokens of the back reversed")
-def _(n: int, size: int) -> Array:
-    """The chunks are right, but inside those from the back your tokens run backwards. Reverse the order of the
-    chunks, not that of their tokens."""
+def tokens_of_the_back_reversed(n: int, size: int) -> Array:
     front, back = halves(n, size)
     return np.concatenate([front, back[:, ::-1]], 1)
 
 
-@zigzag_positions.mistake("the late chunk first")
-def _(n: int, size: int) -> Array:
-    """Each process has the right tokens, but the late chunk stands before the early one. Keep the order of the text."""
+def late_chunk_first(n: int, size: int) -> Array:
     front, back = halves(n, size)
     return np.concatenate([back, front], 1)
 
 
-@zigzag_positions.mistake("processes in columns")
-def _(n: int, size: int) -> Array:
-    """Your columns are processes. Rows are: (size, n / size)."""
-    return np.concatenate(halves(n, size), 1).T
-
-
-@zigzag_positions.mistake("one token a chunk")
-def _(n: int, size: int) -> Array:
-    """Your chunks have one token each, dealt to and fro. Two chunks a process are asked, each in one piece."""
+def one_token_a_chunk(n: int, size: int) -> Array:
     deal = np.arange(n).reshape(-1, 2 * size)
     front, back = deal[:, :size].T, deal[:, size:][:, ::-1].T
     return np.concatenate([front, back], 1)
 
 
-@zigzag_positions.mistake("one token a chunk")
-def _(n: int, size: int) -> Array:
-    """Your chunks have one token each, dealt to and fro. Two chunks a process are asked, each in one piece."""
+def one_token_a_chunk_too(n: int, size: int) -> Array:
     there = np.arange(n).reshape(-1, size)
     there[1::2] = there[1::2, ::-1].copy()
     return there.T
 
 
-@zigzag_positions.mistake("one chunk too early")
-def _(n: int, size: int) -> Array:
-    """You take chunk 2 · size − 2 − r from the back: one is held twice and the last by nobody. It is 2 · size − 1 − r,
-    since chunks count from 0."""
+def one_chunk_too_early(n: int, size: int) -> Array:
     chunks = np.arange(n).reshape(2 * size, -1)
     return np.concatenate([chunks[:size], chunks[size - 1 : -1][::-1]], 1)
 
 
-@zigzag_positions.mistake("counted from 1")
-def _(n: int, size: int) -> Array:
-    """Your positions begin at 1. They are indices, from 0 to n − 1."""
-    return np.concatenate(halves(n, size), 1) + 1
-
-
-@zigzag_positions.mistake("the last process first")
-def _(n: int, size: int) -> Array:
-    """Each row is right, but your rows begin with the last process. The first token is process 0's."""
-    return np.concatenate(halves(n, size), 1)[::-1].copy()
+zigzag_positions.knows(
+    ("blocks", lambda n, size: np.arange(n).reshape(size, -1),
+     "Your processes hold blocks, one after the other. The last has the most past to read, and the others wait for it: "
+     "give each an early chunk and a late one."),
+    ("stripes", lambda n, size: np.arange(n).reshape(-1, size).T,
+     "You deal tokens out like cards. Those are stripes: nearly balanced, but asked are two chunks for each process."),
+    ("the back not reversed", back_not_reversed,
+     "Process r has chunk r and chunk r + size. Then both halves get later with r, and so does the work. Count the "
+     "second chunk from the end: 2 · size − 1 − r."),
+    ("tokens of the back reversed", tokens_of_the_back_reversed,
+     "The chunks are right, but inside those from the back your tokens run backwards. Reverse the order of the chunks, "
+     "not that of their tokens."),
+    ("the late chunk first", late_chunk_first,
+     "Each process has the right tokens, but the late chunk stands before the early one. Keep the order of the text."),
+    ("processes in columns", lambda n, size: np.concatenate(halves(n, size), 1).T,
+     "Your columns are processes. Rows are: (size, n / size)."),
+    ("one token a chunk", one_token_a_chunk,
+     "Your chunks have one token each, dealt to and fro. Two chunks a process are asked, each in one piece."),
+    ("one token a chunk", one_token_a_chunk_too,
+     "Your chunks have one token each, dealt to and fro. Two chunks a process are asked, each in one piece."),
+    ("one chunk too early", one_chunk_too_early,
+     "You take chunk 2 · size − 2 − r from the back: one is held twice and the last by nobody. It is 2 · size − 1 − r, "
+     "since chunks count from 0."),
+    ("counted from 1", lambda n, size: np.concatenate(halves(n, size), 1) + 1,
+     "Your positions begin at 1. They are indices, from 0 to n − 1."),
+    ("the last process first", lambda n, size: np.concatenate(halves(n, size), 1)[::-1].copy(),
+     "Each row is right, but your rows begin with the last process. The first token is process 0's."),
+)  # fmt: skip
 
 
 def sent(
@@ -297,92 +247,46 @@ bytes_sent = Exercise(
     ],
 )
 
-for name, changes, words in (
-    (
-        "the ring passes on once too often",
-        dict(last=0),
-        "Your ring passes its block on p times. After p − 1 all have seen it, and the last would only bring it home.",
-    ),
-    (
-        "the part that stays is counted",
-        dict(whole=True),
-        "In your all-to-all every part travels. One of the p parts is for the process itself and stays: (p − 1)/p.",
-    ),
-    (
-        "keys without values",
-        dict(both=1),
-        "Your ring sends keys only. Their values travel with them: twice as much.",
-    ),
-    (
-        "the output is not sent back",
-        dict(moves="qkv"),
-        "Your all-to-all moves queries, keys and values, but the output must go back to where its tokens are: heads of "
-        "queries count twice.",
-    ),
-    (
-        "as many heads of keys as of queries",
-        dict(copied=(True, True)),
-        "You send keys and values for every query head. Grouped heads share them: only kv_heads travel.",
-    ),
-    (
-        "as many heads of keys in the all-to-all",
-        dict(copied=(False, True)),
-        "Your ring sends kv_heads heads of keys and values, but your all-to-all as many as there are queries. Grouped "
-        "heads share them there too.",
-    ),
-    (
-        "as many heads of keys in the ring",
-        dict(copied=(True, False)),
-        "Your all-to-all sends kv_heads heads of keys and values, but your ring as many as there are queries. Grouped "
-        "heads share them there too.",
-    ),
-    (
-        "too few heads of keys for all",
-        dict(enough=False),
-        "Your all-to-all sends kv_heads heads of keys and values also where there are more processes than that. Each "
-        "process needs one, so some are sent to several: max(kv_heads, size).",
-    ),
-    (
-        "queries and output alone",
-        dict(moves="qo"),
-        "Your all-to-all moves queries and output, but keys and values must come to the heads too: kv_heads of each.",
-    ),
-    (
-        "queries in the ring",
-        dict(queries=True),
-        "Your ring sends the queries along. They stay: only keys and values travel, kv_heads heads of each.",
-    ),
-    (
-        "all of it to each of the others",
-        dict(parted=False),
-        "Your all-to-all sends everything that a process has to each of the others. Each gets one of p parts, the "
-        "heads that it will compute: divide by size.",
-    ),
-    (
-        "numbers in the ring, not bytes",
-        dict(weighed=(False, True)),
-        "Your ring counts numbers. Each has `number` bytes, as in your all-to-all.",
-    ),
-    (
-        "numbers in the all-to-all, not bytes",
-        dict(weighed=(True, False)),
-        "Your all-to-all counts numbers. Each has `number` bytes, as in your ring.",
-    ),
-    (
-        "all tokens in place of one's own",
-        dict(local=False),
-        "A process holds n / size tokens, and sends those of one process at a time. You count all n.",
-    ),
-):
-    bytes_sent.variant(sent, name, words, **changes)
-
-
-@bytes_sent.mistake("numbers in place of bytes")
-def _(
-    n: int, size: int, heads: int, kv_heads: int, width: int, number: int
-) -> tuple[Any, Any]:
-    """You count numbers. Each has `number` bytes."""
-    return sent(n, size, heads, kv_heads, width, 1)
+bytes_sent.knows(
+    ("the ring passes on once too often", dict(last=0),
+     "Your ring passes its block on p times. After p − 1 all have seen it, and the last would only bring it home."),
+    ("the part that stays is counted", dict(whole=True),
+     "In your all-to-all every part travels. One of the p parts is for the process itself and stays: (p − 1)/p."),
+    ("keys without values", dict(both=1), "Your ring sends keys only. Their values travel with them: twice as much."),
+    ("the output is not sent back", dict(moves="qkv"),
+     "Your all-to-all moves queries, keys and values, but the output must go back to where its tokens are: heads of "
+     "queries count twice."),
+    ("as many heads of keys as of queries", dict(copied=(True, True)),
+     "You send keys and values for every query head. Grouped heads share them: only kv_heads travel."),
+    ("as many heads of keys in the all-to-all", dict(copied=(False, True)),
+     "Your ring sends kv_heads heads of keys and values, but your all-to-all as many as there are queries. Grouped "
+     "heads share them there too."),
+    ("as many heads of keys in the ring", dict(copied=(True, False)),
+     "Your all-to-all sends kv_heads heads of keys and values, but your ring as many as there are queries. Grouped "
+     "heads share them there too."),
+    ("too few heads of keys for all", dict(enough=False),
+     "Your all-to-all sends kv_heads heads of keys and values also where there are more processes than that. Each "
+     "process needs one, so some are sent to several: max(kv_heads, size)."),
+    ("queries and output alone", dict(moves="qo"),
+     "Your all-to-all moves queries and output, but keys and values must come to the heads too: kv_heads of each."),
+    ("queries in the ring", dict(queries=True),
+     "Your ring sends the queries along. They stay: only keys and values travel, kv_heads heads of each."),
+    ("all of it to each of the others", dict(parted=False),
+     "Your all-to-all sends everything that a process has to each of the others. Each gets one of p parts, the heads "
+     "that it will compute: divide by size."),
+    ("numbers in the ring, not bytes", dict(weighed=(False, True)),
+     "Your ring counts numbers. Each has `number` bytes, as in your all-to-all."),
+    ("numbers in the all-to-all, not bytes", dict(weighed=(True, False)),
+     "Your all-to-all counts numbers. Each has `number` bytes, as in your ring."),
+    ("all tokens in place of one's own", dict(local=False),
+     "A process holds n / size tokens, and sends those of one process at a time. You count all n."),
+    by_hand=sent,
+)  # fmt: skip
+bytes_sent.knows(
+    ("numbers in place of bytes",
+     lambda n, size, heads, kv_heads, width, number: sent(n, size, heads, kv_heads, width, 1),
+     "You count numbers. Each has `number` bytes."),
+)  # fmt: skip
 
 
 def around(
@@ -431,6 +335,7 @@ def around(
 
 
 I = np.eye(4)
+
 ring = Exercise(
     12,
     "ring(Q, K, V, size): causal attention of tokens in `size` equal blocks; in each of `size` steps every block of "
@@ -445,116 +350,18 @@ ring = Exercise(
     ],
 )
 
-for name, changes, words in (
-    (
-        "the mask of another owner",
-        dict(mask_of=1),
-        "You attend to the keys of rank − step under the mask of rank + step. With two processes both are the same; "
-        "with more they are not. Use one owner for both.",
-    ),
-    (
-        "a mask by local positions",
-        dict(local=True),
-        "Your mask compares places inside the blocks, so every block looks like one's own. Compare positions in the "
-        "whole text.",
-    ),
-    (
-        "the last block left out",
-        dict(steps=-1),
-        "You take p − 1 steps. There are p − 1 messages, but p blocks to attend to: one's own is the first.",
-    ),
-    (
-        "one's own block counted twice",
-        dict(steps=1),
-        "After p steps your own block is back, and you attend to it again: its keys count twice.",
-    ),
-    (
-        "pooled values not rescaled",
-        dict(rescale=(True, False)),
-        "When a block brings a larger score, total and pooled values both shrink by e^(old top − new top). Your pooled "
-        "values stay.",
-    ),
-    (
-        "total not rescaled",
-        dict(rescale=(False, True)),
-        "When a block brings a larger score, total and pooled values both shrink by e^(old top − new top). Your total "
-        "stays.",
-    ),
-    (
-        "old sums not rescaled",
-        dict(rescale=(False, False)),
-        "When a block brings a larger score, total and pooled values shrink by e^(old top − new top). Yours stay.",
-    ),
-    (
-        "no maximum subtracted",
-        dict(top=False),
-        "With large scores exp is infinity, and ∞/∞ is NaN. Keep the largest score so far and subtract it.",
-    ),
-    (
-        "not divided by the total",
-        dict(divided=False),
-        "You pool the values with e^(score − top), but these weights do not sum to 1: divide by their total, once, at "
-        "the end.",
-    ),
-    (
-        "no √d",
-        dict(width="none"),
-        "Your scores are not divided by √d, the root of the keys' width.",
-    ),
-    (
-        "no causal mask",
-        dict(hidden="nothing"),
-        "Your queries see the keys after them. The mask compares positions: a query sees those up to its own.",
-    ),
-    (
-        "a query does not see itself",
-        dict(hidden="itself"),
-        "Your queries see the keys before them, but not their own. The mask is ≥, not >.",
-    ),
-    (
-        "one's own block without a mask",
-        dict(hidden="other blocks"),
-        "You leave out the blocks after one's own, but inside one's own block your queries see the keys after them: "
-        "future there, too.",
-    ),
-    (
-        "a mask in one's own block only",
-        dict(hidden="own block"),
-        "You mask one's own block, but your queries see all other blocks whole, also those that lie in their future.",
-    ),
-    (
-        "values that stay",
-        dict(values=0),
-        "Your keys move on, but the values are always one's own. Each key must meet its own value.",
-    ),
-    (
-        "√ of the width of the values",
-        dict(width="d_v"),
-        "Your scores are divided by the root of the values' width. It is that of the keys, √d.",
-    ),
-):
-    ring.variant(around, name, words, **changes)
 
-
-@ring.mistake("a query does not see itself")
-def _(Q: Array, K: Array, V: Array, size: int) -> Array:
-    """Your queries see the keys before them, but not their own, except the first, which has no other. The mask is ≥,
-    not >."""
+def query_does_not_see_itself(Q: Array, K: Array, V: Array, size: int) -> Array:
     before = around(Q, K, V, size, hidden="itself")
     return np.concatenate([V[:1], before[1:]])
 
 
-@ring.mistake("each block alone")
-def _(Q: Array, K: Array, V: Array, size: int) -> Array:
-    """Your blocks attend to their own keys only: the blocks of keys never move."""
+def each_block_alone(Q: Array, K: Array, V: Array, size: int) -> Array:
     parts = (np.split(x, size) for x in (Q, K, V))
     return np.concatenate([around(q, k, v, 1) for q, k, v in zip(*parts, strict=True)])
 
 
-@ring.mistake("outputs of blocks averaged")
-def _(Q: Array, K: Array, V: Array, size: int) -> Array:
-    """You take a softmax over each block and average the outputs. Blocks have different weight: keep top, total and
-    pooled values, and divide once, at the end."""
+def outputs_of_blocks_averaged(Q: Array, K: Array, V: Array, size: int) -> Array:
     places = np.split(np.arange(len(Q)), size)
     rows = []
     for i in range(len(Q)):
@@ -562,6 +369,57 @@ def _(Q: Array, K: Array, V: Array, size: int) -> Array:
         alone = [around_one(Q[i], K[keys], V[keys]) for keys in seen]
         rows.append(np.mean(alone, 0))
     return np.array(rows)
+
+
+ring.knows(
+    ("the mask of another owner", dict(mask_of=1),
+     "You attend to the keys of rank − step under the mask of rank + step. With two processes both are the same; with "
+     "more they are not. Use one owner for both."),
+    ("a mask by local positions", dict(local=True),
+     "Your mask compares places inside the blocks, so every block looks like one's own. Compare positions in the whole "
+     "text."),
+    ("the last block left out", dict(steps=-1),
+     "You take p − 1 steps. There are p − 1 messages, but p blocks to attend to: one's own is the first."),
+    ("one's own block counted twice", dict(steps=1),
+     "After p steps your own block is back, and you attend to it again: its keys count twice."),
+    ("pooled values not rescaled", dict(rescale=(True, False)),
+     "When a block brings a larger score, total and pooled values both shrink by e^(old top − new top). Your pooled "
+     "values stay."),
+    ("total not rescaled", dict(rescale=(False, True)),
+     "When a block brings a larger score, total and pooled values both shrink by e^(old top − new top). Your total "
+     "stays."),
+    ("old sums not rescaled", dict(rescale=(False, False)),
+     "When a block brings a larger score, total and pooled values shrink by e^(old top − new top). Yours stay."),
+    ("no maximum subtracted", dict(top=False),
+     "With large scores exp is infinity, and ∞/∞ is NaN. Keep the largest score so far and subtract it."),
+    ("not divided by the total", dict(divided=False),
+     "You pool the values with e^(score − top), but these weights do not sum to 1: divide by their total, once, at the "
+     "end."),
+    ("no √d", dict(width="none"), "Your scores are not divided by √d, the root of the keys' width."),
+    ("no causal mask", dict(hidden="nothing"),
+     "Your queries see the keys after them. The mask compares positions: a query sees those up to its own."),
+    ("a query does not see itself", dict(hidden="itself"),
+     "Your queries see the keys before them, but not their own. The mask is ≥, not >."),
+    ("one's own block without a mask", dict(hidden="other blocks"),
+     "You leave out the blocks after one's own, but inside one's own block your queries see the keys after them: "
+     "future there, too."),
+    ("a mask in one's own block only", dict(hidden="own block"),
+     "You mask one's own block, but your queries see all other blocks whole, also those that lie in their future."),
+    ("values that stay", dict(values=0),
+     "Your keys move on, but the values are always one's own. Each key must meet its own value."),
+    ("√ of the width of the values", dict(width="d_v"),
+     "Your scores are divided by the root of the values' width. It is that of the keys, √d."),
+    by_hand=around,
+)  # fmt: skip
+ring.knows(
+    ("a query does not see itself", query_does_not_see_itself,
+     "Your queries see the keys before them, but not their own, except the first, which has no other. The mask is ≥, "
+     "not >."),
+    ("each block alone", each_block_alone, "Your blocks attend to their own keys only: the blocks of keys never move."),
+    ("outputs of blocks averaged", outputs_of_blocks_averaged,
+     "You take a softmax over each block and average the outputs. Blocks have different weight: keep top, total and "
+     "pooled values, and divide once, at the end."),
+)  # fmt: skip
 
 
 def around_one(q: Array, K: Array, V: Array) -> Array:

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from attn_tutor.check.exercise import Row
+
 Array = np.ndarray
 LN3 = np.log(3.0)
 
@@ -123,8 +125,6 @@ POOLING: dict[
 }
 
 
-def add_pooling(exercise: Any, by_hand: Callable[..., Any], *names: str) -> None:
-    """What people get wrong in pooling, as mistakes of an exercise."""
-    for name in names or POOLING:
-        changes, words = POOLING[name]
-        exercise.variant(by_hand, name, words, **changes)
+def pooling(*names: str) -> list[Row]:
+    """What people get wrong in pooling, as rows of a table of mistakes."""
+    return [(name, *POOLING[name]) for name in names or POOLING]
