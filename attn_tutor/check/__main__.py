@@ -1,6 +1,7 @@
 """``python -m attn_tutor.check``: list the exercises. With a file: check the functions that it defines."""
 
 import argparse
+import inspect
 import runpy
 import sys
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from attn_tutor.check import EXERCISES
-from attn_tutor.check.calls import call
+from attn_tutor.check.calls import call, contained
 from attn_tutor.check.exercise import Exercise
 
 TITLES = {
@@ -31,6 +32,7 @@ TITLES = {
 
 
 Defined = dict[str, Callable[..., Any]]
+RUN_AS = "solutions"  # the name of the file as a module
 SECONDS = 60.0  # for the file to run; importing torch takes some of them
 
 
@@ -47,22 +49,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if not file.is_file():
         parser.error(f"there is no file {file}")
-    ran = call(functions, (file,), tensors=False, seconds=SECONDS)
+    with contained():
+        ran = call(names_of, (file,), tensors=False, seconds=SECONDS)
     if ran.late:
         parser.error(
             f"{file} runs for more than {SECONDS:.0f} s. Is there a loop that never ends outside of the functions?"
         )
     if isinstance(ran.error, SystemExit):
         parser.error(
-            f"{file} ends itself with sys.exit(), before anything is checked. Take that line out."
+            f"{file} ends itself with exit(), before anything is checked. Take that line out."
         )
     if ran.error:
         parser.error(f"{file} does not run: {type(ran.error).__name__}: {ran.error}")
-    strange = misspelt(ran.value)
-    found = solutions(ran.value)
+    own, imported = parted(ran.value)
+    strange, found = misspelt(own), solutions(own)
+    skipped = [
+        f"skipped `{name}`: it is imported from {fn.__module__}"
+        for name, _, fn in solutions(imported)
+    ]
     if not found and not strange:
-        parser.error(f"{file} defines no function with the name of an exercise")
+        message = f"{file} defines no function with the name of an exercise"
+        parser.error("; ".join([message, *skipped]))
     status = grade(found) if found else 0
+    print("".join(f"{line}\n" for line in skipped), end="")
     for name, meant in strange.items():
         print(f"no exercise `{name}`; did you mean {meant}?")
     return 1 if strange else status
@@ -77,11 +86,18 @@ def listing() -> str:
     return "\n".join(lines[1:])
 
 
-def functions(file: Path) -> Defined:
-    """What the file itself defines and can be called, in its order."""
-    defined = runpy.run_path(str(file), run_name="solutions")
-    own = {name: x for name, x in defined.items() if callable(x)}
-    return {n: x for n, x in own.items() if getattr(x, "__module__", "") == "solutions"}
+def names_of(file: Path) -> dict[str, Any]:
+    return runpy.run_path(str(file), run_name=RUN_AS)
+
+
+def parted(names: dict[str, Any]) -> tuple[Defined, Defined]:
+    """What can be called, in the order of the file: what was made there, np.vectorize(…) too, and what it imports."""
+    parts: tuple[Defined, Defined] = {}, {}
+    for name, x in names.items():
+        if callable(x):
+            named = inspect.isroutine(x) or inspect.isclass(x)
+            parts[named and x.__module__ != RUN_AS][name] = x
+    return parts
 
 
 def solutions(defined: Defined) -> list[tuple[str, Exercise, Callable[..., Any]]]:

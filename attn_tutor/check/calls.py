@@ -1,15 +1,20 @@
 """Call a reader's function with arrays or with tensors, within a limit of time, and keep what came of it."""
 
+import ctypes
+import io
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from threading import Thread
-from typing import Any
+from typing import Any, NoReturn, TextIO
 
 import numpy as np
 
 SECONDS = 5.0  # a case takes milliseconds; whoever needs longer does not come back
 IMPORTS = 4  # times as long for the first, which may import something
+PRINTED = 600  # characters of what a function prints that are shown, some ten lines
 
 Case = tuple[Any, ...]  # the arguments of one call, by position
 
@@ -33,31 +38,80 @@ def call_all(
 ) -> list[Outcome]:
     """Call ``fn`` with copies of the arguments, as arrays or as tensors, until a call is late.
 
-    It runs in a thread of its own, which also works in notebooks and on Windows. A thread cannot be stopped from
-    outside: one that is late is left behind, and ends with the program.
+    It runs in a thread of its own, which also works in notebooks and on Windows. One that is late is told to stop,
+    which it does at its next line of Python; one that waits for something else ends with the program.
     """
     outcomes: list[Outcome] = []
 
-    def work() -> None:
-        for case in cases:
-            given = tuple(give(x, tensors) for x in case)
-            outcome = Outcome()
-            try:
-                with np.errstate(all="ignore"):  # infinities are judged, not warned of
-                    outcome.value = keep(fn(*given))
-            except BaseException as error:  # also what ends a program: sys.exit()
-                outcome.error = error
-            outcome.after = tuple(take(x) for x in given)
-            outcomes.append(outcome)
+    def work(case: Case) -> None:
+        given = tuple(give(x, tensors) for x in case)
+        outcome = Outcome()
+        try:
+            with np.errstate(all="ignore"):  # infinities are judged, not warned of
+                outcome.value = keep(fn(*given))
+        except Late:
+            raise
+        except BaseException as error:  # also what ends a program: sys.exit()
+            outcome.error = error
+        outcome.after = tuple(take(x) for x in given)
+        outcomes.append(outcome)
 
-    thread = Thread(target=work, daemon=True)
+    def all_of_them() -> None:
+        with suppress(Late):
+            for case in cases:
+                work(case)
+
+    thread = Thread(target=all_of_them, daemon=True)
     thread.start()
     while thread.is_alive():
         before = len(outcomes)
         thread.join(seconds)
         if thread.is_alive() and len(outcomes) == before:
+            stop(thread)
             return [*outcomes[:before], Outcome(late=True)]
     return outcomes
+
+
+class Late(BaseException):
+    """Raised in a thread from outside."""
+
+
+def stop(thread: Thread) -> None:
+    ident = ctypes.c_ulong(thread.ident or 0)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(Late))
+
+
+@contextmanager
+def contained() -> Iterator[None]:
+    """Meanwhile what is printed is cut, and os._exit ends the call that makes it, not the program."""
+    leave, own = os._exit, os.getpid()
+
+    def instead(status: int) -> NoReturn:
+        if os.getpid() != own:  # a process that was started meanwhile ends as it must
+            leave(status)
+        raise SystemExit(status)
+
+    os._exit = instead
+    try:
+        with redirect_stdout(Cut(sys.stdout)):
+            yield
+    finally:
+        os._exit = leave
+
+
+class Cut(io.TextIOBase):
+    """The start of what is written into it goes on to ``out``."""
+
+    def __init__(self, out: TextIO) -> None:
+        self.out, self.left = out, PRINTED
+
+    def write(self, text: str) -> int:
+        if self.left > 0:
+            self.out.write(text[: self.left])
+            if self.left <= len(text):
+                self.out.write(" … (the rest of what it prints is left out)\n")
+        self.left -= len(text)
+        return len(text)
 
 
 def call_first(

@@ -14,6 +14,7 @@ from attn_tutor.check.calls import (
     call,
     call_all,
     call_first,
+    contained,
     take,
 )
 from attn_tutor.check.compare import Attempt, Comparison, Function, Mistake
@@ -79,6 +80,7 @@ class Exercise(Comparison):
         print(report.text)
         return report.right
 
+    @contained()
     def examine(self, fn: Function, seconds: float = SECONDS) -> Report:
         """As a call, but hand over the findings in place of printing them."""
         tensors, outcome = call_first(fn, self.cases[0], seconds)
@@ -115,7 +117,7 @@ class Exercise(Comparison):
         right, value = self.expected(case), outcome.value
         shown = show_case(self.arguments, case)
         if outcome.late:
-            words = "It does not come back. Is there a loop that never ends? (It goes on in the background.)"
+            words = "It does not come back. Is there a loop that never ends?"
             return "takes too long", f"{words}\n{shown}"
         if outcome.error:
             words = f"It fails. What is asked: {self.statement}"

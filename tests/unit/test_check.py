@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 import threading
+import time
 import types
 
 import numpy as np
@@ -490,7 +491,7 @@ def test_a_file(tmp_path, capsys):
     assert lines[1] == "✗ scaled_dot_score  no √d"
     assert lines[3].startswith("✗ scaled_dot_score (NumPy): no √d")
     left = len(EXERCISES) - 2
-    assert lines[-1] == f"1 of 2 right; exercises: {left + 2}, not begun: {left}"
+    assert lines[-2] == f"1 of 2 right; exercises: {left + 2}, not begun: {left}"
     file.write_text(SOLUTIONS.replace("K.mT", "K.mT * Q.shape[-1] ** -0.5"))
     assert main([str(file)]) == 0
     assert "✗" not in capsys.readouterr().out
@@ -503,8 +504,13 @@ def test_a_file(tmp_path, capsys):
         ("def softmax(x:", "does not run: SyntaxError"),
         ("1 / 0", "does not run: ZeroDivisionError"),
         ("def unheard_of(x): return x", "defines no function with the name"),
-        ("import sys; sys.exit()", "ends itself with sys.exit()"),
-        ("def softmax(x): return x\nexit(0)", "ends itself with sys.exit()"),
+        ("import sys; sys.exit()", "ends itself with exit()"),
+        ("def softmax(x): return x\nexit(0)", "ends itself with exit()"),
+        ("import os; os._exit(0)", "ends itself with exit()"),
+        (
+            "from attn_tutor.numpy import softmax",
+            "skipped `softmax`: it is imported from attn_tutor.numpy.softmax",
+        ),
     ],
 )
 def test_files_that_cannot_be_checked(tmp_path, capsys, text, message):
@@ -515,6 +521,73 @@ def test_files_that_cannot_be_checked(tmp_path, capsys, text, message):
         main([str(file)])
     assert stop.value.code == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_solution_that_ends_the_program_is_wrong_and_the_rest_is_checked(
+    tmp_path, capsys
+):
+    file = tmp_path / "solutions.py"
+    file.write_text(
+        SOLUTIONS.replace("e = np.exp", "import os; os._exit(0); e = np.exp")
+    )
+    assert main([str(file)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "✗ my_softmax        raises SystemExit"
+    assert "0 of 2 right" in lines[-2]
+
+
+def test_a_loop_that_is_late_is_stopped():
+    turns = [0]
+
+    def endless(x):
+        while True:
+            turns[0] += 1
+
+    assert "takes too long" in text_of(check.softmax, endless, seconds=0.05)
+    for _ in range(100):
+        before = turns[0]
+        time.sleep(0.01)
+        if turns[0] == before:
+            return
+    raise AssertionError("it goes on")
+
+
+def test_a_solution_that_prints_is_cut(tmp_path, capsys):
+    file = tmp_path / "solutions.py"
+    file.write_text(SOLUTIONS.replace("    e =", "    print(x)\n    e ="))
+    main([str(file)])
+    out = capsys.readouterr().out
+    assert out.startswith("[[") and out.count("is left out") == 1
+    assert len(out.partition("✓")[0]) < 700
+
+
+MADE = """
+from functools import partial
+import numpy as np
+from torch.nn.functional import layer_norm
+
+def row(x):
+    e = np.exp(x - x.max())
+    return e / e.sum()
+
+def score(Q, K, root):
+    return Q @ K.mT / (Q.shape[-1] ** 0.5 if root else 1)
+
+softmax = np.vectorize(row, signature="(n)->(n)")
+scaled_dot_score = partial(score, root=False)
+"""
+
+
+def test_what_is_made_of_other_functions_is_checked_and_what_is_imported_is_named(
+    tmp_path, capsys
+):
+    file = tmp_path / "solutions.py"
+    file.write_text(MADE)
+    assert main([str(file)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("✓ softmax ")
+    assert lines[1] == "✗ scaled_dot_score  no √d"
+    assert lines[-1] == "skipped `layer_norm`: it is imported from torch.nn.functional"
 
 
 def test_a_loop_at_top_level(tmp_path, capsys, monkeypatch):
@@ -538,7 +611,7 @@ def test_a_misspelt_name(tmp_path, capsys):
     file.write_text(f"{good}\ndef masked_sofmax(scores, mask): return scores")
     assert main([str(file)]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("✓") and "2 of 2 right" in lines[-2]
+    assert lines[0].startswith("✓") and "2 of 2 right" in lines[-3]
     assert lines[-1] == "no exercise `masked_sofmax`; did you mean masked_softmax?"
     file.write_text("def my_layernorm(X, gain, shift): return X")
     assert main([str(file)]) == 1
