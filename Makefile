@@ -69,8 +69,8 @@ gpu:  ## run the tests on CUDA, and the benchmark, which is written to benchmark
 notebooks: .venv/ready  ## run every notebook and write its outputs
 	@$(PY) tools/notebooks.py
 
-student: book  ## write the notebooks without their solutions into student/
-	@cp -r _build/html/notebooks/student .
+student: _build/book.stamp  ## write the notebooks without their solutions into student/; yours there stay
+	@$(PY) tools/student_notebooks.py
 
 mutants: .venv/ready  ## require the tests to catch each of a list of wrong programs
 	@$(PY) tools/mutants.py
@@ -92,8 +92,8 @@ dist: .venv/ready  ## build wheel and sdist into dist/ and check them
 	@$(PY) -m build --no-isolation && $(PY) -m twine check --strict dist/* \
 		|| $(call stop,the package does not build or its metadata is wrong; see above.)
 
-clean:  ## remove what builds and tests leave (.venv stays)
-	rm -rf _build dist student .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
+clean:  ## remove what builds and tests leave (.venv and your notebooks in student/ stay)
+	rm -rf _build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
 	find attn_tutor book tests tools -name __pycache__ -prune -exec rm -rf {} +
 
 # The steps behind the targets.

@@ -268,7 +268,7 @@ check.{name}({node.name});"""
 
 def beside(source: str) -> str:
     """Code that keeps trained weights beside its notebook; in the book further pages share a folder with all others."""
-    return source.replace('"../trained/', '"trained/')
+    return source.replace('"../trained', '"trained')
 
 
 def set_up(source: Path) -> Any:

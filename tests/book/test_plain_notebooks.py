@@ -7,10 +7,12 @@ from functools import cache
 import book_pages
 import nbformat
 import pytest
+import student_notebooks
 from plain_notebooks import beside
 
 from attn_tutor.check import EXERCISES
 
+ROOT = book_pages.BOOK.parent
 PAGES = book_pages.notebooks()
 CHAPTERS = [path for line in book_pages.toc().items() for path in (line[0], *line[1])]
 each = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
@@ -170,3 +172,32 @@ def test_every_page_is_markdown_too_and_listed(book):
         assert text.strip() and "attachment:" not in text and "base64" not in text
     masked = (book / "book/03_masked_softmax.html.md").read_text(encoding="utf-8")
     assert "```python\n" in masked and "✓ masked_softmax" in masked
+
+
+def test_student_notebooks_of_a_learner_are_kept_and_find_the_trained_weights(
+    tmp_path, monkeypatch, capsys
+):
+    built, own = tmp_path / "built", tmp_path / "student"
+    monkeypatch.setattr(student_notebooks, "BUILT", built)
+    monkeypatch.setattr(student_notebooks, "STUDENT", own)
+    code = 'os.makedirs("trained", exist_ok=True)\nfit("trained/x.pt", "trained")'
+    cells = [nbformat.v4.new_code_cell(code)]
+    (built / "02_page").mkdir(parents=True)
+    for page in ("02_page.ipynb", "02_page/more.ipynb"):
+        nbformat.write(nbformat.v4.new_notebook(cells=cells), built / page)
+    student_notebooks.main()
+    assert (own / "02_page.ipynb").read_text() == (built / "02_page.ipynb").read_text()
+    [further] = cells_of(own / "02_page/more.ipynb")
+    assert further.source == code.replace('("trained', '("../trained', 2)
+    assert (own / "trained/no_mask.pt").exists()
+    student_notebooks.main()
+    assert "rename yours" not in capsys.readouterr().out
+    (own / "02_page.ipynb").write_text("mine")
+    student_notebooks.main()
+    assert (own / "02_page.ipynb").read_text() == "mine"
+    assert "rename yours:\n  02_page.ipynb\n" in capsys.readouterr().out
+
+
+def test_make_clean_leaves_what_a_learner_wrote():
+    [line] = re.findall(r"rm -rf (_build .*)", (ROOT / "Makefile").read_text())
+    assert not {"student", "my_edits", "my_solutions.py"} & {*line.split()}
