@@ -2,18 +2,19 @@
 
 torchrun --nproc-per-node 2 -m attn_tutor.train --checkpoints DIR
 
-Started again, it goes on from the last checkpoint, with as many processes as then or with others.
+Started again, it goes on from the last checkpoint, with as many processes as then or with others, or for more steps.
 """
 
 import argparse
 import json
 import os
+import shlex
 import shutil
 import warnings
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 try:
     import torch
@@ -30,13 +31,13 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from attn_tutor._checks import require_divisible
 from attn_tutor.data import load_book
 from attn_tutor.torch.distributed.peers import waiting
 from attn_tutor.torch.models.language_model import LanguageModel
 from attn_tutor.torch.models.training import LARGEST_GRADIENT, progress_bar, rate
 
 LENGTH = 64  # tokens that the model reads at once
+SAMPLE = "Attention ", 120  # what the model goes on with at the end, and letters
 KEPT = 2  # checkpoints: the last, and the one before, should that be damaged
 
 
@@ -60,29 +61,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    return parser().parse_args(arguments)
+
+
+def parser() -> argparse.ArgumentParser:
     words = (__doc__ or "").splitlines()
-    parser = argparse.ArgumentParser(
+    made = argparse.ArgumentParser(
         prog="torchrun --nproc-per-node N -m attn_tutor.train",
         description=words[0],
         epilog=words[-1],
     )
-    add = parser.add_argument
+    add = made.add_argument
     add("--checkpoints", type=Path, required=True, metavar="DIR", help="their folder")
     add("--parallel", choices=["ddp", "fsdp"], default="ddp",
         help="ddp: each process holds all weights; fsdp: a share of them (default: ddp)")  # fmt: skip
-    add("--steps", type=int, default=800, help="batches (default: 800)")
+    add("--steps", type=int, default=800, help="batches in all (default: 800)")
     add("--batch", type=int, default=16, help="texts of a batch, in all processes together (default: 16)")  # fmt: skip
     add("--lr", type=float, default=6e-3, help="highest learning rate (default: 0.006)")
     add("--every", type=int, default=50, help="steps from one checkpoint to the next (default: 50)")  # fmt: skip
     add("--seed", type=int, default=0, help="of weights and batches (default: 0)")
     add("--timeout", type=float, default=60, metavar="S",
         help="seconds that a process waits for the others (default: 60)")  # fmt: skip
-    return parser.parse_args(arguments)
+    return made
 
 
 def fit(options: argparse.Namespace, device: torch.device) -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
-    require_divisible("train", "batch", options.batch, "processes", size)
+    if options.batch % size:
+        refuse(f"a batch of {options.batch} cannot be shared by {size} processes")
     text = load_book()
     letters = {letter: i for i, letter in enumerate(sorted(set(text)))}
     ids = torch.tensor([letters[letter] for letter in text])
@@ -110,6 +116,33 @@ def fit(options: argparse.Namespace, device: torch.device) -> None:
                     seen = 0
             if bar is not None:
                 bar.update()
+    written = sample(model, letters, device)
+    if rank == 0:
+        print(f"{written}\nto train on: {command(options, size)}")
+
+
+def sample(model: nn.Module, letters: dict[str, int], device: torch.device) -> str:
+    """What the model writes. Each process must ask for it, as each may hold a share of the weights."""
+    begin, count = SAMPLE
+    ids = torch.tensor([letters[letter] for letter in begin], device=device)
+    own: Any = model.module if isinstance(model, DistributedDataParallel) else model
+    chance = torch.Generator(device).manual_seed(0)
+    found = own.generate(ids, count, temperature=0.7, generator=chance)
+    return "".join([*letters][i] for i in found.tolist())
+
+
+def command(options: argparse.Namespace, size: int) -> str:
+    """The one that goes on where this one ends, for as many steps again."""
+    given = vars(options) | {"steps": 2 * options.steps}
+    changed = (x for x in given.items() if x[1] != parser().get_default(x[0]))
+    words = (f"--{name} {shlex.quote(str(value))}" for name, value in changed)
+    start = f"torchrun --nproc-per-node {size}" if size > 1 else "python"
+    return " ".join([start, "-m attn_tutor.train", *words])
+
+
+def refuse(why: str) -> NoReturn:
+    """End every process, with the reason once."""
+    raise SystemExit(f"train: {why}" if dist.get_rank() == 0 else 1)
 
 
 def spread(model: LanguageModel, parallel: str) -> nn.Module:
@@ -163,17 +196,18 @@ def resume(
     options: argparse.Namespace, model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> int:
     """Load the last checkpoint, and return its step; 0 if there is none."""
-    own = {name: getattr(options, name) for name in ("steps", "batch", "lr", "seed")}
+    own = {name: getattr(options, name) for name in ("batch", "lr", "seed")}
     note = options.checkpoints / "run.json"
     if dist.get_rank() == 0 and not note.exists():
         options.checkpoints.mkdir(parents=True, exist_ok=True)
         note.write_text(json.dumps(own) + "\n")
     dist.barrier()
     there = json.loads(note.read_text())
-    if there != own:
-        raise ValueError(
-            f"train: the checkpoints in {options.checkpoints} are of another run: {there} there and {own} here. "
-            "Give the same arguments to go on with it, or another folder to start anew"
+    if other := [name for name in own if there.get(name) != own[name]]:
+        was = ", ".join(f"--{name} {there.get(name)}" for name in other)
+        refuse(
+            f"the checkpoints in {options.checkpoints} are of another run, with {was}. Give the same to go on with it, "
+            "or another folder to start anew"
         )
     found = complete(options.checkpoints)
     if not found:

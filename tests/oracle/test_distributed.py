@@ -6,6 +6,7 @@ Many cases share one start of processes. What runs in them returns its errors, a
 import functools
 import itertools
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -644,6 +645,21 @@ def test_a_training_goes_on_after_a_kill_with_any_number_of_processes(tmp_path, 
         assert name == "step_000007"
         for key, x in expected.items():
             torch.testing.assert_close(found[key], x, rtol=0, atol=1e-9)
+
+
+def test_a_training_ends_with_a_sample_and_the_command_that_goes_on(tmp_path, capsys):
+    folder = tmp_path / "my checkpoints"
+    given = ["--checkpoints", str(folder), "--batch", "2"]
+    train.main([*given, "--steps", "2"])
+    out, _, last = capsys.readouterr().out.rstrip("\n").rpartition("\nto train on: ")
+    assert len(out[out.index("Attention ") :]) == 130
+    command = f"python -m attn_tutor.train --checkpoints '{folder}' --steps 4 --batch 2"
+    assert last == command
+    train.main(shlex.split(command)[3:])
+    assert capsys.readouterr().out.startswith("goes on after step 2\n")
+    assert train.complete(folder)[-1].name == "step_000004"
+    with pytest.raises(SystemExit, match=r"of another run, with --lr 0\.006\. Give"):
+        train.main([*given, "--lr", "0.1"])  # no traceback: the interpreter prints it
 
 
 RULES = {
