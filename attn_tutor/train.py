@@ -20,7 +20,7 @@ try:
     import torch
 except ImportError:
     raise ImportError(
-        "attn_tutor.train needs torch: pip install 'attn_tutor[torch]'"
+        'attn_tutor.train needs torch: pip install "attn-tutor[torch]"'
     ) from None
 import torch.distributed as dist
 from torch import nn

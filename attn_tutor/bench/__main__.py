@@ -20,6 +20,6 @@ if __name__ == "__main__":
         if error.name not in ("numpy", "torch"):
             raise
         sys.exit(
-            f"attn_tutor.bench compares with torch, but {error.name} is missing: pip install 'attn-tutor[torch]'"
+            f'attn_tutor.bench compares with torch, but {error.name} is missing: pip install "attn-tutor[torch]"'
         )
     sys.exit(main())

@@ -86,7 +86,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: torch sees no CUDA device here")
     if options.plot and find_spec("matplotlib") is None:
-        parser.error("--plot needs matplotlib: pip install 'attn-tutor[plot]'")
+        parser.error('--plot needs matplotlib: pip install "attn-tutor[plot]"')
     if options.plot and options.plot.suffix not in (".svg", ".png", ".pdf"):
         parser.error("--plot needs a name that ends in .svg, .png or .pdf")
     return options

@@ -11,7 +11,7 @@ from importlib.util import find_spec as _find
 
 if _find("torch") is None:
     raise ImportError(
-        "attn_tutor.failures needs torch: pip install 'attn_tutor[torch]'"
+        'attn_tutor.failures needs torch: pip install "attn-tutor[torch]"'
     )
 
 from attn_tutor.failures.attentions import *

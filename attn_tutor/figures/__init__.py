@@ -10,7 +10,7 @@ try:
     import matplotlib  # noqa: F401 — every module needs it
 except ImportError as error:
     raise ImportError(
-        "attn_tutor.figures needs matplotlib: pip install attn_tutor[plot]"
+        'attn_tutor.figures needs matplotlib: pip install "attn-tutor[plot]"'
     ) from error
 
 from attn_tutor.figures.head_view import *

@@ -18,7 +18,7 @@ def main() -> None:
         from attn_tutor.live.app import Live
     except ModuleNotFoundError as missing:
         sys.exit(
-            f"{missing.name} is missing: pip install 'attn-tutor[book]', or `make live`."
+            f'{missing.name} is missing: pip install "attn-tutor[book]", or `make live`.'
         )
     Live.launch_instance()
 

@@ -11,7 +11,7 @@ try:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 except ImportError as error:
     raise ImportError(
-        "attn_tutor.models needs gguf and tokenizers: pip install attn_tutor[models]"
+        'attn_tutor.models needs gguf and tokenizers: pip install "attn-tutor[models]"'
     ) from error
 
 __all__ = ["GGUF", "read_gguf"]

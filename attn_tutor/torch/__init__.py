@@ -5,7 +5,7 @@
 from importlib.util import find_spec as _find
 
 if _find("torch") is None:
-    raise ImportError("attn_tutor.torch needs torch: pip install 'attn_tutor[torch]'")
+    raise ImportError('attn_tutor.torch needs torch: pip install "attn-tutor[torch]"')
 
 from attn_tutor.torch.attention import *
 from attn_tutor.torch.cache import *

@@ -449,7 +449,7 @@ def test_without_matplotlib_the_error_says_what_to_install():
     )
     assert run.returncode == 1
     assert run.stderr.endswith(
-        "ImportError: attn_tutor.figures needs matplotlib: pip install attn_tutor[plot]\n"
+        'ImportError: attn_tutor.figures needs matplotlib: pip install "attn-tutor[plot]"\n'
     )
 
 

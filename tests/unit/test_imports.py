@@ -1,9 +1,13 @@
-"""What an import loads, seen from a fresh interpreter."""
+"""What an import loads, seen from a fresh interpreter, and what it says is missing."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[2]
 
 
 def loaded_by(module):
@@ -62,4 +66,18 @@ def test_without_torch(module):
         f"u.find_spec = lambda name, *at: None if name == 'torch' else find(name, *at); import {module}"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode and "pip install 'attn_tutor[torch]'" in done.stderr
+    assert done.returncode and 'pip install "attn-tutor[torch]"' in done.stderr
+
+
+def test_what_is_said_to_install_is_quoted_for_every_shell():
+    """Brackets mean something in zsh, and only double quotes are quotes in cmd.exe."""
+    files = [*ROOT.glob("attn_tutor/**/*.py"), *ROOT.glob("*.md"), *ROOT.glob("book/*.md")]  # fmt: skip
+    hints = [
+        hint
+        for file in files
+        for hint in re.findall(
+            r"pip install [^`\n]*?(\S+\[[a-z,]+\].?)", file.read_text(encoding="utf-8")
+        )  # fmt: skip
+    ]
+    assert len(hints) > 8
+    assert [x for x in hints if not re.fullmatch(r'\\?"[^"]+"', x)] == []
