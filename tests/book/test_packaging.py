@@ -1,6 +1,8 @@
 """What `pip install` and an index would get: the right files, NumPy alone, and a README whose code runs."""
 
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -122,12 +124,60 @@ def test_citation_and_changelog_know_the_version() -> None:
     )
 
 
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.M | re.S)
+
+
 def readme_code() -> list[str]:
-    return re.findall(
-        r"^```python\n(.*?)^```",
-        (ROOT / "README.md").read_text(encoding="utf-8"),
-        re.M | re.S,
-    )
+    return blocks("python")
+
+
+def readme_commands() -> list[str]:
+    lines = "".join(blocks("sh")).splitlines()
+    return [shlex.join(shlex.split(line, comments=True)) for line in lines]
+
+
+def test_every_block_of_the_readme_is_run_by_a_test() -> None:
+    assert {*re.findall(r"^```(\w+)$", README, re.M)} == {"python", "sh", "text"}
+
+
+def test_the_tree_of_the_readme_is_there() -> None:
+    [tree] = blocks("text")
+    folder = ROOT
+    for indent, name in re.findall(r"(?m)^( {0,2})(\S+)", tree):
+        folder = folder if indent else ROOT / name
+        assert (folder / name if indent else folder).exists(), name
+
+
+@pytest.mark.parametrize("command", readme_commands())
+def test_readme_commands_are_there_in_a_fresh_shell(command: str) -> None:
+    """What make would do, without doing it; of what is called by its path, the program."""
+    program, *arguments = shlex.split(command)
+    if program != "make":
+        assert program.startswith(".venv/bin/"), "a fresh shell has no other"
+        assert (Path(sys.executable).parent / Path(program).name).exists()
+    elif make := shutil.which("make"):
+        subprocess.run(
+            [make, "-n", *arguments], cwd=ROOT, check=True, capture_output=True
+        )
+    else:
+        pytest.skip("there is no make")
+
+
+@pytest.mark.full
+def test_the_readme_trains_in_two_processes(tmp_path: Path) -> None:
+    [command] = [x for x in readme_commands() if "torchrun" in x]
+    program, *arguments = shlex.split(command)
+    here = Path(sys.executable).parent / Path(program).name
+    for steps in ("2", "4"):
+        run = [str(here), *arguments, "--steps", steps]
+        done = subprocess.run(
+            run, cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+    assert "goes on after step 2" in done.stdout and "to train on: " in done.stdout
 
 
 def test_readme_shows_both_halves() -> None:
@@ -150,8 +200,6 @@ def test_readme_code_prints_what_its_comments_say(code: str) -> None:
 
 
 def test_readme_links_to_files_that_are_there() -> None:
-    links = re.findall(
-        r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text(encoding="utf-8")
-    )
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
     assert len(links) >= 3
     assert [link for link in links if not (ROOT / link).exists()] == []
