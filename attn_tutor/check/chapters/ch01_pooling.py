@@ -278,7 +278,8 @@ nadaraya_watson.knows(
 
 neighbour_weights = Exercise(
     1,
-    "neighbour_weights(q, K, k): 1/k for each of the k nearest keys, 0 for the rest; (1, d), (m, d) → (1, m)",
+    "neighbour_weights(q, K, k): 1/k for each of the k nearest keys, 0 for the rest, no two equally far; (1, d), (m, "
+    "d) → (1, m)",
     lambda q, K, k: (distance(q, K).argsort().argsort() < k) / k,
     [
         (column(1), column(0, 3, 7), 1),

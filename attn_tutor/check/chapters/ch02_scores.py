@@ -198,8 +198,8 @@ def temperature(scores: Array, entropy: float) -> float:
 
 find_temperature = Exercise(
     2,
-    "find_temperature(scores, entropy): the T at which softmax(scores / T) has this mean entropy over the rows; "
-    "(n, m) → a number",
+    "find_temperature(scores, entropy): the T, to a thousandth, at which softmax(scores / T) has this mean entropy "
+    "over the rows; (n, m) → a number",
     temperature,
     [
         (np.array([[2 * LN3, 0.0]]), 2 * np.log(2) - 0.75 * LN3),  # weights ¾, ¼
@@ -313,7 +313,8 @@ def with_all(K: Array) -> Array:
 
 with_products = Exercise(
     2,
-    "with_products(K): keys with all products of two of their entries a ≤ b appended; (…, m, d) → (…, m, d + d(d+1)/2)",
+    "with_products(K): keys with all products of two of their entries a ≤ b appended, in any order; (…, m, d) → (…, m, "
+    "d + d(d+1)/2)",
     with_all,
     [(np.array([[2.0, 3.0]]),), (draw(5, 3),), (draw(2, 5, 6),)],
     reads=any_order,

@@ -129,8 +129,8 @@ SCORES, ALLOWED = draw(2, 3, 5), draw(2, 3, 5) < 0.5
 
 masked_softmax = Exercise(
     3,
-    "masked_softmax(scores, mask): softmax over the permitted keys (True), 0 elsewhere and in a row without any; "
-    "(…, n, m), (…, n, m) → (…, n, m)",
+    "masked_softmax(scores, mask): softmax over the permitted keys (True), 0 elsewhere and in a row without any; what "
+    "is hidden may be NaN; (…, n, m), (…, n, m) → (…, n, m)",
     an.masked_softmax,
     [
         (np.array([[LN3, 0.0]]), np.array([[True, True]])),
