@@ -50,14 +50,14 @@ LENGTHS = dict(
     d_o=23,
 ) | {"1": 1}  # of what has one number a query
 
-# What a function needs beyond its signature: lengths that fit its heads or pairs, and arguments that are no arrays.
+# Lengths that fit two heads, or pairs of columns.
 HEADS = dict(a=2 * 3, b=2 * 3, c=2 * 5, e=2 * 5)
-NEEDS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
-    "split_heads": ({"d": 2 * 3}, {"n_heads": 2}),
-    "rotary": ({"d": 2 * 3}, {}),
-    "multi_head_attention": (HEADS, {"n_heads": 2}),
-    "multi_head_weights": (HEADS, {"n_heads": 2}),
-    "latent_attention": (dict(a=2 * 5, b=2 * 3, e=2 * 4, r=4, c=11), {"n_heads": 2}),
+FITTING = {
+    "split_heads": {"d": 2 * 3},
+    "rotary": {"d": 2 * 3},
+    "multi_head_attention": HEADS,
+    "multi_head_weights": HEADS,
+    "latent_attention": dict(a=2 * 5, b=2 * 3, e=2 * 4, r=4, c=11),
 }
 
 
@@ -221,8 +221,8 @@ def inputs(draw: Draw) -> Callable[..., dict[str, Any]]:
         **lengths: int,
     ) -> dict[str, Any]:
         fn = getattr(attn_tutor.numpy, name, None) or getattr(attn_tutor.torch, name)
-        fitting, others = NEEDS.get(name, ({}, {}))
-        sizes = LENGTHS | fitting | lengths
+        sizes = LENGTHS | FITTING.get(name, {}) | lengths
+        others = {"n_heads": 2} if "n_heads" in inspect.signature(fn).parameters else {}
         arrays = {}
         for argument, core in cores(fn):
             axes = batch.get(argument, ()) if isinstance(batch, dict) else batch

@@ -13,6 +13,7 @@ GATE = re.compile(r":::\{solution-(?:start\} ([\w-]+)|end\})")
 
 @dataclass
 class Page:
+    title: str = ""
     cells: list[tuple[str, str]] = field(default_factory=list)  # id and source
     asked: list[tuple[str, ast.FunctionDef]] = field(default_factory=list)  # exercise, and its solution  # fmt: skip
     titles: dict[str, str] = field(default_factory=dict)  # of each exercise
@@ -29,6 +30,7 @@ def read(notebook: Path) -> Page:
                 (label, x) for x in defined if isinstance(x, ast.FunctionDef)
             ]
             continue
+        page.title = page.title or text.partition("\n")[0].removeprefix("# ")
         page.titles |= {label: title for title, label in EXERCISE.findall(text)}
         for gate in GATE.finditer(text):
             label = gate[1] or ""

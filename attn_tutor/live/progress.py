@@ -4,6 +4,7 @@ import html
 import re
 from collections import Counter
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from attn_tutor.live import pages, solutions
@@ -25,9 +26,7 @@ def page(shell: str, reader: "Reader") -> str:
 
 
 def table(reader: "Reader") -> str:
-    from attn_tutor.check.__main__ import TITLES
-
-    rows = states(reader)
+    rows, titles = states(reader), chapters(reader.folder / "book")
     total = Counter(row.state for row in rows)
     words = ", ".join(f"{total[state]} {state}" for state in ("right", "tried", "open"))
     shown = [
@@ -36,7 +35,7 @@ def table(reader: "Reader") -> str:
     ]
     for chapter, found in groupby(rows, lambda row: row.chapter):
         shown.append(
-            f'<h2>{chapter}. {html.escape(TITLES[chapter])}</h2><table class="table">'
+            f'<h2>{chapter}. {html.escape(titles[chapter])}</h2><table class="table">'
         )
         for row in found:
             link = f'<a href="{row.address}">{html.escape(row.title)}</a>'
@@ -46,6 +45,11 @@ def table(reader: "Reader") -> str:
             )
         shown.append("</table>")
     return "\n".join([*shown, "</section>"])
+
+
+def chapters(book: Path) -> dict[int, str]:
+    found = book.glob("[0-9][0-9]_*.ipynb")
+    return {int(path.name[:2]): pages.read(path).title for path in found}
 
 
 class Row(NamedTuple):

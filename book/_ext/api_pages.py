@@ -15,6 +15,7 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
+from book_pages import Notebook, toc
 from public_names import sections
 from shape_ledger import ledger
 from sphinx.application import Sphinx
@@ -50,7 +51,7 @@ def api(package: str) -> str:
 
 def checkers() -> str:
     """A section for each chapter with its exercises, and the mistakes that each tells by name."""
-    titles = importlib.import_module("attn_tutor.check.__main__").TITLES
+    titles = ["", *(Notebook(path).title for path in toc())]
     found = importlib.import_module("attn_tutor.check").EXERCISES
     parts = []
     ordered = sorted(found.values(), key=lambda exercise: exercise.chapter)

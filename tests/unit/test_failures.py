@@ -1,4 +1,4 @@
-"""Thirty bugs in programs of other styles are found and named, and right programs in the same styles raise no alarm."""
+"""Bugs planted in programs of other styles are found and named; right programs in the same styles raise no alarm."""
 
 # ruff: noqa: NPY002 — the state looked after is the one that programs without a Generator draw from
 

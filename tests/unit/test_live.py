@@ -28,6 +28,7 @@ SOLUTION = """def my_softmax(x):
 
 def notebook():
     cells = [
+        ("markdown", "title", "# Page\n\nWhy?"),
         ("code", "first", "x = 1"),
         ("markdown", "asks", ":::{exercise} A softmax\n:label: ex-00-soft\n\nWrite it.\n:::"),
         ("markdown", "opens", ":::{solution-start} ex-00-soft\n:::"),
@@ -296,6 +297,7 @@ def test_progress(ask, folder):
     def state():
         page = ask("/read/progress.html")[1]
         assert "<title>Your progress</title>" in page and "old" not in page
+        assert "<h2>3. Page</h2>" in page  # the title of its notebook
         row = page.partition("book/03_page.html#ex-00-soft")[2].partition("</tr>")[0]
         assert "A softmax</a>" in row
         return row.removesuffix("</td>").rpartition("<td>")[2]
