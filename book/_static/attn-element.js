@@ -121,6 +121,22 @@ attn.Figure = class extends HTMLElement {
     this.control(button, () => {});
   }
 
+  /* Numbers glide from what is painted to what the state says, within a quarter of a second, where motion is welcome. */
+  glide(name, goal, paint) {
+    const glides = this.glides ??= new Map(), from = glides.get(name)?.now, begun = performance.now();
+    const still = from?.length !== goal.length || matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const mine = { now: goal };
+    glides.set(name, mine);
+    const frame = () => {
+      if (glides.get(name) !== mine) return; // another way has begun
+      const share = still ? 1 : Math.min(1, (performance.now() - begun) / 250);
+      mine.now = share < 1 ? goal.map((x, i) => from[i] + (x - from[i]) * share) : goal;
+      paint(mine.now);
+      if (share < 1) requestAnimationFrame(frame);
+    };
+    frame();
+  }
+
   control(part, sync) {
     this.controls.append(part);
     this.syncs.push(sync);

@@ -55,21 +55,10 @@ customElements.define("attn-lm", class extends attn.Figure {
     const { most, texts, sets } = this.constructor, { html, range } = attn, known = attn.lm.alphabet;
     this.model = new attn.LanguageModel(attn.lm);
     this.model_whole = this.model.reading();
-    this.fits = {
-      text: (text) => text.length <= most && [...text].every((letter) => known.includes(letter)),
-      head: (name) => this.names.includes(name), off: (off) => off.split(" ").every((name) => !name || this.names.includes(name)),
-    };
     this.names = range(this.model.n_layers).flatMap((layer) => range(this.model.n_heads).map((h) => `${layer}.${h}`));
-
-    this.box = html("textarea", { rows: 2, maxlength: most, spellcheck: "false", autocapitalize: "off", "aria-label": "Text" });
-    this.box.addEventListener("input", () => {
-      const text = [...this.box.value].filter((letter) => known.includes(letter)).join("");
-      this.unknown = this.box.value.length - text.length;
-      this.set({ text, at: text.length - 1 });
-    });
-    this.control(html("label", { class: "attn-text" }, "Text: type what you like", this.box), () => {
-      if (this.box.value !== this.state.text) this.box.value = this.state.text;
-    });
+    this.fits.head = (name) => this.names.includes(name);
+    this.fits.off = (off) => off.split(" ").every((name) => !name || this.names.includes(name));
+    attn.text_box(this, known, most);
     this.presets("Texts", Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, { text, at: text.length - 1 }])));
     this.presets("Heads", Object.fromEntries(Object.entries(sets).map(([name, off]) => [name, { off }])));
     this.check("causal", "causal mask");

@@ -1,4 +1,4 @@
-/* A text as a line of characters or tokens, one of which is chosen: a pointer over it or the arrow keys set the figure's state "at". */
+/* A text to type, and as a line of characters or tokens, one of which is chosen: a pointer over it or the arrow keys set the figure's state "at". */
 Object.assign(attn, (() => {
   "use strict";
   /* A character as one sees it. */
@@ -43,5 +43,20 @@ Object.assign(attn, (() => {
     }
   };
 
-  return { letter, TextLine };
+  /* A box to type in: what the model has no letter for stays out, and is counted. */
+  const text_box = (figure, known, most) => {
+    const { html } = attn;
+    const box = html("textarea", { rows: 2, maxlength: most, spellcheck: "false", autocapitalize: "off", "aria-label": "Text" });
+    box.addEventListener("input", () => {
+      const text = [...box.value].filter((letter) => known.includes(letter)).join("");
+      figure.unknown = box.value.length - text.length;
+      figure.set({ text, at: text.length - 1 });
+    });
+    figure.fits.text = (text) => text.length <= most && [...text].every((letter) => known.includes(letter));
+    figure.control(html("label", { class: "attn-text" }, "Text: type what you like", box), () => {
+      if (box.value !== figure.state.text) box.value = figure.state.text;
+    });
+  };
+
+  return { letter, TextLine, text_box };
 })());

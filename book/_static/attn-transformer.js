@@ -209,5 +209,5 @@ Object.assign(attn, (() => {
     return top + Math.log(row.reduce((total, x) => total + Math.exp(x - top), 0)) - row[ids[i + 1]];
   });
 
-  return { LanguageModel, top_k, pick, losses };
+  return { apply, normed, gelu, turned, LanguageModel, top_k, pick, losses };
 })());

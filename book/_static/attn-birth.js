@@ -1,0 +1,186 @@
+/* Chapter 9: how two heads form while a model of two blocks is trained on random letters that come twice.
+   Needs attn-birth-data.js: losses and weights at eighteen steps, measured by the package on texts that judge the model. */
+customElements.define("attn-birth", class extends attn.Figure {
+  static title = "A head is born";
+  static start = { step: attn.birth.steps.length - 1, text: 0, at: 20 };
+  static period = 16;
+  static n = 31; // letters that are read: after the last nothing is left to guess
+  static born = 0.3; // mean weight on the place it looks at, from which a head counts as there
+  static curves = { first: "loss, first copy", second: "loss, second copy", back: "head 0.0, one back", copy: "head 1.1, 15 back" }; // the means of a step
+  static toned = (name, text) => attn.html("b", { class: `attn-tone attn-${name}` }, text);
+  static tasks = [{
+    ask: "At the end one head looks one letter back, and another, in the block above, copies. Play the training again. Which of the two forms first?",
+    guesses: { back: "the one that looks back", copy: "the one that copies", both: "both at once, within ten steps" },
+    right: (figure) => {
+      const [back, copy] = ["back", "copy"].map((name) => figure.birthday(name));
+      return Math.abs(back - copy) <= 10 ? "both" : back < copy ? "back" : "copy";
+    },
+    done: (figure) => figure.followed,
+    seen: (figure) => {
+      const [back, copy] = ["back", "copy"].map((name) => figure.birthday(name).toFixed(0)), { means, steps } = attn.birth;
+      const lost = (step) => attn.number(means[steps.indexOf(step)][1], 2);
+      return `Head 0.0 comes to a weight of 0.3 at step ${back}, head 1.1 at step ${copy} (a line drawn between the measured steps), `
+        + `and meanwhile the loss of the second copy falls from ${lost(140)} to ${lost(220)}.`;
+    },
+  }, {
+    ask: "Within the cliff, from step 140 to step 220, the second copy becomes easy. What does the loss of the first copy do, in which nothing can be known? Show both steps.",
+    guesses: { falls: "it falls too", stays: "it stays, within 0.1", rises: "it rises" },
+    right: (figure) => {
+      const [before, after] = figure.first_copy;
+      return after > before + 0.1 ? "rises" : after < before - 0.1 ? "falls" : "stays";
+    },
+    done: ({ state: { step } }, met) => {
+      if ([140, 220].includes(attn.birth.steps[step])) met.set(step, true);
+      return met.size === 2;
+    },
+    seen: (figure) => `A letter of the first copy costs ${figure.first_copy.map((x) => attn.number(x, 2)).join(" at step 140 and ")} at step 220, where a blind guess costs ${attn.number(Math.log(26), 2)}: `
+      + `the model bets on copies where there are none yet. At the end it is ${attn.number(attn.birth.means.at(-1)[0], 2)}.`,
+  }];
+
+  build() {
+    const { html, svg, range } = attn, { n, period, curves, toned } = this.constructor, { steps, texts } = attn.birth, last = steps.length - 1;
+    this.texts = texts.map(({ letters, losses, weights }) => ({ letters, losses, weights: Uint8Array.from(atob(weights), (byte) => byte.charCodeAt(0)) }));
+    this.fits.text = (text) => Number.isInteger(text) && text in texts;
+    this.fits.at = (at) => Number.isInteger(at) && at >= 0 && at < n;
+    this.seen = new Set();
+    this.slider("step", "Training step", [0, last, 1], (step) => `${steps[step]} of 600`);
+    this.fits.step = (step) => Number.isInteger(step) && step in steps;
+    this.player("Play the training", 420, () => {
+      const step = (this.state.step + 1) % steps.length;
+      this.seen.add(step);
+      this.set({ step });
+      return step < last;
+    });
+    this.presets("Held-out text", Object.fromEntries(texts.map(({ letters }, text) => [letters.slice(0, 4) + "…", { text }])));
+
+    // The text in two rows, each letter below itself; the arcs show where the chosen letter looks.
+    const x = (i) => 11 + 22 * (i % period), y = (i) => (i < period ? 40 : 106);
+    this.place = (i) => [x(i), y(i)];
+    this.arcs = range(2 * n).map((k) => svg("path", { class: `attn-tone attn-${k < n ? "copy" : "back"}` }));
+    this.letters = range(2 * period).map((i) => {
+      const box = svg("rect", { x: x(i) - 10, y: y(i) - 12, width: 20, height: 24, rx: 3 }), foot = svg("rect", { class: "attn-foot-loss", x: x(i) - 10, y: y(i) + 9, width: 20, height: 4 });
+      return { box, foot, name: svg("text", { x: x(i), y: y(i) + 3, "text-anchor": "middle" }) };
+    });
+    this.line = svg("svg", { viewBox: "0 0 352 142", tabindex: 0, role: "slider", "aria-label": "Letter that looks: the arrow keys choose it", "aria-valuemin": 0, "aria-valuemax": n - 1, class: "attn-copies" },
+      ...this.letters.flatMap(({ box, foot, name }) => [box, foot, name]), ...this.arcs);
+    const choose = (at) => this.set({ at: Math.max(0, Math.min(n - 1, at)) });
+    for (const kind of ["pointermove", "pointerdown"])
+      this.line.addEventListener(kind, (event) => {
+        const box = this.line.getBoundingClientRect(), column = Math.floor((event.clientX - box.left) / box.width * period);
+        const at = column + (event.clientY > box.top + 0.52 * box.height ? period : 0);
+        if (at !== this.state.at) choose(at);
+      });
+    this.line.addEventListener("keydown", (event) => {
+      const way = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -period, ArrowDown: period, Home: -n, End: n }[event.key];
+      if (!way) return;
+      event.preventDefault();
+      choose(this.state.at + way);
+    });
+    this.key = html("p", { class: "attn-lines" });
+
+    this.maps = ["back", "copy"].map((name, h) => {
+      const canvas = html("canvas", { class: "attn-square", role: "img", width: n, height: n }), row = html("div", { class: "attn-row" }), caption = html("p");
+      caption.append(toned(name, ["0.0 looks one back", "1.1 copies"][h]));
+      return { canvas, row, part: html("div", {}, caption, html("div", { class: "attn-map" }, canvas, row)) };
+    });
+    this.chart = svg("svg", { viewBox: "0 0 300 268" });
+    this.cursor = svg("rect", { class: "attn-cursor", y: 4, width: 1.5, height: 226 });
+    const words = (x, y, text, more = {}) => svg("text", { x, y, ...more }, text), end = { "text-anchor": "end" };
+    this.chart.append(svg("path", { class: "attn-axis", d: "M28 8V104H296M28 126V230H296" }), this.cursor,
+      ...[0, 2, 4].map((loss) => words(23, this.y("first", loss) + 4, String(loss), end)), ...["0", "0.5", "1"].map((weight) => words(23, this.y("back", +weight) + 4, weight, end)),
+      ...[0, 80, 140, 170, 200, 500].map((step) => words(this.x(steps.indexOf(step)), 246, String(step), { "text-anchor": "middle" })),
+      words(32, 98, "loss (nats a letter)"), words(32, 138, "mean weight of a head"), words(162, 260, "training step, dense where it happens", { "text-anchor": "middle" }));
+    this.curves = Object.keys(curves).map((name) => [svg("path", { class: `attn-tone attn-${name}` }), svg("circle", { class: `attn-tone attn-${name}`, r: 4 })]);
+    this.chart.append(...this.curves.flat());
+    this.measures = range(4).map(() => html("td"));
+    const measures = attn.table("Mean of 200 held-out texts", ["", ""], Object.entries(curves).map(([of, name], i) =>
+      [html("th", { scope: "row" }, toned(of, name)), this.measures[i]]));
+    this.picture.append(html("div", {}, this.line, this.key, html("div", { class: "attn-pair" }, ...this.maps.map(({ part }) => part))), html("div", {}, this.chart, measures));
+  }
+
+  x(step) { return 34 + 256 * step / (attn.birth.steps.length - 1); }
+
+  y(name, value) { return ["first", "second"].includes(name) ? 104 - 22 * value : 230 - 96 * value; }
+
+  again() {
+    this.seen.clear();
+    super.again();
+  }
+
+  /* Whether the steps at which the heads form have been shown. */
+  get followed() { return attn.birth.steps.every((at, i) => at < 140 || at > 220 || this.seen.has(i)); }
+
+  get first_copy() { return [140, 220].map((step) => attn.birth.means[attn.birth.steps.indexOf(step)][0]); }
+
+  /* The step at which a head's mean weight comes to 0.3, between two that were measured. */
+  birthday(name) {
+    const { curves, born } = this.constructor, { steps, means } = attn.birth, column = Object.keys(curves).indexOf(name);
+    const i = means.findIndex((row) => row[column] >= born), [a, b] = [means[i - 1][column], means[i][column]];
+    return steps[i - 1] + (steps[i] - steps[i - 1]) * (born - a) / (b - a);
+  }
+
+  /* The weights of the two heads at a step, a row a query; each is as long as what that query sees. */
+  weights(step) {
+    const { n } = this.constructor, bytes = this.texts[this.state.text].weights, size = n * (n + 1) / 2;
+    return [0, 1].map((h) => attn.range(n).map((i) => {
+      const from = (2 * step + h) * size + i * (i + 1) / 2;
+      return Array.from(bytes.subarray(from, from + i + 1), (byte) => byte / 255);
+    }));
+  }
+
+  draw() {
+    const { step, text, at } = this.state, { n, period, curves, toned } = this.constructor, { number } = attn, { steps, means } = attn.birth;
+    const { letters, losses } = this.texts[text], lost = losses[step], [back, copy] = this.weights(step);
+    this.seen.add(step);
+    const from = at < period ? at : at - period + 1; // whose look back is shown: at the letter after the last time
+    this.glide("weights", [...back, ...copy].flat(), (now) => this.paint(now, at, from));
+    this.letters.forEach(({ box, foot, name }, i) => {
+      name.textContent = letters[i];
+      box.setAttribute("class", i === at ? "attn-letter attn-chosen" : i === from ? "attn-letter attn-lit" : "attn-letter");
+      foot.style.opacity = i ? Math.min(1, lost[i - 1] / 5).toFixed(2) : 0;
+    });
+    const looks = (row) => row.indexOf(Math.max(...row)), top = looks(copy[at]), before = looks(back[from]);
+    this.key.replaceChildren(toned("copy", `1.1 looks from “${letters[at]}” most at “${letters[top]}”, ${at - top} back: ${number(copy[at][top], 2)}. `),
+      toned("back", `0.0 looks from ${at < period ? "it" : `the “${letters[from]}” after the last “${letters[at]}”`} ${from - before} back: ${number(back[from][before], 2)}. `),
+      `Red foot: the loss. The next letter, “${letters[at + 1]}”, costs ${number(lost[at], 2)}.`);
+    this.cursor.setAttribute("x", this.x(step));
+    const shown = Object.keys(curves).map((name, i) => {
+      const value = means[step][i], [line, dot] = this.curves[i], point = (k) => `${this.x(k).toFixed(1)} ${this.y(name, means[k][i]).toFixed(1)}`;
+      line.setAttribute("d", [...this.seen].sort((a, b) => a - b).map((k) => (this.seen.has(k - 1) ? "L" : "M") + point(k)).join(""));
+      for (const [at, place] of Object.entries({ cx: this.x(step), cy: this.y(name, value) })) dot.setAttribute(at, place);
+      return this.measures[i].textContent = number(value, 2);
+    });
+    for (const [name, value] of Object.entries({ valuenow: at, valuetext: `“${letters[at]}” at position ${at}` })) this.line.setAttribute(`aria-${name}`, value);
+    this.maps.forEach(({ canvas, row }, h) => {
+      const i = h ? at : from;
+      canvas.setAttribute("aria-label", `Weights of head ${h ? "1.1" : "0.0"} at step ${steps[step]}`);
+      for (const [side, share] of [["top", i], ["bottom", n - 1 - i]]) row.style[side] = `${100 * share / n}%`;
+    });
+    return `Step ${steps[step]} of 600: on average the first copy costs ${shown[0]} nats a letter, the second ${shown[1]}. Head 0.0 puts ${shown[2]} on the letter before, `
+      + `head 1.1 ${shown[3]} on the letter 15 back.`;
+  }
+
+  /* The two maps and the arcs, with the weights as they are on their way. */
+  paint(now, at, from) {
+    const { n } = this.constructor, size = now.length / 2;
+    this.maps.forEach(({ canvas }, h) => {
+      const brush = canvas.getContext("2d");
+      for (let i = 0, k = h * size; i < n; i++) for (let j = 0; j <= i; j++, k++) {
+        brush.fillStyle = `rgb(${attn.colour("viridis", now[k])})`;
+        brush.fillRect(j, i, 1, 1);
+      }
+    });
+    const way = ([x, y], [to, height]) => {
+      if (y !== height) return `M${x} ${y - 12}L${to} ${height + 13}`;
+      const side = y < 80 ? -1 : 1; // above the first row, below the second
+      return `M${x} ${y + 12 * side}Q${(x + to) / 2} ${y + side * (18 + Math.abs(x - to) / 9)} ${to} ${y + 12 * side}`;
+    };
+    this.arcs.forEach((path, k) => {
+      const j = k % n, i = k < n ? at : from, weight = j <= i ? now[(k < n ? size : 0) + i * (i + 1) / 2 + j] : 0;
+      path.style.display = weight < 0.02 ? "none" : "";
+      path.setAttribute("d", way(this.place(i), this.place(j)));
+      path.style.strokeWidth = (6 * weight).toFixed(2);
+      path.style.opacity = Math.min(1, 0.15 + weight).toFixed(2);
+    });
+  }
+});
