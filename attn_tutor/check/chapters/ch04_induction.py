@@ -72,13 +72,13 @@ def newest_a(
 
 SHAPES = (
     "X is (letter, one-hot | a zeros | place, one-hot | 1); → W_q, W_k, W_v of the first (W_v is (d, d)), "
-    "then of the second layer"
+    "then of the second layer, the output right to 0.002"
 )
 
 after_a = Exercise(
     4,
-    f"after_a(a, n): two causal layers, the first added to X. Each token that has an a before it writes the letter "
-    f"after the newest of them. {SHAPES}",
+    f"after_a(a, n): two causal layers, the first added to X. Each token that has an a before it, itself not "
+    f"counted, writes the letter after the newest of them; others, anything. {SHAPES}",
     newest_a,
     list(SEEN.values()),
     reads=after_the_first_a,
@@ -102,7 +102,7 @@ after_a.knows(
 induction = Exercise(
     4,
     "induction(a, n): two causal layers, the first added to X. Each token whose letter has stood before "
-    f"writes the letter that came after it then (of several, the mean). {SHAPES}",
+    f"writes the letter that came after it then (of several, the mean); others, anything. {SHAPES}",
     two_layers,
     list(SEEN.values()),
     reads=after_copies,

@@ -83,7 +83,8 @@ SOFT: Row = (
 )  # fmt: skip
 
 SHAPES = (
-    "X is (letter, one-hot | place, one-hot | 1), a letters, n places; → W_q, W_k, W_v"
+    "X is (letter, one-hot | place, one-hot | 1), a letters, n places; → W_q, W_k, W_v, the output right to "
+    "0.002"
 )
 
 
@@ -301,8 +302,7 @@ def _argsort(n: int, *, down: bool = False, letters: bool = False) -> Matrices:
 
 argsort = puzzle(
     "argsort(n): no mask; n letters, each once. Row i writes the place at which letter i stands. X is "
-    "(letter, one-hot | "
-    "place, one-hot | 1); → W_q, W_k, W_v",
+    "(letter, one-hot | place, one-hot | 1); → W_q, W_k, W_v, the output right to 0.002",
     _argsort,
     causal=False,
     sizes=((3,), (5,), (7,)),

@@ -333,7 +333,8 @@ def sees(layer: Layer, X: Array) -> bool:
 
 sees_future = Exercise(
     4,
-    "sees_future(layer, X): True if some row of layer(X) changes when a later token changes; (n, d) → True or False",
+    "sees_future(layer, X): True if some row of layer(X) changes by more than rounding when a later token of this X "
+    "changes; (n, d) → True or False",
     sees,
     [(layer, draw(5, 3)) for layer in LAYERS],
 )
