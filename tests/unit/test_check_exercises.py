@@ -147,8 +147,8 @@ def torch_contributions(Q, K, V, W_q, W_k, W_v, W_o, n_heads):
     return at.attention(Q, K, V) @ W_o.reshape(n_heads, -1, W_o.shape[-1])
 
 
-def torch_encode(positions, d, base=10000.0):
-    angles = positions[:, None] * base ** (-torch.arange(0, d, 2) / d)
+def torch_encode(positions, d):
+    angles = positions[:, None] * 10000.0 ** (-torch.arange(0, d, 2) / d)
     P = torch.stack([angles.sin(), angles.cos()], -1)
     return P.flatten(-2)[:, :d]
 

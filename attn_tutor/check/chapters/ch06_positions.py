@@ -29,12 +29,9 @@ def rates(d: int, base: float = 10000.0) -> Array:
 
 
 def waves_at(
-    positions: Array,
-    d: int,
-    base: float = 10000.0,
-    rates: Callable[[int, float], Array] = rates,
+    positions: Array, d: int, rates: Callable[[int, float], Array] = rates
 ) -> Array:
-    return waves(positions, d, rates(d, base))
+    return waves(positions, d, rates(d, 10000.0))
 
 
 def waves_of(n: int, d: int, first: int = 0, **options: Any) -> Array:
@@ -51,15 +48,15 @@ sinusoidal_encoding = Exercise(
 
 encode = Exercise(
     6,
-    "encode(positions, d, base=10000.0): the sinusoidal encoding of any positions, any d; (n,) → (n, d)",
-    lambda positions, d, base=10000.0: waves(positions, d, rates(d, base)),
+    "encode(positions, d): the sinusoidal encoding of any positions, any d; (n,) → (n, d)",
+    waves_at,
     [
         (np.array([0.0, 1.0]), 2),
         (np.array([2.5]), 4),
         (np.array([-1.5, 3.0]), 4),
         (np.array([1.0, 2.0]), 3),
-        (np.array([0.5, -4.0, 7.25]), 6, 100.0),
-        (np.array([0.5, -4.0, 7.25]), 7, 100.0),
+        (np.array([0.5, -4.0, 7.25]), 6),
+        (np.array([0.5, -4.0, 7.25]), 7),
     ],
     tolerance=ANGLES,
 )
@@ -131,31 +128,26 @@ sinusoidal_encoding.knows(
 )  # fmt: skip
 
 
-def sines_and_cosines_in_halves_too(
-    positions: Array, d: int, base: float = 10000.0
-) -> Array:
-    angles = np.asarray(positions)[:, None] * rates(d, base)
+def sines_and_cosines_in_halves_too(positions: Array, d: int) -> Array:
+    angles = np.asarray(positions)[:, None] * rates(d)
     return np.concatenate([np.sin(angles), np.cos(angles[:, : d // 2])], -1)
 
 
-def fails_for_odd_d_too(positions: Array, d: int, base: float = 10000.0) -> Array:
-    angles = np.asarray(positions)[:, None] * rates(d, base)
+def fails_for_odd_d_too(positions: Array, d: int) -> Array:
+    angles = np.asarray(positions)[:, None] * rates(d)
     P = np.empty((len(angles), d))
     P[:, 0::2], P[:, 1::2] = np.sin(angles), np.cos(angles)
     return P
 
 
 encode.knows(
-    ("base ignored", lambda positions, d, base=10000.0: waves(positions, d, rates(d)),
-     "You always use 10000. The base is an argument."),
     ("sines and cosines in halves", sines_and_cosines_in_halves_too,
      "You put all sines in front and all cosines behind. They alternate: sine in column 2i, cosine in column 2i+1."),
-    ("the sign of the position lost", lambda positions, d, base=10000.0: waves(np.abs(positions), d, rates(d, base)),
+    ("the sign of the position lost", lambda positions, d: waves(np.abs(positions), d, rates(d)),
      "You take the absolute value of the positions: −1.5 is encoded as 1.5. The sine is odd, and tells the two apart."),
-    ("positions counted, not used",
-     lambda positions, d, base=10000.0: waves(np.arange(len(positions)), d, rates(d, base)),
+    ("positions counted, not used", lambda positions, d: waves(np.arange(len(positions)), d, rates(d)),
      "You encode 0, 1, 2, … whatever the positions are. Multiply the positions themselves by the rates."),
-    ("positions cut to whole numbers", lambda positions, d, base=10000.0: waves(np.trunc(positions), d, rates(d, base)),
+    ("positions cut to whole numbers", lambda positions, d: waves(np.trunc(positions), d, rates(d)),
      "You lose the fractions: 2.5 is encoded as 2. Keep the positions as real numbers."),
     ("fails for odd d", fails_for_odd_d_too,
      "For even d you are right. For odd d there is one sine more than there are cosines: cut the angles of the cosines "
@@ -312,8 +304,8 @@ def looking(n: int, d: int, scale: float, back: int = 1) -> Array:
 
 previous_weights = Exercise(
     6,
-    "previous_weights(n, d, scale): weights of keys P and queries P turned back by one position, scores times scale; "
-    "→ (n, n)",
+    "previous_weights(n, d, scale): weights of keys P and queries P turned back by one position, query 0 to position "
+    "−1; scores times scale, d even; → (n, n)",
     looking,
     [(2, 2, 1.0), (3, 4, 1.0), (5, 6, 3.5), (11, 14, 2.0)],
     tolerance=ANGLES,

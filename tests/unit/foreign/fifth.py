@@ -338,8 +338,8 @@ def encoding_with_small_base(n, d):
     return P
 
 
-@wrong("encode", "base")
-def encode_fixed_base(positions, d, base=10000.0):
+@right("encode")
+def encode_by_column(positions, d):
     c = torch.arange(d)
     a = positions[:, None] / 10000.0 ** (2 * (c // 2) / d)
     return torch.where(c % 2 == 0, a.sin(), a.cos())
