@@ -23,7 +23,7 @@ export XDG_CACHE_HOME := $(CACHE)
 export XDG_CONFIG_HOME := $(CACHE)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book open live pdf lite check test full gpu notebooks student mutants coverage lint format dist clean \
+.PHONY: help book open live pdf lite check test full gpu notebooks tables student mutants coverage lint format dist clean \
 	small-tests tests-without-pages on-gpu
 .DELETE_ON_ERROR:
 
@@ -69,6 +69,13 @@ gpu:  ## run the tests on CUDA, and the benchmark, which is written to benchmark
 notebooks: .venv/ready  ## run every notebook and write its outputs
 	@$(PY) tools/notebooks.py
 
+# Each a program of tools/tables with its options.
+TABLES := accuracy.py cached_tokens.py ledger.py small_transformer.py \
+	attention_cost.py "attention_cost.py --wide" ring_cost.py "ring_cost.py --wall" "ring_cost.py --late" \
+	rule_times.py benchmarks.py
+tables: .venv/models  ## measure the tables of the book anew, on a computer that does nothing else (an hour)
+	@for program in $(TABLES); do $(PY) tools/tables/$$program || exit 1; done
+
 student: _build/book.stamp  ## write the notebooks without their solutions into student/; yours there stay
 	@$(PY) tools/student_notebooks.py
 
@@ -112,7 +119,7 @@ on-gpu: .venv/ready
 	@$(TESTS) -k cuda tests/unit tests/oracle
 	@card=$$($(PY) -c 'import torch; print("-".join(torch.cuda.get_device_name().lower().split()))') \
 		&& timeout --signal=INT 180 $(PY) -m attn_tutor.bench $(BENCH) --json benchmarks/$$card.json || [ $$? = 124 ]
-	@$(PY) tools/benchmarks.py
+	@$(PY) tools/tables/benchmarks.py
 
 # A page from Sphinx's cache does not warn again, so a strict build starts from nothing.
 _build/book.stamp: .venv/ready $(SOURCES)

@@ -1,6 +1,6 @@
 """Time of every rule and pair of rules beside SDPA with a matrix and FlexAttention, on a CPU.
 
-python tools/rule_times.py benchmarks/rules/cpu.json [SIZE …]
+python tools/tables/rule_times.py [SIZE …]    writes benchmarks/rules/cpu.json and cpu.md
 
 FlexAttention that is not compiled stores all scores, and is left out: with one head and 8,192 tokens it took 3 to 63
 times as long as ours.
@@ -20,6 +20,7 @@ import torch
 from attn_tutor.bench import command, rules
 from attn_tutor.bench.case import HEADS, Case
 
+FOUND = Path(__file__).resolve().parents[2] / "benchmarks" / "rules" / "cpu.json"
 ROUNDS = 1  # after one that does not count
 PEERS = {"torch SDPA with a matrix": "SDPA", "FlexAttention, compiled": "Flex"}
 HEAD = """\
@@ -28,11 +29,11 @@ HEAD = """\
 """
 
 
-def main(path: Path, sizes: list[int]) -> None:
+def main(sizes: list[int]) -> None:
     torch.set_num_threads(1)
     found: dict[str, Any] = {"results": []}
-    if path.exists():
-        found = json.loads(path.read_text(encoding="utf-8"))
+    if FOUND.exists():
+        found = json.loads(FOUND.read_text(encoding="utf-8"))
     found |= {"machine": command.machine("cpu"), "versions": command.versions()}
     found["settings"] = {"heads": HEADS, "threads": 1, "rounds": ROUNDS}
     done = {(row["rule"], row["n"]) for row in found["results"]}
@@ -41,8 +42,8 @@ def main(path: Path, sizes: list[int]) -> None:
             rule = " + ".join(names) or "no rule"
             if (rule, n) not in done:
                 found["results"] += [{"rule": rule, "n": n} | compared(names, n)]
-                path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-                path.with_suffix(".md").write_text(table(found), encoding="utf-8")
+                FOUND.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+                FOUND.with_suffix(".md").write_text(table(found), encoding="utf-8")
                 print(line(found["results"][-1], found), flush=True)
 
 
@@ -109,11 +110,11 @@ def table(found: dict[str, Any]) -> str:
         f"{settings['heads']} heads of width 64 in float32, forward: seconds of one thread of {machine['processor']}, "
         f"with other users beside it; torch {found['versions']['torch']}. “÷ pairs”: time beside that of plain "
         "attention (“no rule”) for as many pairs of a query and a key as the rule leaves. SDPA gets a matrix; Flex is "
-        "FlexAttention, compiled. Made by tools/rule_times.py.\n\n"
+        "FlexAttention, compiled. Made by tools/tables/rule_times.py.\n\n"
     )
     rows = [line(row, found) for row in found["results"]]
     return f"# Rules and pairs of rules\n\n{about}{HEAD}" + "\n".join(rows) + "\n"
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), [int(n) for n in sys.argv[2:]] or [8192, 16384])
+    main([int(n) for n in sys.argv[1:]] or [8192, 16384])

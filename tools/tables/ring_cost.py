@@ -1,8 +1,8 @@
 """Is the model of cost true? Attention on two processes of this computer beside what the model predicts.
 
-python tools/ring_cost.py           measures, in a minute or two, and writes book/_tables/ring_cost.markdown
-python tools/ring_cost.py --wall    the same in wall-clock, with waiting: on a computer that does nothing else
-python tools/ring_cost.py --late    the waiting alone, with pauses for work and messages; writes ring_wait.markdown
+python tools/tables/ring_cost.py         measures, in a minute or two, and writes book/_tables/ring_cost.markdown
+python tools/tables/ring_cost.py --wall  the same in wall-clock, with waiting: on a computer that does nothing else
+python tools/tables/ring_cost.py --late  the waiting alone, with pauses for work and messages; writes ring_wait.markdown
 
 Two processes that each do the whole problem give the rate of arithmetic at each length, an exchange of a small and one
 of a large tensor, of the kind that is used, give the cost of sending. From these alone `attention_cost` predicts what
@@ -34,7 +34,7 @@ from attn_tutor.ledger import H100, Machine, Mesh, attention_cost
 from attn_tutor.torch.distributed import ring_attention, run, ulysses_attention
 from attn_tutor.torch.distributed.ring import Ring
 
-TABLES = Path(__file__).resolve().parents[1] / "book" / "_tables"
+TABLES = Path(__file__).resolve().parents[2] / "book" / "_tables"
 HEADS, WIDTH = 8, 64
 LENGTHS = (512, 1024, 2048)
 BYTES = 2**16, 2**24
@@ -167,7 +167,7 @@ def table(took: dict[Any, float], wall: bool) -> str:
     note = (
         f"{processor()}, one core for each process; gloo works for {costs}; "
         f"{HEADS} heads of width {WIDTH}, float32, causal, forward. "
-        f"Made by `python tools/ring_cost.py{' --wall' * wall}`."
+        f"Made by `python tools/tables/ring_cost.py{' --wall' * wall}`."
     )
     return "\n".join([*lines, "", note, ""])
 
@@ -223,7 +223,7 @@ def late_table(rounds: int) -> str:
             lines.append(f"| {size} | {shown} | {predicted / took:.2f} |")
     note = (
         "Arithmetic and messages are pauses of a and x seconds, so that other programs matter little. "
-        f"The least of {rounds} rounds. Made by `python tools/ring_cost.py --late`."
+        f"The least of {rounds} rounds. Made by `python tools/tables/ring_cost.py --late`."
     )
     return "\n".join([*lines, "", note, ""])
 

@@ -1,8 +1,8 @@
 """Measure what self-attention and a recurrent layer cost as the sequence grows, and draw it.
 
-python tools/attention_cost.py            measure, write book/_tables/attention_cost.markdown and its picture
-python tools/attention_cost.py --wide     measure width 1,024, write book/_tables/attention_cost_wide.markdown
-python tools/attention_cost.py --draw     measure nothing; draw the picture again from the table
+python tools/tables/attention_cost.py            measure, write book/_tables/attention_cost.markdown and its picture
+python tools/tables/attention_cost.py --wide     measure width 1,024, write book/_tables/attention_cost_wide.markdown
+python tools/tables/attention_cost.py --draw     measure nothing; draw the picture again from the table
 
 Time is the processor's, the least of repeats that take turns. Memory is counted, not sampled: every array that NumPy
 or torch takes or gives back during one call. The recurrent layer is measured twice, as torch has it and as a loop in C
@@ -35,11 +35,11 @@ import attn_tutor.torch as at
 from attn_tutor.bench.command import cores, processor
 
 THREADS = 1
-BOOK = Path(__file__).resolve().parents[1] / "book"
+BOOK = Path(__file__).resolve().parents[2] / "book"
 TABLE = BOOK / "_tables" / "attention_cost.markdown"  # Sphinx takes .md for a page
 WIDE_TABLE = BOOK / "_tables" / "attention_cost_wide.markdown"
 PICTURE = BOOK / "_static" / "attention_cost.svg"
-COMMAND = "python tools/attention_cost.py"
+COMMAND = "python tools/tables/attention_cost.py"
 WIDTH = 64
 LENGTHS = [256, 512, 1024, 2048, 4096, 8192]
 REPEATS = 20

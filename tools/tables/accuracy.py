@@ -1,4 +1,4 @@
-"""Measure how far each function lies from its float64 number: python tools/accuracy.py
+"""Measure how far each function lies from its float64 number: python tools/tables/accuracy.py
 
 Writes book/_tables/accuracy.markdown. The number is that of the textbook line in float64 for the same inputs, which are
 first rounded to the lower precision; scores are of order 1.
@@ -14,7 +14,7 @@ import torch
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
 
-BOOK = Path(__file__).resolve().parents[1] / "book"
+BOOK = Path(__file__).resolve().parents[2] / "book"
 TABLE = BOOK / "_tables" / "accuracy.markdown"  # Sphinx takes .md for a page
 TOKENS, WIDTH, HIDDEN, HEADS, SEEDS = 1024, 64, 16, 4, 2
 BANDWIDTH = WIDTH**0.25  # scores of order 1 from keys √d apart

@@ -1,6 +1,6 @@
 """What the ledger predicts for this computer beside what it takes: a prompt in three ways, and one token of a text.
 
-python tools/ledger.py    writes book/_tables/ledger.markdown, in a minute
+python tools/tables/ledger.py    writes book/_tables/ledger.markdown, in a minute
 
 `attention_bill` is told two rates of this computer: of a large matrix product, and of copying or reading a large array,
 whichever is higher. One core, float32, NumPy. Time is the processor's, the least of rounds in turns, so that what else
@@ -31,7 +31,7 @@ from attn_tutor.ledger import (  # noqa: E402 — as above
     attention_bill,
 )
 
-TABLE = Path(__file__).resolve().parents[1] / "book" / "_tables" / "ledger.markdown"
+TABLE = Path(__file__).resolve().parents[2] / "book" / "_tables" / "ledger.markdown"
 ROUNDS = 15
 TOKENS = 4096  # of a prompt: the scores of a head, 64 MiB, fit no cache
 WIDTHS = (128, 16)  # of its one head: the running layer's, and a narrow one
@@ -209,7 +209,7 @@ def main() -> None:
         "Float32, NumPy, keys as columns. Measured rates: "
         f"{rates[0] / 1e9:.0f} · 10⁹ operations a second, {rates[1] / 1e9:.0f} GB/s. Processor time, the least of "
         f"{ROUNDS} rounds in turns, while other programs ran on the same machine. {processor()}, one core. "
-        f"Python {platform.python_version()}, NumPy {np.__version__}. Command: `python tools/ledger.py`.",
+        f"Python {platform.python_version()}, NumPy {np.__version__}. Command: `python tools/tables/ledger.py`.",
     ]
     TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

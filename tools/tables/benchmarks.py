@@ -1,4 +1,4 @@
-"""Turn benchmarks/*.json into the pictures and tables of the book's page: python tools/benchmarks.py
+"""Turn benchmarks/*.json into the pictures and tables of the book's page: python tools/tables/benchmarks.py
 
 Measure first, on a machine that does nothing else:
 python -m attn_tutor.bench --json benchmarks/NAME.json
@@ -21,7 +21,7 @@ from attn_tutor.bench.report import (
 )
 from attn_tutor.bench.rows import ROWS
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks"
 PAGE = ROOT / "book" / "_tables" / "benchmarks.markdown"  # Sphinx takes .md for a page
 PICTURES = ROOT / "book" / "_static"

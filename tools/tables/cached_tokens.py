@@ -1,6 +1,6 @@
 """How long SmolLM2 takes for the next token of a text, with its cache and without.
 
-python tools/cached_tokens.py    writes book/_tables/cached_tokens.markdown, in a minute
+python tools/tables/cached_tokens.py    writes book/_tables/cached_tokens.markdown, in a minute
 """
 
 import platform
@@ -14,7 +14,7 @@ from attn_tutor.bench.command import cores, processor
 from attn_tutor.data import load_book
 from attn_tutor.models.smollm2 import SmolLM2
 
-TABLE = Path(__file__).resolve().parents[1] / "book" / "_tables" / "cached_tokens.markdown"  # fmt: skip
+TABLE = Path(__file__).resolve().parents[2] / "book" / "_tables" / "cached_tokens.markdown"  # fmt: skip
 LENGTHS = (50, 100, 200)
 ROUNDS = 3
 
@@ -51,7 +51,7 @@ def main() -> None:
         "",
         f"Milliseconds for the next token, the fastest of {ROUNDS} rounds in turns. {processor()}, {cores()} cores, "
         f"1 of them used. Python {platform.python_version()}, torch {torch.__version__}. "
-        "Command: `python tools/cached_tokens.py`.",
+        "Command: `python tools/tables/cached_tokens.py`.",
     ]
     TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

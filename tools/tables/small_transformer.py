@@ -1,7 +1,7 @@
 """Train the models of chapter 9 from three seeds, and measure how fast one of them writes.
 
-python tools/small_transformer.py             the tables of book/_tables/, in about ten minutes
-python tools/small_transformer.py speed       one of them: models, speed, translators
+python tools/tables/small_transformer.py             the tables of book/_tables/, in about ten minutes
+python tools/tables/small_transformer.py speed       one of them: models, speed, translators
 """
 
 import platform
@@ -18,8 +18,8 @@ import attn_tutor.torch as at
 from attn_tutor.bench.command import cores, processor
 from attn_tutor.data import decode_digits, load_book, number_pairs
 
-TABLES = Path(__file__).resolve().parents[1] / "book" / "_tables"
-COMMAND = "python tools/small_transformer.py"
+TABLES = Path(__file__).resolve().parents[2] / "book" / "_tables"
+COMMAND = "python tools/tables/small_transformer.py"
 KINDS: tuple[Literal["rotary", "sinusoidal", "alibi"] | None, ...]
 KINDS = ("rotary", "sinusoidal", "alibi", None)
 SEEDS = (0, 1, 2)
