@@ -399,8 +399,8 @@ reads = some.any(1, keepdims=True)
 masked_attention_vjp = Exercise(
     7,
     "masked_attention_vjp(Q, K, V, mask, g): dQ, dK, dV; True may be read, what no query reads may be NaN, a query "
-    "with nothing to read may be NaN, as may its g, and sends nothing back; "
-    "(n, d), (m, d), (m, d_v), (n, m), (n, d_v) → shapes of the first three",
+    "with nothing to read may be NaN, as may its g; neither gets or sends a gradient (0); (n, d), (m, d), (m, d_v), "
+    "(n, m), (n, d_v) → shapes of the first three",
     masked,
     [
         (draw(3, 2), draw(5, 2), draw(5, 7), np.ones((3, 5), bool), draw(3, 7)),
