@@ -129,7 +129,7 @@ greedy.knows(
 beam = Exercise(
     8,
     "beam(step, end, max_len, k): the likeliest sentence that a beam of width k finds, as in greedy, and its "
-    "log-probability; ended sentences keep their place in the beam → (t), number",
+    "log-probability, the sum; ended sentences keep their place in the beam → (t), number",
     search,
     [
         (model(seed), END, max_len, k)
@@ -238,8 +238,8 @@ FOUND = [  # found, target; the end is 9
 
 exact_match = Exercise(
     8,
-    "exact_match(found, target, end): the share of sentences that are right up to and with the first end; "
-    "(b, T), (b, U) → number",
+    "exact_match(found, target, end): the share of sentences that agree with their target up to and with its first "
+    "end, which every target has; (b, T), (b, U) → number",
     lambda found, target, end: float(
         np.mean(
             [

@@ -26,7 +26,7 @@ def _before(p: Array) -> Array:
 nucleus = Exercise(
     8,
     "nucleus(p, share): the likeliest tokens, as few as have at least that share of the probability together; the "
-    "others get 0, and the rest is divided by its sum; (n) → (n)",
+    "others get 0, and the rest is divided by its sum; no two are equal, share < 1; (n) → (n)",
     lambda p, share: _kept(p, _before(p) < share),
     [
         (np.array([0.2, 0.5, 0.3]), 0.6),
@@ -80,9 +80,9 @@ def _stops(finished: float, running: Array, length: int, max_len: int) -> bool:
 
 may_stop = Exercise(
     8,
-    "may_stop(finished, running, length, max_len): whether no unfinished sentence can overtake; finished is the mean "
-    "log-probability of the best that has ended, running (k) the *sums* of those that have not, after length of at "
-    "most max_len tokens → True or False",
+    "may_stop(finished, running, length, max_len): whether no unfinished sentence can reach a higher mean; finished is "
+    "the mean log-probability of the best that has ended, running (k) the *sums* of those that have not, if any, after "
+    "length of at most max_len tokens, the end included → True or False",
     _stops,
     [
         (-0.2 - abs(a) / 2, -0.3 - 2 * abs(draw(3)), 2, max_len)
