@@ -219,8 +219,8 @@ def norms(X: Array) -> Array:
 
 score_bound = Exercise(
     10,
-    "score_bound(Q, K, scale): a number that no |scale · qᵢ · kⱼ| exceeds, from the largest norms and in O((n + m) d); "
-    "(n, d), (m, d) → a number",
+    "score_bound(Q, K, scale): a number that no |scale · qᵢ · kⱼ| exceeds, whatever the sign of scale, from the "
+    "largest norms and in O((n + m) d); (n, d), (m, d) → a number",
     lambda Q, K, scale: norms(Q).max() * norms(K).max() * abs(scale),
     [
         (np.array([[3.0, 4.0]]), np.array([[1.0, 0.0], [0.0, 2.0]]), 1.0),
@@ -279,7 +279,7 @@ def safely(a: Array, b: Array, w: Array) -> Array:
 
 quotient_scores = Exercise(
     10,
-    "quotient_scores(a, b, w): the scores Σ w tanh(aᵢ + bⱼ) short of Σw, as quotients of exponentials of a and of b "
+    "quotient_scores(a, b, w): the scores Σ w tanh(aᵢ + bⱼ) minus Σw, as quotients of exponentials of a and of b "
     "alone, finite also where a is near 800 and b near −800; (n, h), (m, h), (h,) → (n, m)",
     safely,
     [
