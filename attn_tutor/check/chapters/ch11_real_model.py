@@ -97,7 +97,7 @@ LONG = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5])
 prefix_matching_score = Exercise(
     11,
     "prefix_matching_score(A, ids): of the queries whose token has stood before, the mean of their total weight on the "
-    "tokens that came right after its earlier copies; (…, n, n), (n,) → (…)",
+    "tokens that came right after its earlier copies, the query itself included; (…, n, n), (n,) → (…)",
     on_what_came_next,
     [
         (causal_weights(2, 3, 3), np.array([5, 2, 5])),
@@ -253,9 +253,9 @@ ONE_BLOCK = np.concatenate(
 
 dequantise = Exercise(
     11,
-    "dequantise(blocks): 32 weights of each block of 20 bytes: scale and minimum (each two bytes, float16), then 16 "
-    "bytes with the codes of weights 0 to 15 in the low and of 16 to 31 in the high four bits; "
-    "(b, 20) of uint8 → (b, 32)",
+    "dequantise(blocks): 32 weights of each block of 20 bytes: scale and minimum (each two bytes, float16, the low "
+    "byte first), then 16 bytes with the codes of weights 0 to 15 in the low and of 16 to 31 in the high four bits; "
+    "(b, 20) of uint8 → (b, 32) of float32",
     read_blocks,
     [(ONE_BLOCK,), (blocks(1),), (blocks(3),), (blocks(7),)],
     tolerance=1e-3,
