@@ -236,7 +236,8 @@ def sent(
 bytes_sent = Exercise(
     12,
     "bytes_sent(n, size, heads, kv_heads, width, number): bytes that one process sends in a ring, which passes keys "
-    "and values on size − 1 times, and in the all-to-alls of queries, keys, values and output; → two whole numbers",
+    "and values on size − 1 times, and in the all-to-alls of queries, keys, values and output, with a head of keys for "
+    "each process at least; no quotient is rounded; → two whole numbers",
     sent,
     [
         (8, 2, 4, 2, 3, 2),
