@@ -210,8 +210,9 @@ R = np.array([0.05, 0.15, 0.1, 0.7])
 
 keep_guess = Exercise(
     13,
-    "keep_guess(p, q, guess, coin, draw): the guess with probability min(1, p/q), else a token drawn from "
-    "max(0, p − q) by its running sums; coin and draw are random numbers in [0, 1); (t), (t) → a token",
+    "keep_guess(p, q, guess, coin, draw): the guess if coin < min(1, p/q), else the first token at which the running "
+    "sum of max(0, p − q), divided by its total, exceeds draw; coin and draw are random numbers in [0, 1); (t), (t) → "
+    "a token",
     kept_or_drawn,
     [
         (P, Q, 0, 0.9, 0.95),
