@@ -173,7 +173,7 @@ def take(x: Any) -> Any:
         return {key: take(value) for key, value in x.items()}
     if not is_tensor(x):
         return x
-    x = x.detach().cpu()
+    x = x.detach().cpu().to_dense()
     return (x.float() if x.dtype == _torch().bfloat16 else x).numpy()
 
 

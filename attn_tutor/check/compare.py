@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attn_tutor.check.calls import Case, Outcome, is_tensor, take
-from attn_tutor.check.results import close, float_of, tolerance, wrong_kind
+from attn_tutor.check.results import close, float_of, in_arrays, tolerance, wrong_kind
 from attn_tutor.check.symptoms.symptom import Answer, Finding
 
 Function = Callable[..., Any]
@@ -57,7 +57,8 @@ class Comparison:
         self._expected: dict[int, Any] = {}
         self._made: dict[tuple[Function, int], Parts | None] = {}
 
-    def attempt(self, case: Case, outcome: Outcome) -> Attempt:
+    def attempt(self, case: Case, outcome: Outcome, tensors: bool = False) -> Attempt:
+        outcome.value = in_arrays(outcome.value, self.expected(case), tensors)
         value, right = outcome.value, self.made_by(self.right, case)
         assert right is not None, "the right function fails"
         kind, got = None, None

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 
 from attn_tutor.check.calls import Case, Outcome
-from attn_tutor.check.compare import Attempt, Comparison, Mistake
+from attn_tutor.check.compare import Attempt, Comparison, Function, Mistake
+from attn_tutor.check.mending import Axis, Mend, mended
 from attn_tutor.check.misreadings import after, misreadings
 from attn_tutor.check.probes import again, asked, ignored, partly, rows
-from attn_tutor.check.symptoms import one_for_all, strongest
+from attn_tutor.check.symptoms import EXACT, PLAIN, one_for_all, strongest
 from attn_tutor.check.symptoms.place import where_wrong
 from attn_tutor.check.symptoms.symptom import Answer, Finding
 
 Tried = list[Attempt]
 Ask = Callable[[Case], Outcome]  # call the reader's function
+Call = Callable[[Function, Case], Outcome]  # call it, or it mended
 
 
 @dataclass(frozen=True)
@@ -27,27 +29,128 @@ class Diagnosis:
     shown: Tried  # of these the smallest is the example
 
 
-def diagnose(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
+def diagnose(
+    exercise: Comparison, fn: Function, call: Call, tried: Tried
+) -> Diagnosis | None:
     """The best that can be said of a wrong function; without a title of its own if that is a guess."""
     wrong = [x for x in tried if x.wrong]
     if not wrong:
         return None  # a fault of another kind
+    mend = Mend()
+    if lost := _lost_axis(exercise, fn, call, tried, mend):
+        return lost
     known = exercise.made(exercise.mistakes, tried)
+    if not known and (
+        found := _rows_beside_rows(exercise, fn, call, tried, mend)
+        or _wrong_axis(exercise, fn, call, tried, mend.axes)
+    ):
+        return found
     known = known or exercise.made(together(exercise), tried)
     known = known or _in_other_words(exercise, tried, wrong)
     if known:
         return Diagnosis(known.name, known.words, wrong)
     return (
-        _symptoms(exercise, ask, tried)
+        _symptoms(exercise, partial(call, fn), tried)
         or _here_and_there(exercise, tried)
         or _most(exercise, tried)
     )
 
 
+def _lost_axis(
+    exercise: Comparison, fn: Function, call: Call, tried: Tried, mend: Mend
+) -> Diagnosis | None:
+    """Whether less is wrong where each sum, mean and maximum keeps its axis; and what is wrong then."""
+    again, met = mended(fn, mend), ()
+    after: Tried = []
+    for x in tried:
+        mend.met = ()
+        after.append(exercise.attempt(x.case, call(again, x.case)))
+        met = met or (mend.met if x.wrong else ())
+    wrong, still = ([x for x in each if x.wrong] for each in (tried, after))
+    spoilt = any(y.wrong > x.wrong for x, y in zip(tried, after, strict=True))
+    if not met or spoilt or len(still) == len(wrong):
+        return None
+    lost, full, kept = met
+    words = (
+        f"A sum, a mean or a maximum has lost its axis: its shape {lost} meets {full}. Shapes are laid together from "
+        "their last axes, so that each number goes to a column and not to its own row, or they do not fit. With "
+        f"keepdims=True (keepdim in torch) it stays {kept}, one number for each row"
+    )
+    if not still:
+        return Diagnosis("keepdims forgotten", f"{words}: then you are right.", wrong)
+    found = diagnose(exercise, again, call, after)
+    if not found:
+        return Diagnosis("keepdims forgotten", f"{words}: then less is wrong.", wrong)
+    title = (
+        f"keepdims forgotten; {found.title}" if found.title else "keepdims forgotten"
+    )
+    return Diagnosis(title, f"{words}. What is wrong then: {found.words}", wrong)
+
+
+def _rows_beside_rows(
+    exercise: Comparison, fn: Function, call: Call, tried: Tried, mend: Mend
+) -> Diagnosis | None:
+    """Whether rows are laid beside other rows, one with one, where each should meet each."""
+    if not mend.beside:
+        return None
+    one, other = mend.beside
+    words = (
+        f"Rows of shape {one} are laid beside rows of shape {other}, the first with the first, which does not fit or "
+        "spreads a single one. For a number of every pair give each an axis of its own: Q[..., :, None, :] and "
+        "K[..., None, :, :]"
+    )
+    again = mended(fn, Mend(pairs=True))
+    after = [exercise.attempt(x.case, call(again, x.case)) for x in tried]
+    wrong, still = ([x for x in each if x.wrong] for each in (tried, after))
+    if not still:
+        return Diagnosis("rows not in pairs", f"{words}; then you are right.", wrong)
+    raising = [x for x in wrong if x.outcome.error]
+    if 2 * len(raising) > len(wrong) and not where_wrong(
+        [x.case for x in wrong], [x.case for x in tried if not x.wrong]
+    ):
+        return Diagnosis("rows not in pairs", f"{words}.", raising)
+    return None
+
+
+def _axis(axis: Axis) -> str:
+    return "all axes" if axis is None else f"axis {axis}".replace("-", "−")
+
+
+ALONG: dict[Axis, str] = {
+    None: "is taken of the whole array",
+    0: "runs along axis 0: down the columns of one example, over the sequences of a batch",
+    1: "runs along axis 1: those are keys, or columns, of one example, but rows in a batch",
+    -1: "runs along each row, axis −1",
+    -2: "runs down the columns, axis −2",
+}
+
+
+def _wrong_axis(
+    exercise: Comparison, fn: Function, call: Call, tried: Tried, axes: set[Axis]
+) -> Diagnosis | None:
+    """Whether all is right where what runs along one axis runs along another."""
+    wrong = [x for x in tried if x.wrong]
+    order = [*reversed(wrong), *(x for x in tried if not x.wrong)]
+    for axis, along, keeps in product(axes, (-1, -2, 0), (False, True)):
+        again = mended(fn, Mend(axis, along, keeps))
+        if axis != along and not any(
+            exercise.attempt(x.case, call(again, x.case)).wrong for x in order
+        ):
+            where = ALONG.get(axis, f"runs along axis {axis}")
+            kept = " with keepdims=True" * keeps
+            instead = f"axis {along}".replace("-", "−")
+            words = (
+                f"A sum, a mean, a maximum or a softmax of yours {where}. Along {instead}{kept} in place of that "
+                "all is right."
+            )
+            return Diagnosis(f"{_axis(axis)} in place of {instead}", words, wrong)
+    return None
+
+
 def _in_other_words(exercise: Comparison, tried: Tried, wrong: Tried) -> Mistake | None:
     """Unless a symptom says it more simply: the right answer, or one with a known mistake, to another question."""
     answers = [y for x in wrong for y in exercise.differing(x.case, x.right, x.got)]
-    if one_for_all(answers) or not _of_many_numbers(wrong):
+    if one_for_all(answers, PLAIN) or not _of_many_numbers(wrong):
         return None
     return (
         exercise.made(other_questions(exercise), tried)
@@ -151,11 +254,11 @@ def _two_unlike(exercise: Comparison, tried: Tried) -> Mistake | None:
             if (made is None) != (x.got is None):
                 break
             more = exercise.differing(x.case, made or (), x.got)
-            if more and not answers and not one_for_all(more):
+            if more and not answers and not one_for_all(more, EXACT):
                 break
             answers += more
         else:
-            if found := one_for_all(answers, at_least=2):
+            if found := one_for_all(answers, EXACT, at_least=2):
                 words = f"Two mistakes at once. {mistake.words} Beside an answer with this mistake alone: {found[1]}"
                 return Mistake(f"{mistake.name}; {found[0]}", words, mistake.wrong)
     return None
@@ -168,7 +271,7 @@ def _not_simple(exercise: Comparison) -> list[Mistake]:
         mistake
         for mistake in exercise.mistakes
         if not any(
-            one_for_all([answer])
+            one_for_all([answer], EXACT)
             for case in exercise.cases
             if (right := exercise.made_by(exercise.right, case))
             for answer in exercise.differing(
@@ -182,7 +285,7 @@ def _of_many_numbers(wrong: Tried, at_least: int = 8) -> bool:
     """Whether what agrees with all these answers does so by no accident."""
     counts = [
         np.isfinite(np.asarray(y, dtype=float)).sum()
-        * (1 if np.asarray(y).dtype == bool else 4)
+        * (1 if np.asarray(y).dtype.kind in "bi" else 4)
         for x in wrong
         for y in x.got or ()
     ]
@@ -192,13 +295,22 @@ def _of_many_numbers(wrong: Tried, at_least: int = 8) -> bool:
 def _symptoms(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
     """What wrong answers that no known mistake gives have in common, and a case that shows it."""
     wrong, right = ([x for x in tried if x.wrong is kind] for kind in (True, False))
-    question = partial(asked, ask, exercise.right, exercise.arguments, tried[-1].case)
+    ask_of = partial(asked, ask, exercise.right, exercise.arguments)
+    question = partial(ask_of, tried[-1].case)
     answers = [y for x in wrong for y in exercise.differing(x.case, x.right, x.got)]
     shown = wrong[0].case
     found = question(again) or question(ignored)
-    if not found and (seen := strongest(answers)):
+    # Where most fail, what a few numbers look like tells less than the error.
+    few = sum(x.right.size for x in answers) < 8
+    fails = few and 2 * sum(x.got is None for x in wrong) > len(wrong)
+    if not found and not fails and (seen := strongest(answers)):
         found, shown = seen
-    found = found or question(partly) or question(rows) or _weights(exercise, ask)
+    found = found or question(partly)
+    for x in [] if found or fails else wrong:  # the smallest that shows it
+        if found := ask_of(x.case, rows):
+            shown = x.case
+            break
+    found = found or _weights(exercise, ask)
     examples = [x for x in wrong if x.case is shown]
     cases = [x.case for x in wrong], [x.case for x in right]
     place = where_wrong(*cases) if right else None

@@ -2,10 +2,13 @@
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from zlib import crc32
+
+import numpy as np
 
 from attn_tutor.check.calls import (
     SECONDS,
@@ -22,6 +25,8 @@ from attn_tutor.check.diagnosis import diagnose
 from attn_tutor.check.results import close, shapes, unchanged, wrong_dtype, wrong_kind
 from attn_tutor.check.words import show_case, show_error, show_pair
 
+Cases = Callable[[Function], Sequence[Case]]
+CHANGES = "changes its input"
 Wrong = Function | dict[str, Any]
 Row = tuple[str, Wrong | list[Any], str]
 
@@ -40,7 +45,8 @@ class Exercise(Comparison):
         chapter: of the book.
         statement: ``name(arguments): what is asked``, with shapes.
         right: the right answer, in NumPy.
-        cases: arguments to try, a tuple for each call.
+        cases: arguments to try, a tuple for each call; or a function that makes them, of one that draws normal numbers
+            of a shape. Each exercise draws from a seed of its own, its name.
         reads: makes of an answer what is to be compared, where several answers are right; its docstring says what.
         tolerance: relative and absolute, in place of the one of the dtype.
         weights: a case in which the answer is the weights themselves, as with an identity matrix for values.
@@ -51,14 +57,20 @@ class Exercise(Comparison):
         chapter: int,
         statement: str,
         right: Function,
-        cases: Sequence[Case],
+        cases: Sequence[Case] | Cases,
         **how: Any,
     ) -> None:
         found = re.match(r"(\w+)\((.*?)\): ", statement)
         if found is None:
             raise ValueError(f"not of the form name(arguments): {statement}")
         arguments = [x.partition("=")[0] for x in found[2].split(", ")]
-        super().__init__(arguments, right, cases, **how)
+        rng = np.random.default_rng(crc32(found[1].encode()))
+
+        def drawn(x: Any) -> Any:
+            return x(lambda *shape: rng.normal(size=shape)) if callable(x) else x
+
+        how |= {"weights": drawn(how.get("weights"))}
+        super().__init__(arguments, right, drawn(cases), **how)
         self.name, self.chapter, self.statement = found[1], chapter, statement
 
     def knows(self, *rows: Row, by_hand: Function | None = None) -> None:
@@ -84,9 +96,11 @@ class Exercise(Comparison):
     def examine(self, fn: Function, seconds: float = SECONDS) -> Report:
         """As a call, but hand over the findings in place of printing them."""
         tensors, outcome = call_first(fn, self.cases[0], seconds)
-        ask = partial(call, fn, tensors=tensors, seconds=seconds)
         rest = [] if outcome.late else call_all(fn, self.cases[1:], tensors, seconds)
-        tried = list(map(self.attempt, self.cases, [outcome, *rest]))
+        tried = [
+            self.attempt(case, x, tensors)
+            for case, x in zip(self.cases, [outcome, *rest], strict=False)
+        ]
         faults = (self._fault(fn, x, tensors) for x in tried)
         fault = next(filter(None, faults), None)
         where = f"{self.name} ({'torch' if tensors else 'NumPy'})"
@@ -96,9 +110,11 @@ class Exercise(Comparison):
             )
         title, text = fault
         comparable = not any(x.kind or x.outcome.late for x in tried)
-        if comparable and (found := diagnose(self, ask, tried)):
+        ask = partial(call, tensors=tensors, seconds=seconds)
+        if comparable and (found := diagnose(self, fn, ask, tried)):
+            besides = " Besides, it writes into an argument." * (title == CHANGES)
             title = found.title or title
-            text = f"{found.words}\n{self._example(fn, found.shown)}"
+            text = f"{found.words}{besides}\n{self._example(fn, found.shown)}"
         return Report(False, title, f"✗ {where}: {title}\n{text}")
 
     def _example(self, fn: Function, wrong: Sequence[Attempt]) -> str:
@@ -133,9 +149,12 @@ class Exercise(Comparison):
             advice = (
                 "x = x - 1 makes a new array; x -= 1 and x[…] = … change the old one."
             )
-            return "changes its input", f"{words} {advice}\n{shown}"
+            return CHANGES, f"{words} {advice}\n{shown}"
         if attempt.wrong:
             words = "This is none of the mistakes known here."
+            if attempt.got and attempt.got[0] is np.nan:
+                ours, others = shapes(take(value)), shapes(right)
+                words = f"What you return does not fit together: it has the shapes {ours}, where {others} would do."
             different = shapes(right) != shapes(take(value))
             title = "wrong shape" if different else "wrong values"
             return title, f"{words}\n{shown}\n{self._difference(attempt)}"

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_tutor.check.calls import Case, is_tensor, take
+from attn_tutor.check.calls import Case, give, is_tensor, take
 
 TOLERANCES = {  # dtype: rtol, atol
     "float64": (1e-6, 1e-8),
@@ -15,14 +15,40 @@ TOLERANCES = {  # dtype: rtol, atol
 COARSEST = ("e", "float16"), ("f", "float32"), ("d", "float64")  # by dtype.char
 
 
+def in_arrays(value: Any, right: Any, tensors: bool) -> Any:
+    """What is returned, with arrays for the lists that hold what an array would; of another shape they stay lists."""
+    if isinstance(right, tuple):
+        if isinstance(value, list | tuple) and len(value) == len(right):
+            pairs = zip(value, right, strict=True)
+            return tuple(in_arrays(x, y, tensors) for x, y in pairs)
+        return value
+    if not isinstance(value, list) or not np.ndim(right):
+        return value
+    try:
+        array = np.array(_of_lists(value))
+    except (ValueError, TypeError):
+        return value
+    if array.shape != right.shape or array.dtype.kind not in "biuf":
+        return value
+    if right.dtype.kind == "f":  # the numbers of a list have no dtype of their own
+        array = array.astype(right.dtype)
+    return give(array, tensors)
+
+
+def _of_lists(value: Any) -> Any:
+    return list(map(_of_lists, value)) if isinstance(value, list) else take(value)
+
+
 def wrong_kind(value: Any, right: Any, tensors: bool) -> tuple[str, str] | None:
     if value is None:
         words = "It returns None. A function hands over its answer with `return`; printing only shows it."
         return "returns None", words
     if isinstance(right, tuple):
         if not isinstance(value, tuple) or len(value) != len(right):
-            kind = f"returns no tuple of {len(right)}"
-            return kind, f"It must return {len(right)} values: `return a, b, …`."
+            many = isinstance(value, list | tuple)
+            found = f"{len(value)} values" if many else _kind(value)
+            words = f"It returns {found} and must return {len(right)} values: `return a, b, …`."
+            return f"returns no tuple of {len(right)}", words
         kinds = (wrong_kind(*pair, tensors) for pair in zip(value, right, strict=True))
         return next(filter(None, kinds), None)
     if np.ndim(right) == 0:
@@ -36,6 +62,11 @@ def wrong_kind(value: Any, right: Any, tensors: bool) -> tuple[str, str] | None:
         return f"returns {_kind(value)}", words
     if not (is_tensor(value) if tensors else isinstance(value, np.ndarray)):
         return f"returns {_kind(value)}", f"It returns {_kind(value)}, not {wanted}."
+    if tensors and str(value.layout) != "torch.strided":
+        return (
+            "returns a sparse tensor",
+            "It returns a sparse tensor: .to_dense() fills it in.",
+        )
     if not _is_numeric(take(value)):
         kind = take(value).dtype
         return f"returns {kind}", f"It returns {wanted} of {kind}, not of real numbers."
@@ -66,7 +97,10 @@ def wrong_dtype(case: Case, right: Any, got: Any) -> tuple[str, str] | None:
         if wanted.kind == "f" and x.ndim and given and x.dtype != given:
             words = f"The numbers are right, but they come as {x.dtype} where the arguments are {given}."
             if x.dtype == np.float64:
-                words += " Did np.sqrt(d) widen them? It is a float64; d ** 0.5 is a plain number, and widens nothing."
+                words += (
+                    " Something in it is float64: np.zeros or np.arange without a dtype, or np.sqrt(d), which is a "
+                    "float64 where d ** 0.5 is a plain number, and widens nothing."
+                )
             return "wrong dtype", words
     return None
 

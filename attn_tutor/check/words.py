@@ -25,8 +25,9 @@ def show_pair(expected: Any, got: Any, label: str = "") -> str:
     expected, got = np.asarray(expected), np.asarray(got)
     lines = [label] if label else []
     if expected.shape != got.shape or expected.size <= READABLE:
+        digits = _telling(lambda digits: text(expected, digits) != text(got, digits))
         for word, x in (("expected", expected), ("got     ", got)):
-            lines += [f"  {word}{_of_shape(x)} = {text(x)}"]
+            lines += [f"  {word}{_of_shape(x)} = {text(x, digits)}"]
     else:
         differs = ~np.isclose(expected, got, 1e-6, 1e-8, equal_nan=True)
         at = np.unravel_index(differs.argmax(), differs.shape)
@@ -34,8 +35,18 @@ def show_pair(expected: Any, got: Any, label: str = "") -> str:
         lines += [
             f"  {differs.sum()} of {differs.size} entries differ; the first at [{place}]:"
         ]
-        lines += [f"  expected {_number(expected[at])}, got {_number(got[at])}"]
+        pair = expected[at], got[at]
+        digits = _telling(
+            lambda digits: _number(pair[0], digits) != _number(pair[1], digits)
+        )
+        one, other = (_number(x, digits) for x in pair)
+        lines += [f"  expected {one}, got {other}"]
     return "\n".join(lines)
+
+
+def _telling(differ: Callable[[int], bool]) -> int:
+    """How many digits it takes to show a difference: four if those do."""
+    return next(filter(differ, range(4, 17)), 4)
 
 
 def show_error(error: BaseException, fn: Callable[..., Any]) -> str:
@@ -50,7 +61,7 @@ def show_error(error: BaseException, fn: Callable[..., Any]) -> str:
     return "\n".join(lines)
 
 
-def text(x: Any) -> str:
+def text(x: Any, digits: int = 4) -> str:
     if isinstance(x, dict):
         return "{" + ", ".join(f"{key}{_of_shape(x[key])}" for key in x) + "}"
     if callable(x):
@@ -60,7 +71,10 @@ def text(x: Any) -> str:
     if x.size > READABLE:
         return f"… ({x.dtype})"
     shown = np.array2string(
-        x, separator=", ", formatter={"float_kind": _number}, max_line_width=10**6
+        x,
+        separator=", ",
+        formatter={"float_kind": lambda y: _number(y, digits)},
+        max_line_width=10**6,
     )
     wide = "" if x.dtype in (np.float64, bool, np.int64) else f" ({x.dtype})"
     return " ".join(shown.split()) + wide
@@ -70,11 +84,11 @@ def _of_shape(x: Any) -> str:
     return f" {x.shape}" if isinstance(x, np.ndarray) and x.ndim else ""
 
 
-def _number(x: Any) -> str:
-    """At most four decimals, and logarithms of small whole numbers by their name."""
+def _number(x: Any, digits: int = 4) -> str:
+    """At most so many digits, and logarithms of small whole numbers by their name."""
     x = x.item()
     if isinstance(x, float):
         for whole in range(2, 10):
             if x == math.log(whole):
                 return f"ln {whole}"
-    return f"{x:.4g}" if isinstance(x, float) else str(x)
+    return f"{x:.{digits}g}" if isinstance(x, float) else str(x)

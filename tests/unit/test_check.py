@@ -97,11 +97,14 @@ def test_a_mistake_in_some_cases():
 
 
 def test_a_mistake_that_fails_besides():
-    def mine(scores):
-        return scores - torch.logsumexp(scores, 0, keepdim=True)
+    def mine(Q, K):
+        if Q.ndim > 2:
+            return Q @ K.T
+        Q, K = (X / np.linalg.norm(X, axis=-1, keepdims=True) for X in (Q, K))
+        return Q @ K.T
 
-    text = text_of(check.log_softmax, mine)
-    assert ": summed over queries; wrong in another way for a batch\n" in text
+    text = text_of(check.scaled_dot_score, mine)
+    assert ": cosines; raises ValueError\n" in text
 
 
 def test_the_right_answer_to_another_question():
@@ -123,8 +126,8 @@ def test_values_in_another_order():
 
 def test_a_wrong_shape():
     text = text_of(check.softmax, lambda x: an.softmax(x)[0])
-    assert "softmax (NumPy): wrong shape\n" in text
-    assert "expected (1, 2)" in text and "got      (2,)" in text
+    assert "softmax (NumPy): another number of axes\n" in text
+    assert "has the shape (3, 5) where (2, 3, 5) is asked" in text
 
 
 def test_of_large_arrays_only_the_first_difference_is_shown():
@@ -165,13 +168,18 @@ def test_sys_exit_is_an_exception_like_others():
     ("answer", "title", "advice"),
     [
         (lambda x: None, "returns None", "`return`"),
-        (lambda x: an.softmax(x).tolist(), "returns a list", "np.array"),
+        (lambda x: an.softmax(x)[0].tolist(), "returns a list", "np.array"),
         (lambda x: (an.softmax(x), x), "returns a tuple", "np.array"),
         (lambda x: {"weights": x}, "returns a dict", "not an array"),
         (lambda x: 0.5, "returns a float", "not an array"),
         (lambda x: "half", "returns a str", "not an array"),
         (lambda x: torch.softmax(x, -1).numpy(), "returns an ndarray", "not a tensor"),
-        (lambda x: list(torch.softmax(x, -1)), "returns a list", "torch.stack"),
+        (lambda x: list(torch.softmax(x, -1)[0]), "returns a list", "torch.stack"),
+        (
+            lambda x: torch.softmax(x, -1).to_sparse(),
+            "returns a sparse tensor",
+            "to_dense",
+        ),
         (lambda x: torch.as_tensor(x).shape, "returns a Size", "np.array"),
         (lambda x: an.softmax(x).astype(str), "returns <U32", "not of real numbers"),
         (lambda x: an.softmax(x) + 0j, "returns complex128", "not of real numbers"),
@@ -185,7 +193,9 @@ def test_what_is_no_array(answer, title, advice):
 
 def test_what_is_no_tuple_or_no_number():
     assert "returns no tuple of 3" in text_of(check.step, lambda *args: np.zeros(2))
-    one_is_a_list = text_of(check.step, lambda x, K, V, *W: ([0.0], K, V))
+    two = text_of(check.step, lambda x, K, V, *W: [K, V])
+    assert "returns 2 values and must return 3" in two
+    one_is_a_list = text_of(check.step, lambda x, K, V, *W: ([0.0, 0.0], K, V))
     assert "returns a list" in one_is_a_list
     shown = text_of(check.find_temperature, lambda scores, entropy: scores)
     assert "returns no number" in shown
@@ -407,13 +417,13 @@ WILD = [
         lambda S, mask: F.softmax(S, dim=-1) * mask,
         "masked after softmax, not renormalised",
     ),
-    ("attention", F.scaled_dot_product_attention, "0 · NaN behind the mask"),
+    ("attention", F.scaled_dot_product_attention, "right"),
     (
         "attention",
         lambda Q, K, V, mask: (
             F.softmax(scores_of(Q, K).masked_fill(~mask, float("-inf")), -1) @ V
         ),
-        "−∞, and nothing else done",
+        "NaN for a query that sees nothing",
     ),
     (
         "attention",

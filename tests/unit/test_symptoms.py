@@ -25,6 +25,11 @@ def softmax_where(right, x):
     return an.softmax(x)
 
 
+def masked_where(right, *args):
+    stop(not right)
+    return an.masked_softmax(*args)
+
+
 def attention_where(right, *args):
     stop(not right)
     return an.attention(*args)
@@ -89,7 +94,7 @@ SHOWN = [
     ("softmax", lambda x: softmax_where(x.ndim == 2, x), "wrong for a batch"),
     ("softmax", lambda x: softmax_where(abs(x).max() < 90, x), "wrong for large numbers"),
     ("softmax", lambda x: softmax_where(x.dtype == float, x), "wrong in float32"),
-    ("attention", lambda *args: attention_where(not np.isnan(args[2]).any(), *args), "wrong where a NaN is hidden"),
+    ("masked_softmax", lambda *args: masked_where(not np.isnan(args[0]).any(), *args), "wrong where a NaN is hidden"),
     ("attention", lambda *args: attention_where(args[3].any(-1).all(), *args), "wrong where nothing is permitted"),
 ]  # fmt: skip
 

@@ -168,7 +168,7 @@ normalize = Exercise(
     1,
     "normalize(weights): each row divided by its sum, and 0 where that is 0; (…, m) → (…, m)",
     an.normalize,
-    [
+    lambda draw: [
         (np.array([[3.0, 1.0]]),),
         (np.array([[3.0, 1.0], [0.0, 0.0]]),),
         (np.abs(draw(3, 5)),),
@@ -235,7 +235,7 @@ nadaraya_watson = Exercise(
     "nadaraya_watson(Q, K, V, kernel, bandwidth): values averaged with the weights kernel(Q, K, bandwidth); 0 for "
     "an empty window; (…, n, d), (…, m, d), (…, m, d_v) → (…, n, d_v)",
     an.nadaraya_watson,
-    [
+    lambda draw: [
         (column(1), column(0, 2, 3), column(6, 0, 12), an.boxcar_kernel, 1.0),
         (column(1, 9), column(0, 2, 3), column(6, 0, 12), an.boxcar_kernel, 2.0),
         (draw(3, 7), draw(5, 7), draw(5, 2), an.gaussian_kernel, 2.3),
@@ -281,7 +281,7 @@ neighbour_weights = Exercise(
     "neighbour_weights(q, K, k): 1/k for each of the k nearest keys, 0 for the rest, no two equally far; (1, d), (m, "
     "d) → (1, m)",
     lambda q, K, k: (distance(q, K).argsort().argsort() < k) / k,
-    [
+    lambda draw: [
         (column(1), column(0, 3, 7), 1),
         (column(1), column(0, 3, 7), 2),
         (draw(1, 2), draw(5, 2), 3),

@@ -26,7 +26,7 @@ local_line_weights = Exercise(
     lambda q, K, bandwidth: line_weights(
         an.gaussian_kernel(q, K, bandwidth), with_ones(K - q)
     ),
-    [
+    lambda draw: [
         (column(1), column(0, 1, 2, 4), 1.0),
         (column(9), column(0, 1, 2, 4), 5.0),
         (draw(1, 2), draw(7, 2), 1.5),

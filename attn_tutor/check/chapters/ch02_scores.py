@@ -16,7 +16,7 @@ scaled_dot_score = Exercise(
     2,
     "scaled_dot_score(Q, K): QKᵀ/√d; (…, n, d), (…, m, d) → (…, n, m)",
     an.scaled_dot_score,
-    [
+    lambda draw: [
         (np.ones((1, 4)), np.array([[1.0, 2, 3, 4], [0, 0, 0, 2]])),
         (draw(3, 7), draw(5, 7)),
         (draw(3, 7).astype(np.float32), draw(5, 7).astype(np.float32)),
@@ -60,7 +60,7 @@ bilinear_score = Exercise(
     2,
     "bilinear_score(Q, K, M): QMKᵀ; (…, n, q), (…, m, k), (q, k) → (…, n, m)",
     an.bilinear_score,
-    [
+    lambda draw: [
         (np.array([[1.0, 2]]), np.array([[3.0, 4]]), np.array([[0.0, 1], [0, 0]])),
         (draw(3, 7), draw(5, 7), draw(7, 7) / 7),
         (draw(3, 7), draw(5, 11), draw(7, 11) / 7),
@@ -92,7 +92,7 @@ additive_score = Exercise(
     "additive_score(Q, K, W_q, W_k, w_v): w_v · tanh(q W_q + k W_k); "
     "(…, n, q), (…, m, k), (q, h), (k, h), (h,) → (…, n, m)",
     an.additive_score,
-    [
+    lambda draw: [
         *ADDITIVE,
         (draw(2, 3, 5), draw(2, 7, 2), draw(5, 11) / 2, draw(2, 11), draw(11)),
     ],
@@ -156,7 +156,7 @@ gaussian_score = Exercise(
     2,
     "gaussian_score(Q, K, bandwidth): −‖q − k‖²/(2 bandwidth²); (…, n, d), (…, m, d) → (…, n, m)",
     an.gaussian_score,
-    [
+    lambda draw: [
         (column(0), column(1, 4), 2.0),
         (np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]]), 1.0),
         (draw(3, 7), draw(5, 7), 1.7),
@@ -201,7 +201,7 @@ find_temperature = Exercise(
     "find_temperature(scores, entropy): the T, to a thousandth, at which softmax(scores / T) has this mean entropy "
     "over the rows; (n, m) → a number",
     temperature,
-    [
+    lambda draw: [
         (np.array([[2 * LN3, 0.0]]), 2 * np.log(2) - 0.75 * LN3),  # weights ¾, ¼
         (4 * draw(3, 5), 0.7),
         (9 * draw(7, 11), 1.3),
@@ -240,7 +240,7 @@ widen = Exercise(
     "widen(Q, K, bandwidth): wider queries and keys whose dot products are the Gaussian scores; "
     "(n, d), (m, d) → (n, D), (m, D)",
     widened,
-    [
+    lambda draw: [
         (column(1), column(0, 2), 1.0),
         (column(2), column(0, 4), 2.0),
         (draw(3, 7), draw(5, 7), 0.5),
@@ -316,7 +316,7 @@ with_products = Exercise(
     "with_products(K): keys with all products of two of their entries a ≤ b appended, in any order; (…, m, d) → (…, m, "
     "d + d(d+1)/2)",
     with_all,
-    [(np.array([[2.0, 3.0]]),), (draw(5, 3),), (draw(2, 5, 6),)],
+    lambda draw: [(np.array([[2.0, 3.0]]),), (draw(5, 3),), (draw(2, 5, 6),)],
     reads=any_order,
 )
 

@@ -15,7 +15,7 @@ softmax = Exercise(
     3,
     "softmax(x): weights along the last axis, each row sums to 1; (…, n, m) → (…, n, m)",
     an.softmax,
-    [
+    lambda draw: [
         (np.array([[LN3, 0.0]]),),
         (np.array([[LN3, 0.0], [0.0, 0.0]]),),
         (np.array([[1000.0, 1000.0], [0.0, 0.0]]),),
@@ -252,7 +252,7 @@ softmax_vjp = Exercise(
     3,
     "softmax_vjp(p, g): the gradient through softmax, g J for each row; weights (n, m), g (n, m) → (n, m)",
     an.softmax_vjp,
-    [
+    lambda draw: [
         (np.array([[0.75, 0.25]]), np.array([[1.0, 0.0]])),
         (np.array([[0.75, 0.25], [0.0, 0.0]]), np.array([[1.0, 0.0], [5.0, 3.0]])),
         (weights_of(draw(3, 5)), draw(3, 5)),
@@ -293,7 +293,7 @@ softmax_plus_one = Exercise(
     3,
     "softmax_plus_one(scores): exp S_ij / (1 + Σ_l exp S_il), without overflow; (…, n, m) → (…, n, m)",
     plus_one,
-    [
+    lambda draw: [
         (np.array([[LN3, 0.0]]),),
         (np.array([[-20.0, -20.0]]),),
         (np.array([[1000.0, 999.0]]),),

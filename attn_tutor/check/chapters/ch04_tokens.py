@@ -25,18 +25,20 @@ ALLOWED = draw(2, 3, 5) < 0.5
 
 ALLOWED[0, 0] = False  # a query that sees nothing
 
-BEHIND = column(4, 8, 5)
-
-BEHIND[2] = np.nan  # a value that nobody may see
 
 attention = Exercise(
     4,
     "attention(Q, K, V, mask): masked_softmax(QKᵀ/√d, mask) V, True = may attend, 0 for a query that sees nothing; "
     "(…, n, d), (…, m, d), (…, m, d_v), (…, n, m) → (…, n, d_v)",
     an.attention,
-    [
+    lambda draw: [
         (column(1), column(LN3, 0), column(4, 8), np.array([[True, True]])),
-        (column(1), column(LN3, 0, 0), BEHIND, np.array([[True, True, False]])),
+        (
+            column(1),
+            column(LN3, 0, 0),
+            column(4, 8, 5),
+            np.array([[True, True, False]]),
+        ),
         (np.ones((1, 4)), np.eye(4)[:2], np.eye(4)[:2], np.array([[True, True]])),
         (column(1), column(LN3, 0), column(4, 8), np.array([[False, False]])),
         (draw(3, 7), draw(5, 7), draw(5, 7), ALLOWED[1]),
@@ -44,7 +46,7 @@ attention = Exercise(
         (draw(2, 3, 7), draw(2, 5, 7), draw(2, 5, 11), ALLOWED),
         (column(1, -1), column(1000, 999), column(4, 8), np.ones((2, 2), bool)),
     ],
-    weights=(draw(3, 7), draw(5, 7), np.eye(5), ALLOWED[1]),
+    weights=lambda draw: (draw(3, 7), draw(5, 7), np.eye(5), ALLOWED[1]),
 )
 
 
@@ -56,22 +58,16 @@ def masked(
     *,
     hide: Callable[[Array, Array], Array] = lambda S, mask: np.where(mask, S, -np.inf),
     empty: bool = True,
-    clean: bool = True,
     **options: Any,
 ) -> Array:
-    """Attention as one writes it: hide scores, pool, put empty rows to 0 and hidden values before the product."""
-    if clean:
-        V = np.where(np.expand_dims(mask.any(-2), -1), V, 0)
+    """Attention as one writes it: hide scores, pool, put empty rows to 0."""
     output = pool(Q, K, V, hide=lambda S: hide(S, mask), **options)
     return np.where(mask.any(-1, keepdims=True), output, 0) if empty else output
 
 
-UNTIDY: dict[str, Any] = dict(empty=False, clean=False)
-
-
 def hidden(hide: Callable[[Array, Array], Array]) -> list[dict[str, Any]]:
-    """A way to hide scores, by who looks after the corners and by who does not."""
-    return [dict(hide=hide), dict(hide=hide, **UNTIDY)]
+    """A way to hide scores, by who looks after an empty row and by who does not."""
+    return [dict(hide=hide), dict(hide=hide, empty=False)]
 
 
 attention.knows(
@@ -82,34 +78,19 @@ attention.knows(
     ("inverted mask", hidden(lambda S, mask: np.where(mask, -1e9, S)),
      "Your queries see the forbidden keys, and those alone. True means “may attend” here, so that the large negative "
      "number goes where the mask is False, ~mask."),
-    ("mask ignored", hidden(lambda S, mask: S), "Forbidden keys have their share in the output: the mask is not used."),
+    ("mask ignored", hidden(lambda S, mask: S),
+     "Forbidden keys have their share in the output: the mask is not used."),
     ("mask added as numbers", hidden(lambda S, mask: S + mask),
      "You add the mask to the scores as 0 and 1: forbidden keys keep their weight, permitted ones get e times as much. "
      "(scaled_dot_product_attention adds a mask of floats, and hides by a boolean one.) Put −∞ where it is False."),
     ("score set to 0", hidden(lambda S, mask: S * mask),
      "You set forbidden scores to 0, and exp(0) is 1: the key still gets weight. Put −∞ in its place."),
-    ("−∞, and nothing else done", UNTIDY,
-     "This is the line of the textbooks, and right but for two corners. A query that sees nothing has −∞ for all its "
-     "scores, which softmax turns into NaN: it must get 0. And a NaN in a forbidden value leaks, as 0 · NaN is NaN: "
-     "set such values to 0 first."),
-    ("a large negative number for −∞", dict(hide=lambda S, mask: np.where(mask, S, -1e9), **UNTIDY),
-     "You put a number such as −1e9 in place of forbidden scores. A query that sees nothing then averages all "
-     "forbidden values alike (and what is NaN leaks). Its output must be 0."),
-    by_hand=masked,
-)  # fmt: skip
-
-
-def value_zeroed_score_not_masked(Q: Array, K: Array, V: Array, mask: Array) -> Array:
-    weights = np.where(mask, weights_of(an.scaled_dot_score(Q, K)), 0)
-    return weights @ np.where(np.isnan(V), 0, V)
-
-
-attention.knows(
     ("NaN for a query that sees nothing", dict(empty=False),
-     "Where nothing is permitted all scores are −∞, and softmax makes NaN of them. Such a query gets 0."),
-    ("0 · NaN behind the mask", dict(clean=False),
-     "The weight of a forbidden key is 0, but its value is NaN here, and 0 · NaN is NaN. Such keys are often padding "
-     "that nobody filled. Set values to 0 where no query may see them, before the product."),
+     "This is the line of the textbooks. Where nothing is permitted all scores are −∞, and softmax makes NaN of them: "
+     "such a query gets 0."),
+    ("a large negative number for −∞", dict(hide=lambda S, mask: np.where(mask, S, -1e9), empty=False),
+     "You put a number such as −1e9 in place of forbidden scores. A query that sees nothing then averages all "
+     "forbidden values alike. Its output must be 0."),
     by_hand=masked,
 )  # fmt: skip
 attention.knows(
@@ -122,12 +103,9 @@ attention.knows(
      "must be 0."),
     ("K used for V", lambda Q, K, V, mask: an.attention(Q, K, K, mask),
      "You sum the keys, not the values. Keys say where to look; what is handed over are the values: weights @ V."),
-    ("value zeroed, score not masked", value_zeroed_score_not_masked,
-     "You take forbidden keys out of the sum of values, but not out of the softmax: they keep their weight, and the "
-     "output shrinks towards 0. Mask the scores *before* softmax."),
     ("value zeroed, score not masked", lambda Q, K, V, mask: weights_of(an.scaled_dot_score(Q, K)) * mask @ V,
      "You multiply the weights by the mask after softmax: forbidden keys had their share in the sum, so the output "
-     "shrinks towards 0 (and 0 · NaN is NaN). Mask the scores *before* softmax."),
+     "shrinks towards 0. Mask the scores *before* softmax."),
 )  # fmt: skip
 
 EYE = np.eye(2)
@@ -137,7 +115,7 @@ self_attention = Exercise(
     "self_attention(X, W_q, W_k, W_v): softmax(QKᵀ/√d_k) V with Q = X W_q, K = X W_k, V = X W_v; "
     "(…, n, d_in), (d_in, d_k), (d_in, d_k), (d_in, d_v) → (…, n, d_v)",
     an.self_attention,
-    [
+    lambda draw: [
         (EYE, EYE, np.array([[1.0, 2], [0, 0]]), np.array([[4.0, 0], [0, 8]])),
         (draw(3, 7), *draw(3, 7, 7) / 7**0.5),
         (draw(3, 7), *draw(2, 7, 5) / 2, draw(7, 2)),
@@ -145,7 +123,7 @@ self_attention = Exercise(
         (1e3 * EYE, EYE, EYE, np.array([[4.0, 0], [0, 8]])),
         (column(1000, 999), column(1), column(-1e-3), column(0.004)),
     ],
-    weights=(np.eye(5), *draw(2, 5, 3), np.eye(5)),
+    weights=lambda draw: (np.eye(5), *draw(2, 5, 3), np.eye(5)),
 )
 
 
@@ -209,7 +187,7 @@ step = Exercise(
     "step(x, K, V, W_q, W_k, W_v): the output row of one new token, and K and V with its key and value at the end; "
     "(d_in,), (t, d_k), (t, d_v), … → (d_v,), (t+1, d_k), (t+1, d_v)",
     steps,
-    [
+    lambda draw: [
         (np.array([1.0, 0.0]), NO_ROWS, NO_ROWS, EYE, EYE, 2 * EYE),
         (np.array([1.0, 0.0]), EYE[1:], 8 * EYE[1:], EYE, LN3 * 2**0.5 * EYE, 4 * EYE),
         (draw(7), draw(3, 5), draw(3, 2), *draw(2, 7, 5) / 2, draw(7, 2)),
@@ -336,7 +314,7 @@ sees_future = Exercise(
     "sees_future(layer, X): True if some row of layer(X) changes by more than rounding when a later token of this X "
     "changes; (n, d) → True or False",
     sees,
-    [(layer, draw(5, 3)) for layer in LAYERS],
+    lambda draw: [(layer, draw(5, 3)) for layer in LAYERS],
 )
 
 
@@ -403,7 +381,7 @@ permutation_gap = Exercise(
     4,
     "permutation_gap(layer, X, order): the largest difference between layer(X[order]) and layer(X)[order]; → a number",
     lambda layer, X, order: np.abs(layer(X[order]) - layer(X)[order]).max(),
-    [
+    lambda draw: [
         *((layer, draw(5, 3), [3, 0, 1, 4, 2]) for layer in LAYERS),
         (first_everywhere, -np.arange(15.0).reshape(5, 3), [3, 0, 1, 4, 2]),
     ],

@@ -19,7 +19,7 @@ split_heads = Exercise(
     5,
     "split_heads(X, n_heads): the columns cut into heads, heads before tokens; (…, n, d) → (…, h, n, d/h)",
     an.split_heads,
-    [*FLAT, (draw(5, 6).astype(np.float32), 3), (draw(3, 5, 14), 2)],
+    lambda draw: [*FLAT, (draw(5, 6).astype(np.float32), 3), (draw(3, 5, 14), 2)],
 )
 
 split = Exercise(
@@ -55,7 +55,7 @@ merge_heads = Exercise(
     5,
     "merge_heads(X): the heads of each token side by side again; (…, h, n, d_h) → (…, n, h·d_h)",
     an.merge_heads,
-    [
+    lambda draw: [
         (an.split_heads(ROWS, 2),),
         (draw(3, 5, 2),),
         (draw(3, 5, 2).astype(np.float32),),
@@ -134,7 +134,7 @@ multi_head_attention = Exercise(
     "multi_head_attention(Q, K, V, W_q, W_k, W_v, W_o, n_heads): project, split, attend in each head, merge, project; "
     "(…, n, d_q), (…, m, d_k), (…, m, d_v), … → (…, n, d_o)",
     an.multi_head_attention,
-    [
+    lambda draw: [
         (*draw(3, 2, 6), *SQUARE, 2),
         (draw(3, 5), draw(7, 11), draw(7, 13), draw(5, 6) / 2, draw(11, 6) / 3)
         + (draw(13, 6) / 3, draw(6, 17) / 2, 3),
@@ -147,8 +147,10 @@ multi_head = Exercise(
     5,
     "multi_head(X, W_q, W_k, W_v, W_o, n_heads): multi-head self-attention, no loop over heads; (n, d), … → (n, d_o)",
     of_itself(an.multi_head_attention),
-    [(draw(2, 6), *SQUARE, 2), (draw(5, 6), *SQUARE, 3), (draw(7, 6), *SQUARE, 2)]
-    + [(90 * draw(2, 6), *SQUARE, 2)],
+    lambda draw: (
+        [(draw(2, 6), *SQUARE, 2), (draw(5, 6), *SQUARE, 3), (draw(7, 6), *SQUARE, 2)]
+        + [(90 * draw(2, 6), *SQUARE, 2)]
+    ),
 )
 
 

@@ -158,7 +158,7 @@ rotary = Exercise(
     6,
     "rotary(X): row p turned by the angle p/10000^(2i/d) in columns 2i and 2i+1, p from 0; (…, n, d) → (…, n, d)",
     an.rotary,
-    [
+    lambda draw: [
         (np.array([[1.0, 0.0], [1.0, 0.0]]),),
         (np.array([[1.0, 0, 0, 0], [0, 0, 1, 0]]),),
         (draw(5, 6),),
@@ -348,7 +348,7 @@ to_halves = Exercise(
     6,
     "to_halves(W, n_heads): in each head's columns first the even ones, then the odd ones; (d_in, d) → (d_in, d)",
     reordered,
-    [(NAMED[:, :6], 1), (NAMED, 2), (draw(5, 12), 2), (draw(7, 30), 5)],
+    lambda draw: [(NAMED[:, :6], 1), (NAMED, 2), (draw(5, 12), 2), (draw(7, 30), 5)],
 )
 
 

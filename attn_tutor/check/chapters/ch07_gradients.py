@@ -35,6 +35,10 @@ def cube_of_the_sum(x: Array) -> float:
     return float(x.sum() ** 3)
 
 
+def sum_of_sizes(x: Array) -> float:
+    return float(abs(x).sum())
+
+
 def sum_of_cubes(x: Array) -> float:
     return float((x**3).sum())
 
@@ -48,12 +52,13 @@ numerical_gradient = Exercise(
     "numerical_gradient(f, x): ∂f/∂x by central differences, an entry at a time; f takes an array like x to a number; "
     "(…) → (…)",
     central,
-    [
+    lambda draw: [
         (sum_of_cubes, np.array([1.0, 2.0])),
         (cube_of_the_sum, np.array([1.0, 2.0])),
         (largest_share, draw(3)),
         (cube_of_the_sum, draw(2, 3) + 1),
         (sum_of_cubes, draw(2, 3, 5)),
+        (sum_of_sizes, np.zeros(2)),  # whoever looks to one side alone finds a slope
     ],
     tolerance=1e-6,
 )
@@ -78,7 +83,7 @@ def entry_not_moved_back(f: Scalar, x: Array) -> Array:
 
 
 numerical_gradient.knows(
-    ("one-sided differences", [one_sided(step) for step in (1e-3, 1e-4, 1e-5, -1e-3, -1e-4, -1e-5)],
+    ("one-sided differences", [one_sided(sign * 10.0**-k) for sign in (1, -1) for k in range(3, 7)],
      "You compare f(x + h) with f(x). That is off by about h/2 times the second derivative. Take as much on the other "
      "side, (f(x + h) − f(x − h)) / 2h: the second derivative cancels."),
     ("a step that is too large", [central_by(step) for step in (0.5, 0.1, 0.05, 0.01)],
@@ -102,7 +107,7 @@ log_softmax_vjp = Exercise(
     "log_softmax_vjp(scores, g): the gradient by the scores, where g is that by log softmax(scores); "
     "(…, n, m), (…, n, m) → (…, n, m)",
     lambda scores, g: g - weights_of(scores) * g.sum(-1, keepdims=True),
-    [
+    lambda draw: [
         (np.array([[LN3, 0.0]]), np.array([[1.0, 0.0]])),
         (np.array([[1000.0, 999.0]]), np.array([[-2.0, 1.0]])),
         (draw(3, 5), draw(3, 5)),
@@ -157,7 +162,7 @@ bilinear_score_vjp = Exercise(
     "bilinear_score_vjp(Q, K, M, g): dQ, dK, dM for the scores Q M Kᵀ, whose gradient is g; "
     "(n, q), (m, k), (q, k), (n, m) → (n, q), (m, k), (q, k)",
     bilinear,
-    [
+    lambda draw: [
         (draw(1, 2), draw(1, 2), draw(2, 2), np.ones((1, 1))),
         (draw(3, 2), draw(3, 2), draw(2, 2), draw(3, 3)),
         (draw(3, 2), draw(5, 7), draw(2, 7), draw(3, 5)),
@@ -233,7 +238,7 @@ self_attention_vjp = Exercise(
     "self_attention_vjp(X, W_q, W_k, W_v, g): dX, dW_q, dW_k, dW_v for self_attention without a mask; "
     "(n, d_in), (d_in, d_k), (d_in, d_k), (d_in, d_v), (n, d_v) → the shapes of the first four",
     layer,
-    [
+    lambda draw: [
         (draw(2, 1), *draw(3, 1, 1), draw(2, 1)),
         (draw(5, 3), *draw(3, 3, 3), draw(5, 3)),
         (draw(7, 5), *draw(2, 5, 3), draw(5, 2), draw(7, 2)),
@@ -317,7 +322,7 @@ grouped_attention_vjp = Exercise(
     "grouped_attention_vjp(Q, K, V, g): dQ, dK, dV where query head i reads key head ⌊i h_kv / h⌋, no mask; "
     "(h, n, d), (h_kv, m, d), (h_kv, m, d_v), (h, n, d_v) → the shapes of the first three",
     shared,
-    [
+    lambda draw: [
         (draw(2, 1, 1), draw(1, 2, 1), draw(1, 2, 1), np.ones((2, 1, 1))),
         (draw(6, 5, 3), draw(2, 7, 3), draw(2, 7, 2), draw(6, 5, 2)),
         (draw(4, 3, 2), draw(2, 5, 2), draw(2, 5, 3), draw(4, 3, 3)),
@@ -402,7 +407,7 @@ masked_attention_vjp = Exercise(
     "with nothing to read may be NaN, as may its g; neither gets or sends a gradient (0); (n, d), (m, d), (m, d_v), "
     "(n, m), (n, d_v) → shapes of the first three",
     masked,
-    [
+    lambda draw: [
         (draw(3, 2), draw(5, 2), draw(5, 7), np.ones((3, 5), bool), draw(3, 7)),
         (draw(3, 2), draw(5, 2), draw(5, 7), padded, draw(3, 7)),
         (draw(3, 2), draw(3, 2), draw(3, 5), np.tri(3, dtype=bool), draw(3, 5)),

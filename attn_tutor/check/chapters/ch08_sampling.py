@@ -28,7 +28,7 @@ nucleus = Exercise(
     "nucleus(p, share): the likeliest tokens, as few as have at least that share of the probability together; the "
     "others get 0, and the rest is divided by its sum; no two are equal, share < 1; (n) → (n)",
     lambda p, share: _kept(p, _before(p) < share),
-    [
+    lambda draw: [
         (np.array([0.2, 0.5, 0.3]), 0.6),
         (np.array([0.1, 0.9]), 0.5),
         *((weights_of(2 * draw(7)), share) for share in (0.3, 0.7, 0.95)),
@@ -84,12 +84,14 @@ may_stop = Exercise(
     "the mean log-probability of the best that has ended, running (k) the *sums* of those that have not, if any, after "
     "length of at most max_len tokens, the end included → True or False",
     _stops,
-    [
-        (-0.2 - abs(a) / 2, -0.3 - 2 * abs(draw(3)), 2, max_len)
-        for a in draw(12)
-        for max_len in (4, 9)
-    ]
-    + [(-0.6, np.array([-1.0, -2.0]), 2, 4), (-0.5, np.zeros(0), 3, 5)],
+    lambda draw: (
+        [
+            (-0.2 - abs(a) / 2, -0.3 - 2 * abs(draw(3)), 2, max_len)
+            for a in draw(12)
+            for max_len in (4, 9)
+        ]
+        + [(-0.6, np.array([-1.0, -2.0]), 2, 4), (-0.5, np.zeros(0), 3, 5)]
+    ),
 )
 
 may_stop.knows(

@@ -42,7 +42,7 @@ layer_norm = Exercise(
     "layer_norm(X, gain, shift): each row less its mean, over √(variance + 1e-5), times gain, plus shift; "
     "(…, n, d), (d,), (d,) → (…, n, d)",
     normed,
-    [
+    lambda draw: [
         (np.array([[1.0, 3.0]]), np.ones(2), np.zeros(2)),
         (np.array([[1.0, 3.0], [2.0, 8.0]]), np.array([2.0, 0.5]), np.array([1.0, 0])),
         (np.array([[4.0, 4.0, 4.0]]), np.ones(3), np.zeros(3)),
@@ -163,7 +163,7 @@ next_token_loss = Exercise(
     "next_token_loss(logits, targets): mean of −ln softmax(logits)[target] over all tokens; "
     "(…, n, V), (…, n) → one number",
     lambda logits, targets: -log_p(logits, targets).mean(),
-    [
+    lambda draw: [
         (np.array([[np.log(3.0), 0.0]]), np.array([0])),
         (np.array([[np.log(3.0), 0.0], [0.0, 0.0]]), np.array([1, 0])),
         (draw(5, 3), np.array([0, 2, 1, 1, 0])),

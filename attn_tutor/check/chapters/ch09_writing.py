@@ -64,7 +64,7 @@ top_k = Exercise(
     "top_k(logits, k, temperature): probabilities softmax(logits / temperature) of exactly k largest logits, all "
     "others 0; (…, V) → (…, V)",
     probabilities,
-    [
+    lambda draw: [
         (np.log([[3.0, 1.0, 2.0]]), 2, 1.0),
         (np.log([[3.0, 1.0, 2.0]]), 1, 0.5),
         (np.zeros((1, 5)), 3, 1.0),
@@ -195,7 +195,7 @@ induction_score = Exercise(
     "induction_score(A, period): mean weight of the queries i ≥ period on key i − period + 1, for each head; "
     "(…, n, n) → (…)",
     looks,
-    [
+    lambda draw: [
         (np.tril(weights_of(draw(4, 4))), 2),
         (np.tril(weights_of(draw(3, 7, 7))), 3),
         (np.tril(weights_of(3 * draw(2, 3, 11, 11))), 5),

@@ -26,7 +26,7 @@ causal_linear_attention = Exercise(
     "causal_linear_attention(Q, K, V): the weight of key j for query i is φ(qᵢ) · φ(kⱼ) divided by the sum of these "
     "over j ≤ i, with φ(x) = elu(x) + 1; (n, d), (n, d), (n, d_v) → (n, d_v)",
     _linear_attention,
-    [
+    lambda draw: [
         (column(1), column(5), column(4)),
         (column(1, 2), column(1, 3), column(3, 6)),
         (draw(3, 5), draw(3, 5), draw(3, 2)),

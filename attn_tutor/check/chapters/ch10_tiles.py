@@ -222,7 +222,7 @@ score_bound = Exercise(
     "score_bound(Q, K, scale): a number that no |scale · qᵢ · kⱼ| exceeds, whatever the sign of scale, from the "
     "largest norms and in O((n + m) d); (n, d), (m, d) → a number",
     lambda Q, K, scale: norms(Q).max() * norms(K).max() * abs(scale),
-    [
+    lambda draw: [
         (np.array([[3.0, 4.0]]), np.array([[1.0, 0.0], [0.0, 2.0]]), 1.0),
         (np.array([[3.0, 4.0]]), np.array([[1.0, 0.0]]), -0.5),
         (draw(3, 5), draw(7, 5), 5**-0.5),
@@ -282,7 +282,7 @@ quotient_scores = Exercise(
     "quotient_scores(a, b, w): the scores Σ w tanh(aᵢ + bⱼ) minus Σw, as quotients of exponentials of a and of b "
     "alone, finite also where a is near 800 and b near −800; (n, h), (m, h), (h,) → (n, m)",
     safely,
-    [
+    lambda draw: [
         (column(np.log(2) / 2), column(np.log(3) / 2), np.array([1.0])),
         (column(np.log(2) / 2, 0), column(np.log(3) / 2), np.array([7.0])),
         (draw(2, 3), draw(5, 3), draw(3)),

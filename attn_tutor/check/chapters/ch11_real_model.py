@@ -150,7 +150,7 @@ without_heads = Exercise(
     "without_heads(O, W_o, off): what a layer writes when the heads in the list off are switched off: their outputs "
     "are 0, the others merged and projected as ever; (h, n, d_h), (h·d_h, d), list → (n, d)",
     switched_off,
-    [
+    lambda draw: [
         (np.array([[[1.0]], [[2.0]]]), np.array([[3.0], [5.0]]), [0]),
         (draw(3, 5, 2), draw(6, 7), [1]),
         (draw(5, 2, 3), draw(15, 11), [0, 3]),

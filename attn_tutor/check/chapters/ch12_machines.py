@@ -37,7 +37,7 @@ merge_parts = Exercise(
     "merge_parts(outputs, levels): the output over all keys, from the outputs of p processes and the log-sum-exps of "
     "their scores; no key anywhere gives 0; (p, n, d), (p, n, 1) → (n, d)",
     by_hand,
-    [
+    lambda draw: [
         (column(2, 5, 11), np.log(column(1, 2, 3))),
         (column(2, 5), np.log(column(3, 1))),
         (draw(3, 5, 2), draw(3, 5, 1)),
@@ -342,7 +342,7 @@ ring = Exercise(
     "ring(Q, K, V, size): causal attention of tokens in `size` equal blocks; in each of `size` steps every block of "
     "queries meets one block of keys, and the blocks of keys move on by one; (n, d), (n, d), (n, d_v) → (n, d_v)",
     around,
-    [
+    lambda draw: [
         (I * 2, I * 2, np.array([[1.0], [2.0], [4.0], [8.0]]), 2),
         (draw(4, 3), draw(4, 3), draw(4, 2), 1),
         (draw(6, 3), draw(6, 3), draw(6, 5), 3),

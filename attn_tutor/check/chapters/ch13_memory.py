@@ -90,7 +90,7 @@ linear_in_chunks = Exercise(
     "linear_in_chunks(Q, K, V, size): causal linear attention with φ(x) = elu(x) + 1, a chunk of so many tokens at a "
     "time; (n, d), (n, d), (n, d_v) → (n, d_v)",
     chunked,
-    [
+    lambda draw: [
         (draw(2, 3), draw(2, 3), draw(2, 2), 1),
         (draw(6, 3), draw(6, 3), draw(6, 5), 2),
         (draw(7, 2), draw(7, 2), draw(7, 3), 3),
@@ -148,7 +148,7 @@ delta_step = Exercise(
     "delta_step(S, k, v, beta): write the value v under the key k, scaled to length 1, into the state S: add beta "
     "times the difference between v and what S answers; (d, d_v), (d), (d_v) → (d, d_v)",
     corrected,
-    [
+    lambda draw: [
         (np.zeros((2, 1)), np.array([3.0, 4]), np.array([5.0]), 1.0),
         (draw(3, 2), draw(3), draw(2), 0.5),
         (draw(3, 5), 2 * draw(3), draw(5), 0.25),

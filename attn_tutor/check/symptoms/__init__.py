@@ -17,6 +17,7 @@ KINDS = (
     shape.EXACT,
     shape.SYMPTOMS,
     masks.SYMPTOMS,
+    weights.EXACT,
     weights.SYMPTOMS,
     numbers.CORNERS,
     numbers.EXACT,
@@ -24,25 +25,32 @@ KINDS = (
 )
 SYMPTOMS = list(chain(*KINDS))
 EXACT = [*shape.EXACT, *numbers.EXACT]
+PLAIN = [
+    *shape.EXACT,
+    *weights.EXACT,
+    *numbers.EXACT,
+]  # simpler than two mistakes at once
 
 
 def strongest(answers: list[Answer]) -> tuple[Finding, Case] | None:
     """The symptom that explains most, with what is no number in the rest, and the smallest case that shows it."""
-    for symptoms in (SYMPTOMS, [*weights.VAGUE, *numbers.VAGUE]):
+    for symptoms in (SYMPTOMS, [*shape.VAGUE, *weights.VAGUE, *numbers.VAGUE]):
         found = _most_common(symptoms, answers)
-        if found and 2 * _weight(found[2]) >= _weight(answers):
-            title, words, shown = found
-            rest = _most_common(numbers.CORNERS, [x for x in answers if x not in shown])
-            words += f" Besides: {rest[1]}" if rest else ""
-            return (title, words), shown[0].case
+        if found and 2 * _weight(found[1]) >= _weight(answers):
+            (title, words), seen, shown = found
+            rest = _most_common(numbers.CORNERS, [x for x in answers if x not in seen])
+            words += f" Besides: {rest[0][1]}" if rest else ""
+            return (title, words), shown.case
     return None
 
 
-def one_for_all(answers: list[Answer], at_least: int = 1) -> Finding | None:
+def one_for_all(
+    answers: list[Answer], exact: list[tuple[str, Sight]], at_least: int = 1
+) -> Finding | None:
     """The symptom that all these answers show, of those that leave no room for chance if there are many numbers."""
     many = [x for x in answers if x.right.size > 4]
     with np.errstate(all="ignore"):
-        for title, sight in EXACT if len(many) >= at_least else []:
+        for title, sight in exact if len(many) >= at_least else []:
             seen = list(map(sight, many))
             if all(seen):
                 return title, str(seen[0])
@@ -51,20 +59,21 @@ def one_for_all(answers: list[Answer], at_least: int = 1) -> Finding | None:
 
 def _most_common(
     symptoms: list[tuple[str, Sight]], answers: list[Answer]
-) -> tuple[str, str, list[Answer]] | None:
-    """What is seen in most of the answers, in the words for the largest of them, and these."""
-    seen: dict[tuple[str, str], tuple[str, list[Answer]]] = {}
+) -> tuple[Finding, list[Answer], Answer] | None:
+    """What is seen in most of the answers, in the words for the largest, these, and the smallest with such words."""
+    seen: dict[tuple[str, str], list[tuple[str, Answer]]] = {}
     with np.errstate(all="ignore"):
         for title, sight in symptoms:
             for x in answers:
                 if words := sight(x):
-                    key = (
-                        title,
-                        words if x.right.size == 1 else "",
-                    )  # one factor for all
-                    seen[key] = words, [*seen.get(key, ("", []))[1], x]
-    found = [(title, *each) for (title, _), each in seen.items()]
-    return max(found, key=lambda each: _weight(each[2]), default=None)
+                    one = words if x.right.size == 1 else ""  # one factor for all
+                    seen.setdefault((title, one), []).append((words, x))
+    found = []
+    for (title, _), each in seen.items():
+        told = each[-1][0]
+        shown = next(x for words, x in each if words == told)
+        found.append(((title, told), [x for _, x in each], shown))
+    return max(found, key=lambda each: _weight(each[1]), default=None)
 
 
 def _weight(answers: list[Answer]) -> int:

@@ -8,6 +8,7 @@ from attn_tutor.check.symptoms.symptom import Answer, Sight, symptom
 
 EXACT: list[tuple[str, Sight]] = []  # all numbers, in their order
 SYMPTOMS: list[tuple[str, Sight]] = []
+VAGUE: list[tuple[str, Sight]] = []  # said only where there is nothing better to say
 
 
 def _differs(x: Answer) -> bool:
@@ -120,3 +121,16 @@ def _order(x: Answer, axis: int) -> str | None:
     what = what if x.right.ndim > 1 else "entries"
     shown = ", ".join(map(str, order[:8])) + (" …" if len(order) > 8 else "")
     return f"Your {what} are right, but {way}: in the places 0, 1, … stand those of number {shown}."
+
+
+@symptom(VAGUE, "another number of axes", _differs)
+def _(x: Answer) -> str | None:
+    ours, right = x.got.ndim, x.right.ndim
+    if ours in (0, right):
+        return None
+    what = (
+        "an axis too many: one is not summed over, or broadcasting adds one, as (n, 1) beside (n,) makes (n, n)"
+        if ours > right
+        else "an axis too few: a sum, an index or a product takes one away"
+    )
+    return f"Your answer has the shape {x.got.shape} where {x.right.shape} is asked, {what}."

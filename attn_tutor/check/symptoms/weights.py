@@ -4,6 +4,7 @@ import numpy as np
 
 from attn_tutor.check.symptoms.symptom import Answer, Array, Sight, of_numbers, symptom
 
+EXACT: list[tuple[str, Sight]] = []
 SYMPTOMS: list[tuple[str, Sight]] = []
 VAGUE: list[tuple[str, Sight]] = []
 
@@ -71,7 +72,7 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(SYMPTOMS, "rows not divided by their sum", _of_weights)
+@symptom(EXACT, "rows not divided by their sum", _of_weights)
 def _(x: Answer) -> str | None:
     total = x.got.sum(-1, keepdims=True)
     if (total >= 0).all() and x.same(x.right, x.got / np.where(total == 0, 1, total)):
@@ -144,7 +145,7 @@ def _less_mean(x: Array, some: Array) -> Array:
 def _(x: Answer) -> str | None:
     if (x.got >= 0).all() and _sums_to_one(x.got) and not x.got[x.right == 0].any():
         return (
-            "Your rows sum to 1, but they are shared out in other proportions. Weights are exp of the scores, divided "
-            "by their sum: look at the scores that you make, and at what you do to them in place of exp."
+            "Your rows sum to 1, but they are shared out in other proportions: look at the scores that you make, and "
+            "at what makes weights of them."
         )
     return None

@@ -237,7 +237,7 @@ def first_token_too_gentle(a, n):
     return W_q, W_k, table(d, a, [(i, i, 1) for i in range(a)])
 
 
-@wrong("attention", "NaN|0 · NaN|forbidden value")
+@right("attention")
 def attention_with_zeroed_weights(Q, K, V, mask):
     S = np.where(mask, np.einsum("...nd,...md->...nm", Q, K), -1e30)
     S = S / np.sqrt(Q.shape[-1])

@@ -98,13 +98,13 @@ def attention_scale_of_one(Q, K, V, mask):
     return A.nan_to_num() @ V.nan_to_num()
 
 
-@wrong("attention", "NaN|forbidden value|0 · NaN")
+@right("attention")
 def attention_leaks(Q, K, V, mask):
     A = (Q @ K.mT / math.sqrt(Q.shape[-1])).masked_fill(~mask, -1e9).softmax(-1) * mask
     return A @ V
 
 
-@wrong("attention", "mask not used")
+@wrong("attention", "mask")
 def attention_swapped(Q, K, V, mask):
     S = K @ Q.mT / Q.shape[-1] ** 0.5
     return S.mT.softmax(-2) @ V.nan_to_num()

@@ -422,7 +422,7 @@ def previous_is_next(target, end):
     return out
 
 
-@wrong("nucleus", None)
+@wrong("nucleus", "keep others")
 def nucleus_by_threshold(p, share):
     kept = torch.where(p >= 1 - share, p, 0)
     return kept / kept.sum()
