@@ -164,11 +164,8 @@ customElements.define("attn-birth", class extends attn.Figure {
   paint(now, at, from) {
     const { n } = this.constructor, size = now.length / 2;
     this.maps.forEach(({ canvas }, h) => {
-      const brush = canvas.getContext("2d");
-      for (let i = 0, k = h * size; i < n; i++) for (let j = 0; j <= i; j++, k++) {
-        brush.fillStyle = `rgb(${attn.colour("viridis", now[k])})`;
-        brush.fillRect(j, i, 1, 1);
-      }
+      let k = h * size;
+      attn.pixels(canvas, attn.range(n * n).map((c) => (c % n > Math.floor(c / n) ? null : attn.colour("viridis", now[k++]))));
     });
     const way = ([x, y], [to, height]) => {
       if (y !== height) return `M${x} ${y - 12}L${to} ${height + 13}`;

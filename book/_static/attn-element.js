@@ -204,6 +204,13 @@ Object.assign(attn, (() => {
     cell.style.color = light > 0.18 ? "#000" : "#fff";
   };
 
+  /* The colours of a canvas, pixel by pixel, row by row; null stays clear. */
+  const pixels = (canvas, colours) => {
+    const brush = canvas.getContext("2d"), image = brush.createImageData(canvas.width, canvas.height);
+    colours.forEach((rgb, i) => rgb && image.data.set([...rgb, 255], 4 * i));
+    brush.putImageData(image, 0, 0);
+  };
+
   /* A point that a pointer or the arrow keys move. place(x, y) gets the pointer in the picture's own units, step(dx, dy)
      an arrow, ten times as far with Shift. */
   const drag = (figure, picture, handle, place, step) => {
@@ -231,5 +238,5 @@ Object.assign(attn, (() => {
     });
   };
 
-  return { html, svg, button, table, heat, number, row, colour, paint, drag };
+  return { html, svg, button, table, heat, number, row, colour, paint, pixels, drag };
 })());

@@ -94,11 +94,7 @@ customElements.define("attn-induction", class extends attn.Figure {
     values.forEach((x, i) => { this.measures[i].textContent = number(x, 2); });
 
     this.map.width = this.map.height = ids.length;
-    const brush = this.map.getContext("2d");
-    weights.forEach((row, i) => row.forEach((weight, j) => {
-      brush.fillStyle = `rgb(${attn.colour("viridis", weight)})`;
-      brush.fillRect(j, i, 1, 1);
-    }));
+    attn.pixels(this.map, weights.flatMap((row) => ids.map((_, j) => (j < row.length ? attn.colour("viridis", row[j]) : null))));
     const letters = ids.map((id) => "abcdefghijklmnopqrstuvwxyz"[id]).join(""), row = weights[at], top = row.indexOf(Math.max(...row));
     this.line.show(letters, at, row, lost);
     this.line.line.style.maxWidth = `${1.2 * period + 0.1}ch`; // a half in each row, where there is room

@@ -44,15 +44,16 @@ Object.assign(attn, (() => {
   };
 
   /* A box to type in: what the model has no letter for stays out, and is counted. */
-  const text_box = (figure, known, most) => {
+  const text_box = (figure, known, most, rows = 2) => {
     const { html } = attn;
-    const box = html("textarea", { rows: 2, maxlength: most, spellcheck: "false", autocapitalize: "off", "aria-label": "Text" });
+    const box = html("textarea", { rows, maxlength: most, spellcheck: "false", autocapitalize: "off", "aria-label": "Text" });
     box.addEventListener("input", () => {
       const text = [...box.value].filter((letter) => known.includes(letter)).join("");
       figure.unknown = box.value.length - text.length;
       figure.set({ text, at: text.length - 1 });
     });
     figure.fits.text = (text) => text.length <= most && [...text].every((letter) => known.includes(letter));
+    figure.fits.at = (at) => Number.isInteger(at) && at >= 0;
     figure.control(html("label", { class: "attn-text" }, "Text: type what you like", box), () => {
       if (box.value !== figure.state.text) box.value = figure.state.text;
     });

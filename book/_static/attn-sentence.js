@@ -1,0 +1,247 @@
+/* Chapter 9: its trained language model as its drawing, alive: what every part makes of one character, and how each number comes about.
+   Needs attn-flow.js, attn-transformer.js, attn-text.js, attn-parts.js, attn-lm-data.js: how numbers are written, the model, a text to type, its parts, its weights. */
+customElements.define("attn-sentence", class extends attn.Figure {
+  static title = "One sentence through the whole model";
+  static start = { text: "The query is compared", at: 17, stage: 5, part: "q0", column: 12 };
+  static most = 32; // characters: more would make the maps too small
+  static stages = ["the characters", "attention of block 0", "the MLP of block 0", "attention of block 1", "the MLP of block 1", "the odds"];
+  static texts = { "of the book": { text: this.start.text, at: 17 }, "held out": { text: "So the words set how strong", at: 26 }, "another subject": { text: "The dog sleeps in the garden", at: 27 } };
+  static tasks = [{
+    ask: "Choose two equal letters, one after the other, such as the two “e” of “The query”. In which line do they first differ?",
+    guesses: { x0: "the embedding", q0: "the query", t0: "the turned query", y0: "the stream after attention" },
+    right: (figure) => figure.first_difference.name,
+    done: (figure, met) => {
+      const { text, at } = figure.state, letter = text[at];
+      if (met.get("text") !== text) met.clear();
+      met.set("text", text);
+      if (letter === undefined || letter === " ") return false;
+      met.set(letter, new Set([...met.get(letter) ?? [], at]));
+      figure.pair = [...met.get(letter)].slice(0, 2);
+      return figure.pair.length === 2;
+    },
+    seen: (figure) => {
+      const [i, j] = figure.pair, { most } = figure.first_difference;
+      return `The “${figure.state.text[i]}” at ${i} and at ${j} have the same embedding, norm and query. The turned queries differ, in one number by ${attn.number(most, 2)}: `
+        + "the positions turn queries and keys, and reach the stream through what attention finds.";
+    },
+  }, {
+    ask: "Each block adds twice to the stream. Which of the four additions is the longest for this character? Touch each line “adds”.",
+    guesses: { p0: "attention of block 0", f0: "MLP of block 0", p1: "attention of block 1", f1: "MLP of block 1" },
+    right: (figure, met) => ["p0", "f0", "p1", "f1"].reduce((a, b) => (met.get(b) > met.get(a) ? b : a)),
+    done: ({ state: { part, text, at, stage }, length }, met) => {
+      if (met.get("of") !== text + at) met.clear();
+      met.set("of", text + at);
+      if (stage === 5 && /^[pf]/.test(part)) met.set(part, length);
+      return met.size === 5;
+    },
+    seen: (figure, met) => "Lengths: " + ["p0", "f0", "p1", "f1"].map((part) => `${figure.parts[part].of} ${attn.number(met.get(part), 2)}`).join(", ")
+      + `. Over the ${figure.state.text.length} characters here the longest is ${attn.flow.list(figure.longest)}: what a part adds depends on what it reads.`,
+  }];
+
+  build() {
+    const { html, range } = attn, { most, texts, stages } = this.constructor, known = attn.lm.alphabet;
+    this.model = new attn.LanguageModel(attn.lm);
+    this.parts = attn.sentence_parts(this.model);
+    this.fits.part = (part) => part in this.parts;
+    this.fits.column = (column) => Number.isInteger(column) && column >= 0;
+    attn.text_box(this, known, most, 1);
+    this.presets("Texts", texts);
+    this.slider("stage", "Shown", [0, 5, 1], (stage) => (stage < 5 ? "up to " : "all, up to ") + stages[stage]);
+    this.player("Send it through", 900, () => {
+      const stage = (this.state.stage + 1) % 6;
+      this.set({ stage });
+      return stage < 5;
+    });
+    this.button("Write the likeliest", ({ text }) => {
+      if (!text || text.length === most) return {};
+      const row = this.compute(text).z.at(-1), next = text + known[row.indexOf(Math.max(...row))];
+      return { text: next, at: next.length - 1 };
+    });
+
+    this.line = new attn.TextLine(this, most);
+    this.lines = Object.entries(this.parts).filter(([, part]) => part.label);
+    const strip = (name) => this.build_strip(name, this.parts[name]), strips = (names, b) => names.split(" ").map((name) => strip(name + b));
+    const block = (b) => {
+      const box = (kind, title, ...inside) => html("div", { class: `attn-branch attn-${kind}` }, html("p", {}, title), ...inside);
+      return html("div", { class: "attn-block" }, html("p", { class: "attn-answer" }, `block ${b}`), ...(b ? [html("div", { class: "attn-stream" }, "X is the Z of block 0")] : strips("x", 0)),
+        box("between", "attention: between the characters", ...strips("n q t k u v", b), html("div", { class: "attn-four" }, ...range(4).map((h) => strip(`a${b}${h}`))), ...strips("o p", b)),
+        ...strips("y", b), box("inside", "MLP: in each character", ...strips("m h g f", b)), ...strips("x", b + 1));
+    };
+    this.odds = range(5).map(() => {
+      const name = html("button", { type: "button" }), bar = html("td", { class: "attn-bar" });
+      name.addEventListener("click", () => this.set({ part: "r", column: +name.value }));
+      return { name, bar, row: [html("th", { scope: "row" }, name), bar] };
+    });
+    const odds = attn.table("The next character’s odds", ["", ""], this.odds.map(({ row }) => row));
+    this.formula = html("p", { class: "attn-answer" });
+    this.factors = range(3).map((k) => {
+      const button = html("button", { type: "button" });
+      button.addEventListener("click", () => this.set(button.to));
+      return button;
+    });
+    const steps = [["‹", "before"], ["›", "after"]].map(([sign, name], k) => {
+      const button = attn.button(sign, () => this.move(2 * k - 1));
+      button.setAttribute("aria-label", "Number " + name);
+      return button;
+    });
+    const told = html("div", { class: "attn-told" }, html("div", { class: "attn-buttons" }, ...steps, this.formula), this.words,
+      html("div", { class: "attn-buttons", role: "group", "aria-label": "Where it comes from" }, ...this.factors));
+    this.picture.append(this.line.line, html("div", { class: "attn-blocks" }, block(0), block(1),
+      html("div", { class: "attn-block" }, html("p", { class: "attn-answer" }, "the guess"), ...["l", "z", "r"].map(strip), odds), told));
+    this.picture.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /* A line: its label and its numbers as colours, in four rows where there are 256, in a square where each character has weights. */
+  build_strip(name, part) {
+    const { html } = attn, square = name[0] === "a";
+    const canvas = html("canvas", { "aria-hidden": "true" }), mark = html("span", { class: "attn-here" }), lit = html("span", { class: "attn-lit" }), row = html("span", { class: "attn-row" });
+    const bar = html("div", { class: "attn-numbers", role: "slider", "aria-label": `${part.name}${part.head === undefined ? "" : ` of head ${part.head}`}, ${part.of}: the arrow keys choose a number`, "aria-valuemin": 0 }, canvas, lit, mark, ...(square ? [row] : []));
+    Object.assign(part, { canvas, mark, lit_part: lit, row, bar });
+    const choose = (event) => {
+      const box = bar.getBoundingClientRect(), place = (at, size, n) => Math.max(0, Math.min(n - 1, Math.floor(at / size * n)));
+      const x = place(event.clientX - box.left, box.width, canvas.width), y = place(event.clientY - box.top, box.height, canvas.height);
+      if (square) this.set({ part: name, at: y, column: Math.min(x, y) });
+      else this.set({ part: name, column: y * canvas.width + x });
+    };
+    bar.addEventListener("pointerdown", choose);
+    bar.addEventListener("pointermove", (event) => event.buttons && choose(event));
+    return html("div", { class: part.stream ? "attn-strip attn-stream" : square ? "attn-map-of-head" : "attn-strip" }, html("span", {}, part.label), bar);
+  }
+
+  /* Arrows walk along a line and from line to line. */
+  key(event) {
+    if (!event.target.matches(".attn-numbers")) return;
+    const { key } = event, along = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[key], down = { ArrowUp: -1, ArrowDown: 1 }[key];
+    if (!along && !down) return;
+    event.preventDefault();
+    if (along) return void this.move(along);
+    const here = this.lines.findIndex(([name]) => name === this.drawn_part), [name, part] = this.lines[Math.max(0, Math.min(this.lines.length - 1, here + down))];
+    this.set({ part: name });
+    part.bar.focus({ preventScroll: true });
+  }
+
+  move(by) {
+    const { drawn_part: part, column } = this, last = this.values[part][this.state.at].length - 1;
+    this.set({ column: Math.max(0, Math.min(last, column + by)) });
+  }
+
+  /* Every number that the model makes of a text. */
+  compute(text) {
+    if (this.computed?.text !== text) {
+      const v = this.computed = { text, ids: [...text].map((letter) => attn.lm.alphabet.indexOf(letter)) };
+      for (const [name, { value }] of Object.entries(this.parts)) v[name] = value(v);
+    }
+    return this.computed;
+  }
+
+  /* Of how many characters each of the four additions is the longest. */
+  get longest() {
+    const names = ["p0", "f0", "p1", "f1"], count = new Map();
+    for (const i of this.values.ids.keys()) {
+      const lengths = names.map((part) => Math.hypot(...this.values[part][i])), { of } = this.parts[names[lengths.indexOf(Math.max(...lengths))]];
+      count.set(of, (count.get(of) ?? 0) + 1);
+    }
+    return [...count].map(([of, times]) => `${times} times that of the ${of}`);
+  }
+
+  /* The first line in which two chosen characters differ, and by how much. */
+  get first_difference() {
+    const [i, j] = this.pair, most = (name) => Math.max(...[...this.values[name][i]].map((x, c) => Math.abs(x - this.values[name][j][c])));
+    const name = ["x0", "q0", "t0", "y0"].find((part) => most(part) > 1e-6);
+    return { name, most: most(name) };
+  }
+
+  draw() {
+    const { text, stage } = this.state, { parts } = this, { number } = attn, at = Math.min(this.state.at, text.length - 1);
+    for (const part of this.picture.children) part.classList.toggle("attn-empty", !text);
+    if (!text) return "There is no text yet. Type a character, and the model guesses the next.";
+    const v = this.values = this.compute(text), shown = (name) => parts[name].stage <= stage;
+    const name = this.drawn_part = shown(this.state.part) ? this.state.part : "x0", part = parts[name], row = v[name][at], j = this.column = Math.min(this.state.column, row.length - 1);
+    this.length = Math.hypot(...row);
+    this.line.show(text, at, name[0] === "a" ? row : [], stage < 5 ? v.ids.map(() => 0) : attn.losses({ ids: v.ids, logits: v.z }));
+    const flat = this.lines.filter(([of]) => of[0] !== "a"), squares = this.lines.filter(([of]) => of[0] === "a");
+    this.glide("lines", flat.flatMap(([of]) => [...v[of][at]].map((x) => (shown(of) ? x : 0))), (now) => this.paint_lines(flat, now));
+    this.glide("maps", squares.flatMap(([of]) => v[of].flatMap((row) => [...row].map((x) => (shown(of) ? x : 0)))), (now) => this.paint_maps(squares, now, text.length));
+
+    const made = part.made(at, j, v), x = row[j];
+    for (const [of, other] of this.lines) {
+      const { bar, mark, lit_part, canvas } = other, here = of === name, n = v[of][at].length, lit = made.lit.find(([from]) => from === of);
+      const told = here ? `number ${j} of “${attn.letter(text[at])}”: ${number(x, 2)}` : shown(of) ? "not chosen" : "not shown yet";
+      for (const [key, value] of Object.entries({ tabindex: here - 1, "aria-valuemax": n - 1, "aria-valuenow": here * j, "aria-valuetext": told })) bar.setAttribute(key, value);
+      const of_row = of[0] === "a" ? at : undefined;
+      this.frame_of(mark, here && [j, j + 1], canvas, of_row);
+      this.frame_of(lit_part, lit?.slice(1), canvas, of_row);
+      if (of[0] === "a") for (const [side, rows] of [["top", at], ["bottom", text.length - 1 - at]]) other.row.style[side] = `${100 * rows / text.length}%`;
+    }
+    this.show_odds(text, at, stage === 5);
+    return this.show_sum(name, at, j, x, made);
+  }
+
+  /* A frame about some numbers of a line, or none; in a map they are of one row. */
+  frame_of(frame, span, { width, height }, row) {
+    frame.hidden = !span;
+    if (!span) return;
+    const [from, to] = span, one = to - from === 1, top = row ?? (one ? Math.floor(from / width) : 0), tall = row !== undefined || one ? 1 : height;
+    const places = { left: one ? from % width : from, width: Math.min(width, to - from) };
+    for (const [side, at] of Object.entries(places)) frame.style[side] = `${100 * at / width}%`;
+    Object.assign(frame.style, { top: `${100 * top / height}%`, height: `${100 * tall / height}%` });
+  }
+
+  paint_lines(lines, now) {
+    let k = 0;
+    for (const [name, { canvas }] of lines) {
+      const n = this.values[name][0].length, scale = this.scale(name), odds = name === "r";
+      canvas.width = n === 256 ? 64 : n;
+      canvas.height = n / canvas.width;
+      attn.pixels(canvas, [...now.slice(k, k + n)].map((x) => (odds ? attn.colour("viridis", x) : attn.colour("PuOr", 0.5 + Math.sign(x) * Math.sqrt(Math.abs(x) / scale) / 2))));
+      k += n;
+    }
+  }
+
+  /* The largest number of a line, up to which its colours go (with the root, so that small ones show); the stream and what is added to it share one. */
+  scale(name) {
+    const v = this.values, largest = (of) => v[of].reduce((top, row) => row.reduce((a, x) => Math.max(a, Math.abs(x)), top), 1e-9);
+    v.scales ??= { stream: Math.max(...["x0", "y0", "x1", "y1", "x2"].map(largest)) };
+    return v.scales[/[xypf]/.test(name) ? "stream" : name] ??= largest(name);
+  }
+
+  paint_maps(maps, now, n) {
+    let k = 0;
+    for (const [, { canvas }] of maps) {
+      canvas.width = canvas.height = n;
+      attn.pixels(canvas, attn.range(n * n).map((c) => (c % n > Math.floor(c / n) ? null : attn.colour("viridis", now[k++]))));
+    }
+  }
+
+  show_odds(text, at, shown) {
+    const row = this.values.r[at], order = attn.range(row.length).sort((a, b) => row[b] - row[a]);
+    this.odds.forEach(({ name, bar }, k) => {
+      const letter = attn.lm.alphabet[order[k]];
+      name.value = order[k];
+      name.disabled = !shown;
+      name.textContent = shown ? `“${attn.letter(letter)}”` + (letter === text[at + 1] ? " ✓" : "") : "–";
+      bar.textContent = shown ? attn.number(row[order[k]]) : "–";
+      bar.style.setProperty("--share", shown ? row[order[k]] : 0);
+    });
+  }
+
+  /* How the chosen number comes about: in a line, in words, and with the numbers to which one can go on. */
+  show_sum(name, at, j, x, made) {
+    const part = this.parts[name], { number } = attn, { factor } = attn.flow, letter = `“${attn.letter(this.state.text[at])}”`;
+    const of = name === "r" || name === "z" ? `for “${attn.letter(attn.lm.alphabet[j])}”` : /[as]/.test(name[0]) ? `on “${attn.letter(this.state.text[j])}” at ${j}` : `number ${j}`;
+    this.formula.textContent = `${part.name} of ${letter}, ${of}: ${number(x, /[ra]/.test(name[0]) ? 3 : 2)}`;
+    const go = (to, text) => ({ to: { at, ...to }, text });
+    let { says } = made, chips;
+    if (made.left) {
+      const sum = attn.sum_in_words(made), [first] = sum.order, other = made.other?.(first);
+      says = sum.says;
+      chips = sum.order.map((k, n) => go(made.from(k), sum.products[n]));
+      if (other) chips = [chips[0], go(other, `${factor(made.right[first])}: ${this.parts[other.part].name}`)];
+    } else chips = made.needs.map(([from, c]) => go({ part: from, column: c }, `${this.parts[from].name}: ${number(this.values[from][at][c], 2)}`));
+    this.factors.forEach((button, k) => {
+      button.hidden = !chips[k];
+      if (chips[k]) [button.to, button.textContent] = [chips[k].to, chips[k].text];
+    });
+    return `${part.of[0].toUpperCase()}${part.of.slice(1)}, ${letter} at ${at}: ${says}.` + (/[asrz]/.test(name[0]) ? "" : ` The whole line has the length ${number(this.length, 2)}.`);
+  }
+});
