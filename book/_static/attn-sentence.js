@@ -117,7 +117,7 @@ customElements.define("attn-sentence", class extends attn.Figure {
     if (along) return void this.move(along);
     const here = this.lines.findIndex(([name]) => name === this.drawn_part), [name, part] = this.lines[Math.max(0, Math.min(this.lines.length - 1, here + down))];
     this.set({ part: name });
-    part.bar.focus({ preventScroll: true });
+    part.bar.focus();
   }
 
   move(by) {

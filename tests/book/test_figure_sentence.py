@@ -262,7 +262,7 @@ def test_on_a_phone_lines_are_wide_enough_for_a_finger(
         )
         assert small == []
         line = line_of(figure, "value, attention of block 0")
-        line.scroll_into_view_if_needed()
+        line.evaluate("line => line.scrollIntoView({ block: 'center' })")
         box = line.bounding_box()
         assert box
         page.touchscreen.tap(box["x"] + box["width"] * 0.51, box["y"] + 9)
