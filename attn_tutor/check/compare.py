@@ -131,11 +131,14 @@ class Comparison:
         """The arrays of an answer that differ from the right one, each beside it."""
         if got is None or len(right) != len(got):
             return []
+        read = self.reads is not None
         given = dict(zip(self.arguments, case, strict=False))
         pairs = zip(right, got, strict=True)
         arrays = [(np.asarray(x), np.asarray(y)) for x, y in pairs]
         return [
-            Answer(x, y if x.dtype == bool else y.astype(float), case, given, limits)
+            Answer(
+                x, y if x.dtype == bool else y.astype(float), case, given, limits, read
+            )
             for x, y in arrays
             if not close(x, y, limits := self.limits(case, x, y))
         ]

@@ -12,8 +12,8 @@ from attn_tutor.check.calls import Case, Outcome
 from attn_tutor.check.compare import Attempt, Comparison, Function, Mistake
 from attn_tutor.check.mending import Axis, Mend, mended
 from attn_tutor.check.misreadings import after, misreadings
-from attn_tutor.check.probes import again, asked, ignored, partly, rows
-from attn_tutor.check.symptoms import EXACT, PLAIN, one_for_all, strongest
+from attn_tutor.check.probes import asked, ignored, partly, rows
+from attn_tutor.check.symptoms import EXACT, PLAIN, numbers, one_for_all, strongest
 from attn_tutor.check.symptoms.place import where_wrong
 from attn_tutor.check.symptoms.symptom import Answer, Finding
 
@@ -299,7 +299,8 @@ def _symptoms(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
     question = partial(ask_of, tried[-1].case)
     answers = [y for x in wrong for y in exercise.differing(x.case, x.right, x.got)]
     shown = wrong[0].case
-    found = question(again) or question(ignored)
+    found = _again(exercise, ask, tried) or one_for_all(answers, numbers.CONSTANT)
+    found = found or question(ignored)
     # Where most fail, what a few numbers look like tells less than the error.
     few = sum(x.right.size for x in answers) < 8
     fails = few and 2 * sum(x.got is None for x in wrong) > len(wrong)
@@ -322,6 +323,21 @@ def _symptoms(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
         share = f"You are right in {len(right)} of {len(tried)} cases, and wrong only {place[0]}."
         return Diagnosis(f"wrong {place[0]}", f"{share} {place[1]}", examples)
     return Diagnosis(*found, examples) if found else None
+
+
+def _again(exercise: Comparison, ask: Ask, tried: Tried) -> Finding | None:
+    """Another answer to the first or the last question, now that others have been asked."""
+    for x in (tried[0], tried[-1]):
+        now = exercise.attempt(x.case, ask(x.case))
+        both = x.got is not None and now.got is not None
+        if both and not exercise.agree(x.case, x.got or (), now.got or ()):
+            break
+    else:
+        return None
+    return "another answer each time", (
+        "Asked the same twice, you give two answers. Is something random left in it, or does it remember an earlier "
+        "call, in a default argument or a global name?"
+    )
 
 
 def _weights(exercise: Comparison, ask: Ask) -> Finding | None:

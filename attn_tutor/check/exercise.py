@@ -22,7 +22,14 @@ from attn_tutor.check.calls import (
 )
 from attn_tutor.check.compare import Attempt, Comparison, Function, Mistake
 from attn_tutor.check.diagnosis import diagnose
-from attn_tutor.check.results import close, shapes, unchanged, wrong_dtype, wrong_kind
+from attn_tutor.check.results import (
+    close,
+    float_of,
+    shapes,
+    unchanged,
+    wrong_dtype,
+    wrong_kind,
+)
 from attn_tutor.check.words import show_case, show_error, show_pair
 
 Cases = Callable[[Function], Sequence[Case]]
@@ -105,9 +112,8 @@ class Exercise(Comparison):
         fault = next(filter(None, faults), None)
         where = f"{self.name} ({'torch' if tensors else 'NumPy'})"
         if fault is None:
-            return Report(
-                True, "right", f"✓ {where}: right in all {len(self.cases)} cases"
-            )
+            text = f"✓ {where}: right in all {len(self.cases)} cases"
+            return Report(True, "right", text + self._wider(tried))
         title, text = fault
         comparable = not any(x.kind or x.outcome.late for x in tried)
         ask = partial(call, tensors=tensors, seconds=seconds)
@@ -161,6 +167,14 @@ class Exercise(Comparison):
         if found := wrong_dtype(case, right, take(value)):
             return found[0], f"{found[1]}\n{shown}"
         return None
+
+    def _wider(self, tried: Sequence[Attempt]) -> str:
+        """A word on numbers that are wider than the arguments, which is no mistake."""
+        for x in tried:
+            given, got = float_of(x.case), float_of(x.got or ())
+            if given not in ("", got) and got == "float64":
+                return f" ({got} where the arguments are {given})"
+        return ""
 
     def _changed(self, case: Case, outcome: Outcome) -> str | None:
         pairs = zip(self.arguments, case, outcome.after, strict=False)

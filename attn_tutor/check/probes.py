@@ -98,17 +98,6 @@ def _others(x: Any) -> list[Any]:
     return [y.astype(x.dtype) for y in (near, 0.2 * x, x + 2)] if kind == "f" else []
 
 
-def again(pair: Pairs, names: Sequence[str], case: Case) -> Finding | None:
-    """Another answer to the same question."""
-    one, other = pair(case), pair(case)
-    if one and other and _differ(one[1], other[1]):
-        return "another answer each time", (
-            "Asked the same twice, you give two answers. Is something random left in it, or does it remember the first "
-            "call, in a default argument or a global name?"
-        )
-    return None
-
-
 def rows(pair: Pairs, names: Sequence[str], case: Case) -> Finding | None:
     """A row that depends on one it should not depend on, or does not on one it should."""
     X, before = case[0], pair(case)

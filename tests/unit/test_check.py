@@ -238,14 +238,25 @@ def test_a_changed_dict_is_seen():
     assert "writes into its argument w" in text_of(check.squeezed, mine)
 
 
-def test_a_wider_dtype_and_its_usual_cause():
-    def mine(Q, K):
-        return Q @ K.mT / np.sqrt(Q.shape[-1])
+def test_a_wider_dtype_is_no_mistake_and_is_told():
+    report = check.scaled_dot_score.examine(
+        lambda Q, K: Q @ K.mT / np.sqrt(Q.shape[-1])
+    )
+    assert report.right
+    assert report.text.endswith("cases (float64 where the arguments are float32)")
 
-    text = text_of(check.scaled_dot_score, mine)
-    assert ": wrong dtype\n" in text
-    assert "come as float64 where the arguments are float32" in text
-    assert "np.sqrt(d)" in text
+
+def test_who_remembers_an_earlier_call():
+    def mine(step, end, max_len, tokens=[]):  # noqa: B006
+        score = 0.0
+        while len(tokens) < max_len and end not in tokens:
+            log_p = step(np.array(tokens, int))
+            tokens.append(int(log_p.argmax()))
+            score += log_p.max()
+        return np.array(tokens), score
+
+    report = check.greedy.examine(mine)
+    assert report.title == "another answer each time", report.text
 
 
 def test_bfloat16_is_compared_too():

@@ -7,6 +7,7 @@ from foreign.eighth import EIGHTH
 from foreign.fifth import FIFTH
 from foreign.first import FIRST
 from foreign.fourth import FOURTH
+from foreign.ninth import NINTH
 from foreign.second import SECOND
 from foreign.seventh import SEVENTH
 from foreign.sixth import SIXTH
@@ -14,7 +15,7 @@ from foreign.third import THIRD
 
 from attn_tutor.check import EXERCISES
 
-SETS = FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH
+SETS = FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH
 WRONG = [
     pytest.param(*each, id=f"{each[0]}: {each[1].__name__}")
     for solutions in SETS

@@ -175,8 +175,13 @@ normalize = Exercise(
         (np.abs(draw(3, 5)).astype(np.float32),),
         (np.abs(draw(2, 3, 5)),),
         (np.array([[0.1, 0.1, 0.2], [0.5, 0.25, 0.05]]),),
+        (np.array([[3e-12, 1e-12], [0.0, 0.0]]),),  # whoever adds an ε has less than 1
     ],
 )
+
+
+def divided_with(ε: float) -> Function:
+    return lambda weights: weights / (weights.sum(-1, keepdims=True) + ε)
 
 
 def equal_weights_in_an_empty_window(weights: Array) -> Array:
@@ -206,6 +211,9 @@ def softmax_of_the_weights(weights: Array) -> Array:
 
 
 normalize.knows(
+    ("a small number added to the sum", [divided_with(ε) for ε in (1e-12, 1e-10, 1e-9, 1e-8)],
+     "You add a small number ε to the sum. It spares the empty rows, but a row of small weights then sums to less than "
+     "1, as far from all keys, where a Gaussian is 1e-12 everywhere. Replace the sum only where it is 0."),
     ("small sums left alone", lambda weights: weights / np.maximum(weights.sum(-1, keepdims=True), 1),
      "You divide by the sum only where it is above 1, as clamp(min=1) and maximum(sum, 1) do. A row of small weights "
      "stays small. Only a sum of 0 must be replaced."),

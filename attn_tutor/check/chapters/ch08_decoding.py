@@ -226,6 +226,7 @@ FOUND = [  # found, target; the end is 9
     (np.array([[1, 2, 9, 3]]), np.array([[1, 2, 9, 9]])),
     (np.array([[1, 2, 9]]), np.array([[1, 9, 9, 9]])),
     (np.array([[1, 2, 3]]), np.array([[1, 2, 9, 9]])),
+    (np.array([[1, 2]]), np.array([[1, 2, 3, 9]])),
     (
         np.array([[1, 2, 9, 9, 9], [4, 9, 0, 0, 0], [9, 9, 9, 9, 9]]),
         np.array([[1, 2, 9], [5, 9, 9], [7, 9, 9]]),

@@ -61,15 +61,15 @@ def _most_common(
     symptoms: list[tuple[str, Sight]], answers: list[Answer]
 ) -> tuple[Finding, list[Answer], Answer] | None:
     """What is seen in most of the answers, in the words for the largest, these, and the smallest with such words."""
-    seen: dict[tuple[str, str], list[tuple[str, Answer]]] = {}
+    seen: dict[tuple[str, Sight, str], list[tuple[str, Answer]]] = {}
     with np.errstate(all="ignore"):
         for title, sight in symptoms:
             for x in answers:
                 if words := sight(x):
                     one = words if x.right.size == 1 else ""  # one factor for all
-                    seen.setdefault((title, one), []).append((words, x))
+                    seen.setdefault((title, sight, one), []).append((words, x))
     found = []
-    for (title, _), each in seen.items():
+    for (title, *_), each in seen.items():
         told = each[-1][0]
         shown = next(x for words, x in each if words == told)
         found.append(((title, told), [x for _, x in each], shown))

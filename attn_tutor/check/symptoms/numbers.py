@@ -61,6 +61,19 @@ def ratio_of(right: Array, got: Array) -> float | None:
     return ratio if np.allclose(got, ratio * right, 1e-4, 1e-6) else None
 
 
+CONSTANT: list[tuple[str, Sight]] = []
+
+
+@symptom(CONSTANT, "one number everywhere", of_numbers)
+def _(x: Answer) -> str | None:
+    if np.ptp(x.got) > 0 or np.isnan(x.got).any() or np.ptp(x.right) < 1e-6:
+        return None
+    return (
+        f"All your numbers are {x.got.flat[0]:.4g}. Is something divided as whole numbers, //, is an array that was "
+        "made with zeros not filled, or is everything cut off?"
+    )
+
+
 @symptom(EXACT, "an argument returned", of_numbers)
 def _(x: Answer) -> str | None:
     for name, array in x.arrays:
@@ -131,18 +144,31 @@ def _(x: Answer) -> str | None:
     return None
 
 
+def _factor(x: Answer) -> float | None:
+    ratio = ratio_of(x.right, x.got)
+    none = ratio is None or np.isclose(ratio, [0, 1], atol=1e-2).any()
+    return None if none else ratio
+
+
+FACTOR = (
+    "Every number of yours is the right one times a constant factor: {}. Is something divided twice or not at all, a "
+    "mean taken for a sum, or a sum for a mean?"
+)
+
+
 @symptom(EXACT, "a constant factor", lambda x: of_numbers(x) or _is_number(x))
 def _(x: Answer) -> str | None:
-    ratio = ratio_of(x.right, x.got)
-    if ratio is None or np.isclose(ratio, [0, 1], atol=1e-2).any():
-        return None
-    name = _named(ratio, x.given)
-    if not of_one_shape(x) and name[0] in "-0123456789" and name not in CONSTANTS:
+    ratio = _factor(x)
+    name = ratio and _size(ratio, x.given)
+    return FACTOR.format(name) if name else None
+
+
+@symptom(EXACT, "a constant factor", lambda x: of_numbers(x) or _is_number(x))
+def _(x: Answer) -> str | None:
+    ratio = _factor(x)
+    if ratio is None or not of_one_shape(x) and not _constant(ratio):
         return None  # of one number there always is a factor
-    return (
-        f"Every number of yours is the right one times a constant factor: {name}. Is something divided twice or not at "
-        "all, a mean taken for a sum, or a sum for a mean?"
-    )
+    return FACTOR.format(_named(ratio, x.given))
 
 
 def _is_number(x: Answer) -> bool:
@@ -167,9 +193,14 @@ CONSTANTS = {
 
 def _named(ratio: float, given: dict[str, Any]) -> str:
     """The factor as a number of one's own, or in terms of the arguments' sizes, or as it is."""
-    for name, value in CONSTANTS.items():
-        if np.isclose(ratio, value, 1e-4):
-            return name
+    return _constant(ratio) or _size(ratio, given) or f"{ratio:.4g}"
+
+
+def _constant(ratio: float) -> str:
+    return next((k for k, x in CONSTANTS.items() if np.isclose(ratio, x, 1e-4)), "")
+
+
+def _size(ratio: float, given: dict[str, Any]) -> str:
     sizes: dict[str, float] = {}
     for name, x in given.items():
         if isinstance(x, np.ndarray):
@@ -183,14 +214,11 @@ def _named(ratio: float, given: dict[str, Any]) -> str:
             (f"√{name}", abs(size) ** 0.5),
             (f"1/√{name}", abs(size) ** -0.5 if size else 0),
             (f"2 {name}", 2 * size),
-            (
-                f"1/({name} √(2π)) (a density)",
-                (2 * np.pi) ** -0.5 / size if size else 0,
-            ),
-        ):
+            (f"1/({name} √(2π)) (a density)", (2 * np.pi) ** -0.5 / size if size else 0),
+        ):  # fmt: skip
             if np.isclose(ratio, value, 1e-4):
                 return text
-    return f"{ratio:.4g}"
+    return ""
 
 
 @symptom(SYMPTOMS, "a factor in the exponent", of_numbers)
@@ -310,8 +338,8 @@ def _(x: Answer) -> str | None:
     off = np.abs(x.got - x.right).max() / np.abs(x.right).max()
     if off < 0.02:
         return (
-            f"You are nearly right: off by up to {100 * off:.1g} % of the largest number. That is rounding, or an "
-            "approximation: another small number (ε), a step too large or too small, large terms that cancel, or a "
+            f"You are nearly right: off by up to {100 * off:.1g} % of the largest number. That is rounding, as in float32, "
+            "or an approximation: another small number (ε), a step too large or too small, large terms that cancel, or a "
             "number for −∞ that is not low enough."
         )
     return None

@@ -23,6 +23,7 @@ class Answer:
     case: Case
     given: dict[str, Any]
     tolerance: tuple[float, float]
+    read: bool = False  # out of what is returned
 
     def same(self, one: Array, other: Array) -> bool:
         return close(one, other, self.tolerance)

@@ -10,7 +10,7 @@ VAGUE: list[tuple[str, Sight]] = []
 
 
 def _of_weights(x: Answer) -> bool:
-    if not of_numbers(x) or x.right.ndim < 2:
+    if not of_numbers(x) or x.right.ndim < 2 or x.read:
         return False
     total = x.right.sum(-1)
     full = np.isclose(total, 1, atol=1e-2)
@@ -95,7 +95,11 @@ def _(x: Answer) -> str | None:
 
 @symptom(SYMPTOMS, "rows do not sum to 1", _of_weights)
 def _(x: Answer) -> str | None:
-    if np.isfinite(x.got).all() and not _sums_to_one(x.got[_full(x)]):
+    if (
+        np.isfinite(x.got).all()
+        and (x.got >= 0).all()
+        and not _sums_to_one(x.got[_full(x)])
+    ):
         return (
             "Your rows do not sum to 1. Divide each row by its own sum, at the very end; a sum over the last axis "
             "needs keepdims=True, or it is laid along the columns."

@@ -1500,7 +1500,7 @@ def beam_of_lists(step, end, max_len, k):
     return beams(step, end, max_len, k, lambda b: -b[1], each=True)
 
 
-@right("normalize")
+@wrong("normalize", "small number|ε")
 def normalize_with_an_epsilon(weights):
     return weights / (weights.sum(-1, keepdim=True) + 1e-12)
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from foreign import Solutions
 
 THIRD = Solutions()
-wrong = THIRD.wrong
+wrong, right = THIRD.wrong, THIRD.right
 
 
 @wrong("softmax", "columns|axis|queries")
@@ -87,7 +87,7 @@ def masked_softmax_4(scores, mask):
     return scores.masked_fill(~mask, -1e9).softmax(-2) * mask
 
 
-@wrong("masked_softmax", "wrong dtype|float64")
+@right("masked_softmax")
 def masked_softmax_5(scores, mask):
     S = np.where(mask, scores.astype(float), -np.inf)
     t = S.max(-1, keepdims=True)
