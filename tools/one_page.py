@@ -22,6 +22,10 @@ DROPPED = "a.headerlink, .notebook-link, .toctree-wrapper, details.hide, .sd-tab
 
 # Of two tabs paper has the first, which holds NumPy's.
 DROPPED += ", .sd-tab-content ~ label, .sd-tab-content ~ .sd-tab-content"
+# A question stands where the text has answered it, and its answer in the list at the end.
+DROPPED += (
+    ", :not(.recall-page) > .recall > .recall-answer, .recall-deck, .recall-place"
+)
 NOTE = "Where a page on the screen has two tabs, NumPy and torch, this book prints NumPy; torch has the same names."
 
 # Words of code without a colour of their own, which would be a third of the PDF's weight.

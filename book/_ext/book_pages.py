@@ -168,7 +168,8 @@ def unfolded(text: str) -> str:
         kept.append(line)
         if open_boxes and line.strip() == open_boxes[-1][0]:
             _, start = open_boxes.pop()
-            if ":class: dropdown" in kept[start + 1 : start + 4]:
+            is_asked = kept[start].startswith(":::{recall}")
+            if is_asked or ":class: dropdown" in kept[start + 1 : start + 4]:
                 del kept[start:]
         elif fence:
             open_boxes.append((fence[1], len(kept) - 1))

@@ -134,8 +134,8 @@ def anchors(app: Sphinx, page: str) -> set[str]:
     tree = app.env.get_doctree(page)
     found = {name for node in tree.findall(nodes.Element) for name in node["ids"]}
     return {
-        name for name in found if re.fullmatch(r"[a-z][\w-]*", name)
-    }  # others are Sphinx's own
+        name for name in found if re.fullmatch(r"(?!recall-)[a-z][\w-]*", name)
+    }  # others are Sphinx's own, and questions have not moved
 
 
 def lead_on(

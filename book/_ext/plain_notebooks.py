@@ -168,6 +168,8 @@ class Plain:
             yield f"\n*{self.book.labels[options['name']]}: {inside}*"
         elif name == "prf:proof":
             yield from fold("Proof", inside)
+        elif name == "recall":
+            yield from fold(f"Remember: {title}", inside)
         elif name in ("exercise", "prf:theorem"):
             yield from quoted(
                 f"{number} ({self.prose([title])})" if title else number, inside

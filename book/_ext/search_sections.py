@@ -15,7 +15,7 @@ from sphinx.application import Sphinx
 
 PROSE = nodes.paragraph | nodes.caption | nodes.title
 CODE = nodes.literal_block | nodes.doctest_block | nodes.math_block
-UNREAD = {"cell_output", "glossary-links", "notebook-link", "page-head"}
+UNREAD = {"cell_output", "glossary-links", "notebook-link", "page-head", "recall"}
 START = "const PAGES = "
 
 

@@ -52,6 +52,8 @@ def test_paper_is_white_and_the_screen_is_as_before(sheet: Page) -> None:
         ".sd-tab-set > label",
         ".sd-tab-content",  # both tabs, each with its name
         "figure img.in-light",
+        ".recall > summary",
+        ".recall-answer",  # folded, too
     ],
 )
 def test_what_a_reader_of_paper_needs_is_there(sheet: Page, parts: str) -> None:
@@ -68,7 +70,8 @@ def test_what_a_reader_of_paper_needs_is_there(sheet: Page, parts: str) -> None:
         ".headerlink",
         ".notebook-link",
         "button",
-        "summary",
+        "summary:not(.recall > summary)",
+        ".recall-said",
         "#jb-print-docs-body",
         "img.in-dark",
     ],
