@@ -4,17 +4,21 @@ The ids of each page get its name before them, so that links between pages becom
 """
 
 import os
+import sys
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urldefrag, urlsplit
 
-import yaml
 from bs4 import BeautifulSoup, Tag
 from cover import cover
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "book" / "_ext"))
+from book_pages import settings, toc_file  # noqa: E402 — its folder is known from the line above on
+
+CONFIG = settings()
 STYLE = Path(__file__).with_name("one_page.css")
 
 # What can only be pressed, and code that only draws, which the screen folds away too; the notebooks have it.
@@ -37,9 +41,9 @@ Parts = dict[str, list[str]]  # the pages of each part
 
 def toc() -> Parts:
     """The pages of each part of _toc.yml, however deep; the first page stands alone."""
-    listed = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    parts = {part["caption"]: list(files(part["chapters"])) for part in listed["parts"]}
-    return {"": [listed["root"]]} | parts
+    found = toc_file()
+    parts = {part["caption"]: list(files(part["chapters"])) for part in found["parts"]}
+    return {"": [found["root"]]} | parts
 
 
 def files(entries: list[dict[str, Any]]) -> Iterator[str]:
@@ -50,7 +54,6 @@ def files(entries: list[dict[str, Any]]) -> Iterator[str]:
 
 def one_page(built: Path, target: Path, listed: Parts) -> str:
     """The parts of the book; ``target`` is the file that the text is meant for, and relative addresses start there."""
-    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
     inside = {file for names in listed.values() for file in names}
     parts = {
         caption: [Page(built, file, target, inside) for file in names]
@@ -70,10 +73,10 @@ def one_page(built: Path, target: Path, listed: Parts) -> str:
     contents += "".join(entry("solutions", page.title) for page in solved)
     head = dict.fromkeys(tag for page in pages for tag in page.head)
     style = STYLE.read_text(encoding="utf-8") + "".join(page.running for page in pages)
-    title, note = escape(config["title"]), f'<p class="note">{NOTE}</p>'
-    front = cover(config["title"], config["author"], config["copyright"])
+    title, note = escape(CONFIG["title"]), f'<p class="note">{NOTE}</p>'
+    front = cover(CONFIG["title"], CONFIG["author"], CONFIG["copyright"])
     return f"""<!doctype html>
-<html lang="{config["sphinx"]["config"]["language"]}" data-theme="light" data-mode="light">
+<html lang="{CONFIG["sphinx"]["config"]["language"]}" data-theme="light" data-mode="light">
 <head><meta charset="utf-8"><title>{title}</title>{"".join(head)}<style>{style}</style></head>
 <body>
 {front}

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
 from bs4 import BeautifulSoup
 from chromium import chromium
-from one_page import ROOT, Parts, one_page, toc
+from one_page import CONFIG, ROOT, Parts, one_page, toc
 from playwright.sync_api import Browser, Error, Page, ViewportSize
 from pypdf import PdfReader, PdfWriter
 from pypdf.generic import NameObject, TextStringObject
@@ -115,9 +114,8 @@ def page_numbers(page: Page) -> dict[str, int]:
 
 def write(printed: bytes, target: Path, titles: list[str]) -> int:
     """Add what Chromium leaves out, mend what it gets wrong, write the file, and count its pages."""
-    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
     writer = PdfWriter(io.BytesIO(printed), incremental=True)
-    writer.add_metadata({"/Author": config["author"], "/Creator": "attn_tutor"})
+    writer.add_metadata({"/Author": CONFIG["author"], "/Creator": "attn_tutor"})
     # Chromium 156 writes the title of a heading at the top of a page twice: "SoftmaxSoftmax".
     found = list(bookmarks(writer.root_object["/Outlines"].get_object()))
     if len(found) != len(titles):

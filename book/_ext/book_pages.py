@@ -37,6 +37,21 @@ STARS = re.compile(r"(?m)^:{3,}\{exercise\}.*?(★+)")
 EXERCISES = re.compile(r"(?m)^## Exercises$")
 
 
+def settings(source: Path = BOOK.parent) -> dict[str, Any]:
+    """What _config.yml says."""
+    return _read(source / "_config.yml")
+
+
+def toc_file(source: Path = BOOK.parent) -> dict[str, Any]:
+    """What _toc.yml says."""
+    return _read(source / "_toc.yml")
+
+
+def _read(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return found
+
+
 def notebooks(book: Path = BOOK) -> list[Path]:
     """Every page that is a notebook: chapters, each followed by its further pages, and the rest."""
     found = [*book.glob("*.ipynb"), *book.glob("[0-9]*/*.ipynb")]
@@ -51,8 +66,8 @@ def main_page(path: Path) -> Path:
 @cache
 def toc(book: Path = BOOK) -> dict[Path, list[Path]]:
     """The main line: its pages in order, each with its further pages."""
-    listed = yaml.safe_load((book.parent / "_toc.yml").read_text(encoding="utf-8"))
-    [chapters] = [part["chapters"] for part in listed["parts"] if part.get("numbered")]
+    parts = toc_file(book.parent)["parts"]
+    [chapters] = [part["chapters"] for part in parts if part.get("numbered")]
 
     def path(entry: dict[str, Any]) -> Path:
         return book.parent / f"{entry['file']}.ipynb"

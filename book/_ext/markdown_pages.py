@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import yaml
+from book_pages import toc_file
 from sphinx.application import Sphinx
 
 PICTURE = re.compile(r"!\[([^\]]*)\]\(attachment:[^)]*\)")
@@ -26,9 +26,9 @@ def write(app: Sphinx, error: Exception | None) -> None:
     if error is not None or app.builder.format != "html":
         return
     source, built = Path(app.srcdir), Path(app.outdir)
-    listed = yaml.safe_load((source / "_toc.yml").read_text(encoding="utf-8"))
-    lines = [ABOUT, link(app, listed["root"])]
-    for part in listed["parts"]:
+    toc = toc_file(source)
+    lines = [ABOUT, link(app, toc["root"])]
+    for part in toc["parts"]:
         lines += [f"\n## {part['caption']}\n", *links(app, part["chapters"])]
     (built / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 

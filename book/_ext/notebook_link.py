@@ -8,7 +8,7 @@ one to the site of `make lite` comes with that site's address, ``launch_buttons:
 from pathlib import Path
 from typing import Any
 
-import yaml
+from book_pages import settings
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -41,7 +41,7 @@ def add_link(app: Sphinx, doctree: nodes.document) -> None:
     here = [nodes.Text(" · to run it in this page: "), command]
     line = nodes.paragraph("", "", download, nodes.Text(" · "), how, *here)
     line["classes"].append("notebook-link")
-    config = yaml.safe_load(Path(app.srcdir, "_config.yml").read_text(encoding="utf-8"))
+    config = settings(Path(app.srcdir))
     path = f"{app.env.docname}.ipynb"
     for name, url in launch_links(config, path).items():
         line += [nodes.Text(" · "), nodes.reference("", name, refuri=url)]

@@ -16,8 +16,7 @@ from typing import Any
 
 import nbformat
 import source_tabs
-import yaml
-from book_pages import notebooks
+from book_pages import notebooks, settings
 from bs4 import BeautifulSoup
 from further_pages import head
 from pybtex.database import parse_file
@@ -275,8 +274,7 @@ def beside(source: str) -> str:
 
 def set_up(source: Path) -> Any:
     """The first cell: installs the package where it is missing."""
-    config = yaml.safe_load((source / "_config.yml").read_text(encoding="utf-8"))
-    url = config.get("repository", {}).get("url")
+    url = settings(source).get("repository", {}).get("url")
     what = (
         f"attn-tutor[torch,plot] @ git+{url}"
         if url

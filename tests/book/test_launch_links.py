@@ -1,4 +1,4 @@
-"""Links that run a chapter elsewhere: none before _config.yml names the repository, and then the right ones."""
+"""Where the book is published: links that run a chapter elsewhere, by the address in _config.yml, and the PDF."""
 
 import re
 from pathlib import Path
@@ -9,6 +9,7 @@ from notebook_link import launch_links
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
+ROOT = Path(__file__).parents[2]
 CHAPTER = "book/03_masked_softmax.ipynb"
 COLAB = "https://colab.research.google.com/github/them/tutor/blob/main/" + CHAPTER
 BINDER = "https://mybinder.org/v2/gh/them/tutor/main?urlpath=lab/tree/" + CHAPTER
@@ -60,7 +61,7 @@ def test_on_the_page(config, tmp_path):
     (tmp_path / "index.md").write_text(
         "(how-to-run)=\n# How to run\n", encoding="utf-8"
     )
-    book = Path(__file__).parents[2] / CHAPTER
+    book = ROOT / CHAPTER
     (tmp_path / "book").mkdir()
     cells = '{"cells": [{"cell_type": "markdown", "id": "a", "metadata": {}, "source": "# T"}],'
     (tmp_path / "book" / book.name).write_text(
@@ -81,3 +82,19 @@ def test_on_the_page(config, tmp_path):
     assert words.startswith("Download this page") and "in this page: make live" in words
     assert (COLAB in line, BINDER in line) == (bool(config), bool(config))
     assert line.count("<a ") == (5 if config else 3)  # with and without solutions
+
+
+def test_the_files_of_the_book_are_read_in_one_place():
+    tools = [*ROOT.glob("tools/**/*.py"), *ROOT.glob("book/_ext/*.py")]
+    readers = [x.name for x in tools if "import yaml" in x.read_text(encoding="utf-8")]
+    assert readers == ["book_pages.py"]
+
+
+def test_what_is_published_has_the_pdf_beside_the_pages():
+    steps = (ROOT / ".github/workflows/book.yml").read_text(encoding="utf-8")
+    build = yaml.safe_load(steps)["jobs"]["build"]["steps"]
+    runs = [step["run"].partition(" #")[0] for step in build if "run" in step]
+    browser, pdf = ".venv/bin/python -m playwright install chromium", "make pdf"
+    assert runs.index("make book") < runs.index(browser) < runs.index(pdf)
+    assert runs[runs.index(pdf) + 1] == "mv _build/attn_tutor.pdf _build/html"
+    assert '"_build/attn_tutor.pdf"' in (ROOT / "tools/pdf.py").read_text("utf-8")
