@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 import torch
 from torch.nn.functional import pad
 
-from attn_tutor.geometry import Seen, Slopes, in_groups
+from attn_tutor.geometry import RULES, Seen, Slopes, in_groups
 from attn_tutor.torch._arrays import (
     any_along,
     look,
@@ -91,6 +91,23 @@ class Visibility(Seen[torch.Tensor]):
     def of_heads(self, heads: slice) -> "Visibility":
         """What is seen in some of the heads."""
         return self.map(lambda X: of_heads(X, heads))
+
+    def in_blocks(
+        self, at: int, rows: slice, keys: slice, height: int, width: int
+    ) -> "Visibility":
+        """Of one in a batch, what blocks of queries see by a window of as many keys each."""
+        count = (rows.stop - rows.start) // height
+        begins = keys.start + height * self.count(0, count)[:, None, None]
+        arrays = {}
+        for name, X in self.arrays.items():
+            X = X[at if len(X) > 1 else 0]  # (h, n, m)
+            row, key = (X.stride(k) * (X.shape[k] > 1) for k in (-2, -1))
+            shape = len(X), count if row or key else 1, height if row else 1, width if key else 1  # fmt: skip
+            start = X.storage_offset() + rows.start * row + keys.start * key
+            strides = X.stride(0), height * (row + key), row, key
+            X = X.as_strided(shape, strides, start)  # (h, blocks, height, width)
+            arrays[name] = X - begins if name in RULES else X
+        return Visibility(height, width, self.device, causal=True, window=self.window, **arrays)  # fmt: skip
 
     def between(
         self, queries: torch.Tensor, keys: torch.Tensor, mask: torch.Tensor | None

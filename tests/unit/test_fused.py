@@ -384,6 +384,47 @@ def test_windows_go_block_by_block(
         close(x, y)
 
 
+def test_a_long_window_is_a_few_batches_of_blocks(draw, given, monkeypatch):
+    """Not a call for each block, and no key is copied."""
+    K, calls, spy = torch.from_numpy(draw(2, 900, 4)), [], fused.FLASH
+    monkeypatch.setattr(
+        fused,
+        "FLASH",
+        lambda *args, **kwargs: calls.append(args) or spy(*args, **kwargs),
+    )
+    at.attention(K, K, K, causal=True, window=at.Window(7, sinks=2))
+    assert (
+        len(calls) <= 4
+    )  # those who see less than a window, the others, and all of these with the sinks
+    assert given[1].untyped_storage().data_ptr() == K.untyped_storage().data_ptr()
+
+
+MORE = {
+    "documents": lambda m: {"mask": at.documents(torch.arange(m) // 90)},
+    "lengths and a mask": lambda m: {
+        "mask": at.valid(torch.tensor([m - 60, m])[:, None]) & (torch.arange(m) % 7 > 0)
+    },
+    "a bias of keys": lambda m: {"bias": torch.arange(m).sin().double()},
+    "slopes": lambda m: {"bias": at.alibi(torch.tensor([0.5, 0.25]))},
+    "a cap": lambda m: {"softcap": 2.0},
+    "a prefix": lambda m: {"mask": at.prefix(torch.tensor(9))},
+}
+
+
+@pytest.mark.parametrize("sinks", [0, 3])
+@pytest.mark.parametrize("more", MORE.values(), ids=MORE)
+def test_windows_beside_other_rules(more, sinks, draw, close):
+    given = draw(2, 2, 300, 4), draw(2, 2, 333, 4), draw(2, 2, 333, 5)
+    Q, K, V = (torch.from_numpy(X).requires_grad_() for X in given)
+    options = {"causal": True, "window": at.Window(40, sinks), **more(333)}
+    found = at.attention(Q, K, V, **options)
+    expected = at.attention_weights(Q, K, **options) @ V
+    close(found.detach(), expected.detach())
+    g = torch.from_numpy(draw(*found.shape))
+    for x, y in zip(*(torch.autograd.grad(o, (Q, K, V), g) for o in (found, expected)), strict=True):  # fmt: skip
+        close(x, y)
+
+
 def test_long_windows_beside_a_bias(draw, close):
     Q, V, bias = draw(300, 4), draw(300, 5), draw(300, 300)
     given = [torch.from_numpy(X) for X in (Q, Q, V)]

@@ -24,6 +24,7 @@ ROWS, KEYS = 256, 4096  # of a piece at most: the kernel is fastest on such
 PAIRS = 2**21  # of queries and keys for which a piece may store what is seen or added
 SHORT = 2**16  # of queries and keys: for fewer it does not pay to leave any out
 FEW = 2**19  # for so many of them one piece is quicker than the joining of several
+NUMBERS = 2**21  # of an output, or of the gradient of keys, for blocks that are a batch
 FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 FLASH_BACK = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
@@ -100,6 +101,7 @@ class Core(NamedTuple):
     softcap: float | None
     dropout_p: float
     plain: bool  # as the textbook has it
+    back: bool = False  # whether it is the gradient that is computed
 
     def over_blocks(
         self, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor
@@ -113,13 +115,13 @@ class Core(NamedTuple):
         if torch.is_autocast_enabled(Q.device.type):
             dtype = torch.get_autocast_dtype(Q.device.type)
             Q, K, V = (X.to(dtype) for X in (Q, K, V))
-        blocks = slices(see.n, self.height(Q))
         learnt = any(X.requires_grad for X in see.arrays.values())
         # Second derivatives are wanted where flash kernels are switched off.
         once = torch.backends.cuda.flash_sdp_enabled()
         if learnt or self.dropout_p or Q.device.type != "cpu" or not once:
+            blocks = slices(see.n, self.height(Q))
             return torch.cat([again(self.block, Q, K, V, rows) for rows in blocks], -2)
-        output: torch.Tensor = _Blocks.apply(Q, K, V, self, blocks)
+        output: torch.Tensor = _Blocks.apply(Q, K, V, self)
         return output
 
     def with_log_sums(self, Q: Any, K: Any, V: Any) -> tuple[Any, Any]:
@@ -127,7 +129,7 @@ class Core(NamedTuple):
         see, core = self.see, self
         blocks = [slice(0, see.n)]
         if see.by_blocks:
-            blocks = slices(see.n, min(ROWS, self.height(Q)))
+            blocks = self.blocks(Q)
         learnt = any(X.requires_grad for X in (Q, K, V, *see.arrays.values()))
         if not see.by_blocks or learnt or Q.device.type != "cpu":
             core = self._replace(plain=True)  # which autograd can follow
@@ -215,11 +217,40 @@ class Core(NamedTuple):
 
     # Piece by piece.
 
+    def window(self) -> tuple[range, int, int]:
+        """The queries for which a window is one small problem over and over, and the queries and keys of that."""
+        see, wide = self.see, self.see.window
+        if wide is None or see.last is None or "prefix" in see.arrays:
+            return range(0), 1, 1
+        # Few, so that there are few keys that some of them do not see; but each block's gradient of keys is stored.
+        height = min(ROWS, max(64, 4 * math.isqrt(wide))) if self.back else 32
+        width = height + -(-wide // height) * height
+        first = max(0, see.sinks + width - height - see.last)
+        end = min(see.n, see.m - see.last)  # later keys may be cut off
+        return range(first + max(0, end - first) % height, end), height, width
+
+    def blocks(self, Q: torch.Tensor) -> list[slice]:
+        """Queries that are taken at once; of a window, those of several blocks."""
+        n, few = self.see.n, min(ROWS, self.height(Q))
+        alike, height, width = self.window()
+        if not alike:
+            return slices(n, few)
+        _, h, _, d = Q.shape
+        stored = h * d * (width if self.back else height)
+        count = min(NUMBERS // stored, self.most(Q) // (height * width))
+        many = alike[:: height * max(1, count)]
+        starts = *range(0, alike.start, few), *many, *range(alike.stop, n, few), n
+        return list(itertools.starmap(slice, itertools.pairwise(starts)))
+
     def pieces(self, Q: torch.Tensor, rows: slice) -> list[list[slice]]:
         """The keys of some queries, some at a time: all together if they are few."""
         see, most = self.see, self.most(Q)
         if not see.by_blocks:
             return [[slice(0, see.m)]]
+        alike, height, width = self.window()
+        if rows.start in alike and see.last is not None:
+            late = slice(rows.start + see.last + height - width, rows.stop + see.last)
+            return [[late], *([[slice(0, see.sinks)]] if see.sinks else [])]
         runs = see.keys(rows)
         height, length = rows.stop - rows.start, sum(x.stop - x.start for x in runs)
         if height * length <= FEW * most // PAIRS:
@@ -241,7 +272,8 @@ class Core(NamedTuple):
         log_sum = q.new_full((*q.shape[:-1], 1), -torch.inf, dtype=wide)
         found = log_sum.new_zeros(*q.shape[:-1], V.shape[-1]), log_sum
         for at, keys in enumerate(self.pieces(Q, rows)):
-            new = self.piece(q, taken(K, keys), taken(V, keys), rows, keys)
+            given = q, taken(K, keys), taken(V, keys)
+            new = self.each(Core.piece, rows, keys, *given)
             found = join(*found, *new) if at else new
         return found
 
@@ -279,6 +311,31 @@ class Core(NamedTuple):
             change = self.change(self.piece(q, k, v, rows, keys), output, log_sum)
         return torch.autograd.grad(change, given, g.to(change.dtype))
 
+    def each(self, part: Any, rows: slice, keys: list[slice], *arrays: Any) -> Any:
+        """What a part gives for some keys; blocks of a window are a batch, and nothing is copied."""
+        alike, height, width = self.window()
+        n = rows.stop - rows.start
+        if (
+            rows.start not in alike
+            or keys[0].stop - keys[0].start != n + width - height
+        ):
+            return part(self, *arrays, rows, keys)
+        found = []
+        for at in range(len(arrays[0])):
+            see = self.see.in_blocks(at, rows, keys[0], height, width)
+            sizes = [height if X.shape[-2] == n else width for X in arrays]
+            given = [
+                X[at].unfold(-2, size, height).mT
+                for X, size in zip(arrays, sizes, strict=True)
+            ]  # (h, blocks, height or width, d), so that keys in the cache serve the next block
+            new = part(
+                self._replace(see=see), *given, slice(0, height), [slice(0, width)]
+            )
+            found.append([summed(X, height) for X in new])
+        if len(found) == 1:  # and not copied
+            return [X[None] for X in found[0]]
+        return map(torch.stack, zip(*found, strict=True))
+
     @staticmethod
     def change(piece: Any, output: Any, log_sum: Any) -> Any:
         """By joining, the output changes with that of a piece as this does while the whole is held fixed."""
@@ -290,36 +347,38 @@ class _Blocks(torch.autograd.Function):
     """Block after block, and for the gradient once more: what a block sees is made anew, and never stored."""
 
     @staticmethod
-    def forward(
-        ctx: Any, Q: Any, K: Any, V: Any, core: Core, blocks: list[slice]
-    ) -> torch.Tensor:
+    def forward(ctx: Any, Q: Any, K: Any, V: Any, core: Core) -> torch.Tensor:
         output = V.new_empty(*Q.shape[:-1], V.shape[-1])
         wide = torch.promote_types(Q.dtype, torch.float32)
         log_sum = Q.new_empty(*Q.shape[:-1], 1, dtype=wide)
-        for rows in blocks:
+        for rows in core.blocks(Q):
             output[..., rows, :], log_sum[..., rows, :] = core.joined(Q, K, V, rows)
         ctx.save_for_backward(Q, K, V, output, log_sum)
-        ctx.core, ctx.blocks = core, blocks
+        ctx.core = core
         return output
 
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
         _first_derivatives_alone(())
-        core, (Q, K, V, output, log_sum) = ctx.core, ctx.saved_tensors
+        core, (Q, K, V, output, log_sum) = (
+            ctx.core._replace(back=True),
+            ctx.saved_tensors,
+        )
         wide = torch.promote_types(Q.dtype, torch.float32)
         dQ, dK, dV = (torch.zeros(X.shape, dtype=wide, device=X.device) for X in (Q, K, V))  # fmt: skip
         whole = g.contiguous(), Q, output, finite(log_sum)
-        for rows in ctx.blocks:
+        for rows in core.blocks(Q):
             do, q, o, level = (X[..., rows, :] for X in whole)
             for keys in core.pieces(Q, rows):
                 k, v = taken(K, keys), taken(V, keys)
-                dq, *others = core.pull(do, q, k, v, o, level, rows, keys)
+                given = do, q, k, v, o, level
+                dq, *others = core.each(Core.pull, rows, keys, *given)
                 dQ[..., rows, :] += dq
                 for total, more in zip((dK, dV), others, strict=True):
                     sizes = [run.stop - run.start for run in keys]
                     for run, part in zip(keys, more.split(sizes, -2), strict=True):
                         total[..., run, :] += part
-        return *(X.to(Q.dtype) for X in (dQ, dK, dV)), None, None
+        return *(X.to(Q.dtype) for X in (dQ, dK, dV)), None
 
 
 def again(part: Callable[..., Any], *args: Any) -> Any:
@@ -337,9 +396,8 @@ def join(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What :func:`merge` says."""
     both = torch.logaddexp(log_sum, other_log_sum)
-    safe = finite(both)
-    shares = torch.exp(log_sum - safe), torch.exp(other_log_sum - safe)
-    return shares[0] * output + shares[1] * other, both
+    share = torch.exp(other_log_sum - finite(both))
+    return output.lerp(other, share.to(output.dtype)), both
 
 
 def finite(log_sum: torch.Tensor) -> torch.Tensor:
@@ -364,6 +422,19 @@ def taken(X: torch.Tensor, keys: list[slice]) -> torch.Tensor:
     if len(keys) == 1:
         return X[..., keys[0], :]
     return torch.cat([X[..., :0, :], *(X[..., run, :] for run in keys)], -2)
+
+
+def summed(blocks: torch.Tensor, step: int) -> torch.Tensor:
+    """Rows of blocks in their places, where each begins ``step`` after the one before it: those that meet are added."""
+    *batch, count, height, width = blocks.shape
+    if height == step:
+        return blocks.flatten(-3, -2)
+    found = blocks.new_zeros(*batch, (count - 1) * step + height, width)
+    for i in range(0, height, step):
+        rows = slice(i, i + count * step)
+        here = found[..., rows, :].unflatten(-2, (count, step))
+        here += blocks[..., i : i + step, :]
+    return found
 
 
 def beside(tiles: list[Any], keys: list[slice], q: torch.Tensor) -> Any:
