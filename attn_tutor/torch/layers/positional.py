@@ -36,7 +36,7 @@ class PositionalEncoding(nn.Module):
         # compiled anew for each length.
         exact = _exact(X.device)
         rates = _rates("PositionalEncoding", self.d, 10000.0, exact)
-        P = _pairs(X.shape[-2], rates, rates.dtype, start)[:, : self.d]  # (n, d)
+        P = _pairs(X.shape[-2], rates, X.dtype, start)[:, : self.d]  # (n, d)
         return self.dropout(X + P.to(X))
 
     def extra_repr(self) -> str:
