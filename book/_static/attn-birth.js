@@ -83,13 +83,13 @@ customElements.define("attn-birth", class extends attn.Figure {
       caption.append(toned(name, ["0.0 looks one back", "1.1 copies"][h]));
       return { canvas, row, part: html("div", {}, caption, html("div", { class: "attn-map" }, canvas, row)) };
     });
-    this.chart = svg("svg", { viewBox: "0 0 300 268" });
-    this.cursor = svg("rect", { class: "attn-cursor", y: 4, width: 1.5, height: 226 });
+    this.chart = svg("svg", { viewBox: "0 0 300 240" });
+    this.cursor = svg("rect", { class: "attn-cursor", y: 4, width: 1.5, height: 196 });
     const words = (x, y, text, more = {}) => svg("text", { x, y, ...more }, text), end = { "text-anchor": "end" };
-    this.chart.append(svg("path", { class: "attn-axis", d: "M28 8V104H296M28 126V230H296" }), this.cursor,
+    this.chart.append(svg("path", { class: "attn-axis", d: "M28 6V90H296M28 112V200H296" }), this.cursor,
       ...[0, 2, 4].map((loss) => words(23, this.y("first", loss) + 4, String(loss), end)), ...["0", "0.5", "1"].map((weight) => words(23, this.y("back", +weight) + 4, weight, end)),
-      ...[0, 80, 140, 170, 200, 500].map((step) => words(this.x(steps.indexOf(step)), 246, String(step), { "text-anchor": "middle" })),
-      words(32, 98, "loss (nats a letter)"), words(32, 138, "mean weight of a head"), words(162, 260, "training step, dense where it happens", { "text-anchor": "middle" }));
+      ...[0, 80, 140, 170, 200, 500].map((step) => words(this.x(steps.indexOf(step)), 216, String(step), { "text-anchor": "middle" })),
+      words(32, 84, "loss (nats a letter)"), words(32, 124, "mean weight of a head"), words(162, 234, "training step, dense where it happens", { "text-anchor": "middle" }));
     this.curves = Object.keys(curves).map((name) => [svg("path", { class: `attn-tone attn-${name}` }), svg("circle", { class: `attn-tone attn-${name}`, r: 4 })]);
     this.chart.append(...this.curves.flat());
     this.measures = range(4).map(() => html("td"));
@@ -98,9 +98,9 @@ customElements.define("attn-birth", class extends attn.Figure {
     this.picture.append(html("div", {}, this.line, this.key, html("div", { class: "attn-pair" }, ...this.maps.map(({ part }) => part))), html("div", {}, this.chart, measures));
   }
 
-  x(step) { return 34 + 256 * step / (attn.birth.steps.length - 1); }
+  x(step) { return 34 + 246 * step / (attn.birth.steps.length - 1); }
 
-  y(name, value) { return ["first", "second"].includes(name) ? 104 - 22 * value : 230 - 96 * value; }
+  y(name, value) { return ["first", "second"].includes(name) ? 90 - 19 * value : 200 - 84 * value; }
 
   again() {
     this.seen.clear();

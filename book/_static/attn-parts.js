@@ -73,5 +73,5 @@ attn.sum_in_words = ({ left, right, names, plus, scale }) => {
   const written = order.map((k) => `${factor(left[k])} · ${factor(right[k])}`), rest = sum(products) - sum(order.map((k) => products[k]));
   const says = `${names[0]} times ${names[1]}: ${written.join(" + ")}` + (many ? `, ${many} smaller products, together ${number(rest, 2)}` : "")
     + (plus === undefined ? "" : `, and the bias ${number(plus, 2)}`) + (scale ? `; all that divided by √${left.length}` : "");
-  return { order, says, products: order.map((k, n) => `${written[n]} = ${number(products[k], 2)}`) };
+  return { order, says, written };
 };

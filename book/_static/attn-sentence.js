@@ -67,7 +67,7 @@ customElements.define("attn-sentence", class extends attn.Figure {
         box("between", "attention: between the characters", ...strips("n q t k u v", b), html("div", { class: "attn-four" }, ...range(4).map((h) => strip(`a${b}${h}`))), ...strips("o p", b)),
         ...strips("y", b), box("inside", "MLP: in each character", ...strips("m h g f", b)), ...strips("x", b + 1));
     };
-    this.odds = range(5).map(() => {
+    this.odds = range(4).map(() => {
       const name = html("button", { type: "button" }), bar = html("td", { class: "attn-bar" });
       name.addEventListener("click", () => this.set({ part: "r", column: +name.value }));
       return { name, bar, row: [html("th", { scope: "row" }, name), bar] };
@@ -235,13 +235,13 @@ customElements.define("attn-sentence", class extends attn.Figure {
     if (made.left) {
       const sum = attn.sum_in_words(made), [first] = sum.order, other = made.other?.(first);
       says = sum.says;
-      chips = sum.order.map((k, n) => go(made.from(k), sum.products[n]));
+      chips = sum.order.map((k, n) => go(made.from(k), sum.written[n]));
       if (other) chips = [chips[0], go(other, `${factor(made.right[first])}: ${this.parts[other.part].name}`)];
     } else chips = made.needs.map(([from, c]) => go({ part: from, column: c }, `${this.parts[from].name}: ${number(this.values[from][at][c], 2)}`));
     this.factors.forEach((button, k) => {
       button.hidden = !chips[k];
       if (chips[k]) [button.to, button.textContent] = [chips[k].to, chips[k].text];
     });
-    return `${part.of[0].toUpperCase()}${part.of.slice(1)}, ${letter} at ${at}: ${says}.` + (/[asrz]/.test(name[0]) ? "" : ` The whole line has the length ${number(this.length, 2)}.`);
+    return `${part.of[0].toUpperCase()}${part.of.slice(1)}, ${letter} at ${at}: ${says}.` + (/[xypf]/.test(name) ? ` The whole line has the length ${number(this.length, 2)}.` : "");
   }
 });
