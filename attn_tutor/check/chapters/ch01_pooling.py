@@ -38,11 +38,6 @@ def already_normalised(Q: Array, K: Array, bandwidth: float) -> Array:
     return w / w.sum(-1, keepdims=True)
 
 
-def distance_from_q2_minus_2qk_k2(Q: Array, K: Array, bandwidth: float) -> Array:
-    q2, k2 = (Q**2).sum(-1)[..., :, None], (K**2).sum(-1)[..., None, :]
-    return np.exp(-(q2 - 2 * Q @ K.mT + k2) / (2 * bandwidth**2))
-
-
 gaussian_kernel.knows(
     ("without the ½", lambda Q, K, bandwidth: np.exp(-((distance(Q, K) / bandwidth) ** 2)),
      "Your weights are exp(-u²). The Gaussian has exp(-u²/2): without the ½ the bell is narrower, as if the bandwidth "
@@ -55,9 +50,6 @@ gaussian_kernel.knows(
     ("already normalised", already_normalised,
      "Your rows sum to 1. A kernel gives raw weights, 1 where query and key agree; dividing by their sum is the next "
      "step, `normalize`."),
-    ("distance from ‖q‖² − 2q·k + ‖k‖²", distance_from_q2_minus_2qk_k2,
-     "Near the origin you are right. Far from it, the large terms of ‖q‖² − 2q·k + ‖k‖² cancel, and what is left is "
-     "rounding. Take the difference q − k first, then square."),
 )  # fmt: skip
 
 
@@ -97,25 +89,15 @@ boxcar_kernel = Exercise(
 boxcar_kernel.knows(*distances(lambda r, h: r <= h))
 
 
-def square_window(Q: Array, K: Array, bandwidth: float) -> Array:
-    gaps = np.abs(Q[..., :, None, :] - K[..., None, :, :])
-    return np.where((gaps <= bandwidth).all(-1), 1, 0).astype(Q.dtype)
-
-
 boxcar_kernel.knows(
     ("½ inside the window", lambda Q, K, bandwidth: np.where(distance(Q, K) <= bandwidth, 0.5, 0).astype(Q.dtype),
      "You give ½ to what is in the window, as a density does whose area is 1. Here it is 1: a common factor cancels "
      "when the weights are normalised."),
     ("the edge left out", lambda Q, K, bandwidth: np.where(distance(Q, K) < bandwidth, 1, 0).astype(Q.dtype),
      "A key at exactly one bandwidth is in the window: u ≤ 1, where you have u < 1."),
-    ("bandwidth ignored", lambda Q, K, bandwidth: np.where(distance(Q, K) <= 1, 1, 0).astype(Q.dtype),
-     "Your window is 1 wide whatever the bandwidth. Divide the distance by the bandwidth before you compare."),
     ("bandwidth as the whole width",
      lambda Q, K, bandwidth: np.where(distance(Q, K) <= bandwidth / 2, 1, 0).astype(Q.dtype),
      "Your window ends at half a bandwidth. The bandwidth is a radius: from the query to the edge."),
-    ("a square window", square_window,
-     "You compare each coordinate with the bandwidth, so your window is a square. The distance is the length of the "
-     "whole difference: √ of the sum of squares."),
 )  # fmt: skip
 
 triangular_kernel = Exercise(
@@ -136,8 +118,6 @@ triangular_kernel.knows(
     ("a parabola", lambda Q, K, bandwidth: (1 - (distance(Q, K) / bandwidth) ** 2).clip(0),
      "Your weights are 1 − u², a parabola (Epanechnikov's, up to its ¾). The triangle falls along a straight line: 1 − "
      "u."),
-    ("bandwidth ignored", lambda Q, K, bandwidth: (1 - distance(Q, K)).clip(0),
-     "Your triangle always ends at distance 1. Divide the distance by the bandwidth first."),
 )  # fmt: skip
 
 epanechnikov_kernel = Exercise(
@@ -152,11 +132,6 @@ epanechnikov_kernel.knows(*distances(lambda r, h: 0.75 * (1 - (r / h) ** 2).clip
 epanechnikov_kernel.knows(
     ("1 − u squared", lambda Q, K, bandwidth: 0.75 * (1 - distance(Q, K) / bandwidth).clip(0) ** 2,
      "You square 1 − u. It is u that is squared: ¾ max(0, 1 − u²), a parabola with its top at 0."),
-    ("a triangle", lambda Q, K, bandwidth: (1 - distance(Q, K) / bandwidth).clip(0),
-     "Your weights are max(0, 1 − u). That is the triangular kernel, which some texts sell under this name. "
-     "Epanechnikov's is a parabola: ¾ max(0, 1 − u²)."),
-    ("a triangle times ¾", lambda Q, K, bandwidth: 0.75 * (1 - distance(Q, K) / bandwidth).clip(0),
-     "Your weights fall along a straight line. The ¾ is right, but u must be squared: ¾ max(0, 1 − u²)."),
     ("without the ¾", lambda Q, K, bandwidth: (1 - (distance(Q, K) / bandwidth) ** 2).clip(0),
      "Your weights are 4/3 of what they should be. The ¾ makes the area under the kernel 1; it cancels once the "
      "weights are normalised, but belongs to the kernel."),
@@ -200,16 +175,6 @@ def divided_by_the_length_of_the_row(weights: Array) -> Array:
     return weights / np.where(length == 0, 1, length)
 
 
-def sum_without_keepdims(weights: Array) -> Array:
-    total = weights.sum(-1)
-    return weights / np.where(total == 0, 1, total)
-
-
-def softmax_of_the_weights(weights: Array) -> Array:
-    e = np.exp(weights)
-    return e / e.sum(-1, keepdims=True)
-
-
 normalize.knows(
     ("a small number added to the sum", [divided_with(ε) for ε in (1e-12, 1e-10, 1e-9, 1e-8)],
      "You add a small number ε to the sum. It spares the empty rows, but a row of small weights then sums to less than "
@@ -230,12 +195,6 @@ normalize.knows(
     ("divided by the length of the row", divided_by_the_length_of_the_row,
      "You divide each row by its length, the root of the sum of squares, as one normalises a vector. Weights must sum "
      "to 1: divide by the sum."),
-    ("a sum without keepdims", sum_without_keepdims,
-     "You divide by .sum(-1) without keepdims=True. Its shape is (n,), and NumPy lays it along the columns. With "
-     "keepdims=True it is (n, 1): one sum for each row."),
-    ("softmax of the weights", softmax_of_the_weights,
-     "You take softmax. These are weights already, not scores: an exponential would change their ratios. Divide by the "
-     "sum alone."),
 )  # fmt: skip
 
 nadaraya_watson = Exercise(
@@ -269,8 +228,6 @@ nadaraya_watson.knows(
     ("NaN in an empty window", nan_in_an_empty_window,
      "Where no key is within reach all weights are 0, and 0/0 is NaN. The output of an empty window is 0: divide by 1 "
      "there."),
-    ("bandwidth not handed on", lambda Q, K, V, kernel, bandwidth: an.normalize(kernel(Q, K, 1.0)) @ V,
-     "Your result does not depend on the bandwidth: call kernel(Q, K, bandwidth), not kernel(Q, K)."),
     ("bandwidth used twice",
      lambda Q, K, V, kernel, bandwidth: an.normalize(kernel(Q / bandwidth, K / bandwidth, bandwidth)) @ V,
      "You divide by the bandwidth, and the kernel does so once more. Hand queries and keys over as they are."),
@@ -313,15 +270,7 @@ neighbour_weights.knows(
     ("the farthest keys", lambda q, K, k: ((-distance(q, K)).argsort().argsort() < k) / k,
      "You chose the k keys that are farthest. argsort puts the smallest first: sort the distances, or *minus* the "
      "scores."),
-    ("weights of 1", lambda q, K, k: np.where(distance(q, K).argsort().argsort() < k, 1.0, 0.0),
-     "The right keys, but each has the weight 1, so that they sum to k. An average needs 1/k for each."),
-    ("one neighbour too many", lambda q, K, k: (distance(q, K).argsort().argsort() < k + 1) / k,
-     "You chose k + 1 keys. The first k of a sorted list are [:k], and those no farther than the k-th are compared "
-     "with entry k − 1, as counting starts at 0."),
     ("ranks mistaken for keys", lambda q, K, k: (distance(q, K).argsort() < k) / k,
      "argsort returns which key comes first, second, and so on; you read it as the rank of each key. Write to "
      "weights[0, order[:k]]."),
-    ("largest dot products", lambda q, K, k: ((-q @ K.T).argsort().argsort() < k) / k,
-     "You chose the keys with the largest dot products. A long key can have a large one from afar; nearest means the "
-     "smallest distance."),
 )  # fmt: skip

@@ -35,19 +35,9 @@ local_line_weights = Exercise(
 )
 
 local_line_weights.knows(
-    ("the kernel alone", lambda q, K, bandwidth: an.normalize(an.gaussian_kernel(q, K, bandwidth)),
-     "Your weights are those of Nadaraya and Watson: a constant fitted around the query. A line has slopes too, and "
-     "its weights may be negative."),
     ("every key counts alike", lambda q, K, bandwidth: line_weights(np.ones((1, len(K))), with_ones(K - q)),
      "You fit one straight line to all keys. Around the query, key j counts with its kernel weight: XᵀWX, not XᵀX."),
     ("read off at the origin", lambda q, K, bandwidth: line_weights(an.gaussian_kernel(q, K, bandwidth), with_ones(K)),
      "The line is right, but you read it off at the key 0. Measure the keys from the query, K − q, or multiply by [1, "
      "q]."),
-    ("the slope", lambda q, K, bandwidth: line_weights(an.gaussian_kernel(q, K, bandwidth), with_ones(K - q), row=1),
-     "You return the second row of (XᵀWX)⁻¹XᵀW, which gives the first slope: its entries sum to 0. The value at the "
-     "query is the constant, the first row."),
-    ("kernel weights squared",
-     lambda q, K, bandwidth: line_weights(an.gaussian_kernel(q, K, bandwidth) ** 2, with_ones(K - q)),
-     "You multiply both the keys and the values by the weights, so that each squared residual counts with w². Multiply "
-     "by √w, or put W in once: XᵀWX and XᵀW."),
 )  # fmt: skip

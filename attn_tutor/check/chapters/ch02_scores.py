@@ -39,9 +39,6 @@ scaled_dot_score.knows(
     ("d in place of √d", lambda Q, K: Q @ K.mT / Q.shape[-1],
      "You divide by d. The variance of a dot product is d, so its spread is √d; divided by d the scores shrink towards "
      "0 as d grows, and all weights become equal."),
-    ("√ of the number of keys", lambda Q, K: Q @ K.mT / K.shape[-2] ** 0.5,
-     "You divide by √m. What makes dot products large is the width of the vectors: K.shape[-1], not their number, "
-     "K.shape[-2]."),
     ("√ of the number of queries", lambda Q, K: Q @ K.mT / Q.shape[-2] ** 0.5,
      "You divide by √n, n the number of queries. What makes dot products large is the width of the vectors: "
      "Q.shape[-1], not their number, Q.shape[-2]."),
@@ -50,8 +47,6 @@ scaled_dot_score.knows(
      "divisor is the same for all, √d."),
     ("softmax included", lambda Q, K: weights_of(Q @ K.mT / Q.shape[-1] ** 0.5),
      "Your rows sum to 1: you return weights. The score is what goes into softmax; stop one step earlier."),
-    ("times √d", lambda Q, K: Q @ K.mT * Q.shape[-1] ** 0.5,
-     "You multiply by √d, which makes large scores larger. Divide."),
     ("keys by queries", lambda Q, K: K @ Q.mT / Q.shape[-1] ** 0.5,
      "Your rows are keys and your columns are queries. Rows are queries: Q Kᵀ, not K Qᵀ."),
 )  # fmt: skip
@@ -72,8 +67,6 @@ bilinear_score.knows(
     ("Mᵀ in place of M", lambda Q, K, M: Q @ M.T @ K.mT,
      "Your scores are QMᵀKᵀ. M leads from the space of queries, its rows, to that of keys, its columns: Q M Kᵀ. With a "
      "square M only the numbers tell the two apart."),
-    ("M left out", lambda Q, K, M: Q @ K.mT,
-     "Your scores are QKᵀ: the matrix is not used, and queries and keys of different width do not fit."),
     ("divided by √d", lambda Q, K, M: Q @ M @ K.mT / K.shape[-1] ** 0.5,
      "You divide by √d. The bilinear score has no such factor: M is learnt, and finds the scale by itself."),
     ("keys by queries", lambda Q, K, M: (Q @ M @ K.mT).mT,
@@ -116,41 +109,19 @@ def curved(curve: Callable[[Array], Array]) -> Function:
     return lambda Q, K, W_q, W_k, w_v: curve(pairs(Q, K, W_q, W_k)) @ w_v
 
 
-def product_in_place_of_sum(
-    Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array
-) -> Array:
-    hidden = (Q @ W_q)[..., :, None, :] * (K @ W_k)[..., None, :, :]
-    return np.tanh(hidden) @ w_v
-
-
-additive_score.knows(
-    ("product in place of sum", product_in_place_of_sum,
-     "You multiply the projected query by the projected key. The additive score adds them: q W_q + k W_k."),
-)  # fmt: skip
-
 OF_BOTH: list[Row] = [
     ("another function than tanh", [curved(f) for f in (lambda z: z.clip(0), lambda z: 1 / (1 + np.exp(-z)), np.sin)],
      "You bend the hidden numbers with another function than tanh. It is tanh that is asked for, between −1 and 1."),
-    ("without tanh", lambda Q, K, W_q, W_k, w_v: pairs(Q, K, W_q, W_k) @ w_v,
-     "There is no tanh in your score. Then it is a term of the query plus a term of the key, softmax drops the first, "
-     "and every query gets the same weights."),
     ("w_v inside tanh", lambda Q, K, W_q, W_k, w_v: np.tanh(pairs(Q, K, W_q, W_k) * w_v).sum(-1),
      "You multiply by w_v before tanh. It weighs what comes out of tanh: tanh(…) @ w_v."),
     ("averaged in place of summed", lambda Q, K, W_q, W_k, w_v: np.tanh(pairs(Q, K, W_q, W_k)) @ w_v / len(w_v),
      "You take the mean over the hidden features. w_v sums them."),
-    ("tanh after w_v", lambda Q, K, W_q, W_k, w_v: np.tanh(pairs(Q, K, W_q, W_k) @ w_v),
-     "You apply tanh to the finished score, so that it lies between −1 and 1. tanh belongs to the hidden layer, and "
-     "w_v sums what comes out of it."),
     ("a column for each query", lambda Q, K, W_q, W_k, w_v: (np.tanh(pairs(Q, K, W_q, W_k)) @ w_v).mT,
      "Your rows are keys and your columns are queries. Rows are queries: (n, m)."),
 ]  # fmt: skip
 additive_by_query.knows(*OF_BOTH)
 additive_score.knows(*OF_BOTH)
 
-additive_by_query.knows(
-    ("softmax included", lambda Q, K, W_q, W_k, w_v: weights_of(np.tanh(pairs(Q, K, W_q, W_k)) @ w_v),
-     "Your rows sum to 1: you return weights. The score is what goes into softmax; stop one step earlier."),
-)  # fmt: skip
 
 gaussian_score = Exercise(
     2,
@@ -172,13 +143,6 @@ gaussian_score.knows(
      "Your scores are twice what they should be: the exponent of the Gaussian is −u²/2."),
     ("bandwidth not squared", lambda Q, K, bandwidth: -(distance(Q, K) ** 2) / (2 * bandwidth),
      "You divide by 2σ. The distance is measured in bandwidths *before* it is squared: divide by 2σ²."),
-    ("sign lost", lambda Q, K, bandwidth: distance(Q, K) ** 2 / (2 * bandwidth**2),
-     "Your score grows with the distance, so that the farthest key would win. A score is higher for a better match: "
-     "put a minus in front."),
-    ("distance not squared", lambda Q, K, bandwidth: -distance(Q, K) / (2 * bandwidth**2),
-     "You use the distance, not its square: leave the square root out."),
-    ("the kernel, not its exponent", lambda Q, K, bandwidth: np.exp(-(distance(Q, K) ** 2) / (2 * bandwidth**2)),
-     "You return exp(−u²/2), the weight. The score is the exponent alone; softmax applies exp to it."),
 )  # fmt: skip
 
 
@@ -212,14 +176,10 @@ find_temperature = Exercise(
 find_temperature.knows(
     ("1/T", lambda scores, entropy: 1 / temperature(scores, entropy),
      "You return 1/T: the scores are divided by T, not multiplied."),
-    ("log T", lambda scores, entropy: float(np.log(temperature(scores, entropy))),
-     "You return log T. Bisect on log T, but return exp of it."),
     ("entropy in bits", lambda scores, entropy: temperature(scores, entropy * np.log(2)),
      "You measure entropy with log2, in bits. Here it is in nats: use the natural logarithm."),
     ("the sum of the entropies", lambda scores, entropy: temperature(scores, entropy / len(scores)),
      "You add up the entropies of the rows. It is their *mean* that has the given value."),
-    ("the first row alone", lambda scores, entropy: temperature(scores[:1], entropy),
-     "You look at the first row only. It is the *mean* entropy over all rows that has the given value."),
 )  # fmt: skip
 
 
@@ -254,12 +214,6 @@ def q2_missing(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
     return wide_Q[..., :-1], wide_K[..., :-1]
 
 
-def k2_missing(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
-    wide_Q, wide_K = widened(Q, K, bandwidth)
-    d = Q.shape[-1]
-    return np.delete(wide_Q, d, -1), np.delete(wide_K, d, -1)
-
-
 def ones_on_one_side(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
     wide_Q, wide_K = widened(Q, K, bandwidth)
     d = Q.shape[-1]
@@ -273,20 +227,10 @@ def without_the_12(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
     return wide_Q, wide_K
 
 
-def bandwidth_divides_one_of_the_two(
-    Q: Array, K: Array, bandwidth: float
-) -> tuple[Array, Array]:
-    wide_Q, wide_K = widened(Q / bandwidth, K, 1.0)
-    return wide_Q, wide_K
-
-
 widen.knows(
     ("‖q‖² missing", q2_missing,
      "The products lack −‖q‖²/2σ². Softmax would drop it, as it is the same for every key, but here the scores must be "
      "exact: one more entry, −‖q‖²/2σ² in the query and 1 in the key."),
-    ("‖k‖² missing", k2_missing,
-     "The products lack −‖k‖²/2σ², which differs from key to key and changes the weights: one more entry, 1 in the "
-     "query and −‖k‖²/2σ² in the key."),
     ("the ones on one side", ones_on_one_side,
      "Your norms meet each other, and your ones meet each other: the products hold ‖q‖²‖k‖² and 1 · 1. Each norm needs "
      "a 1 as its partner: (‖q‖², 1) in the query, (1, ‖k‖²) in the key."),
@@ -296,8 +240,6 @@ widen.knows(
     ("without the ½", without_the_12,
      "Your norms enter as −‖q‖² and −‖k‖². The square is ‖q‖² − 2q·k + ‖k‖²: halved, the product is q·k and the norms "
      "are −½‖q‖² and −½‖k‖²."),
-    ("the bandwidth divides one of the two", bandwidth_divides_one_of_the_two,
-     "You divide one of the two by the bandwidth and not the other. The difference q − k is divided, so both are."),
 )  # fmt: skip
 
 
@@ -338,6 +280,4 @@ with_products.knows(
      "You append d² products, those with a < b twice. One of each is enough: a ≤ b."),
     ("squares alone", lambda K: np.concatenate([K, K**2], -1),
      "You append squares only. ‖z‖² of a linear z = kA needs the mixed products too."),
-    ("the entries themselves left out", lambda K: with_all(K)[..., K.shape[-1] :],
-     "You return the products alone. They are to be *appended*: the old entries stay in front."),
 )  # fmt: skip

@@ -43,19 +43,9 @@ log_softmax.knows(
     ("the logarithm of the weights", lambda scores: np.log(an.softmax(scores)),
      "You take the logarithm of softmax. A weight below 1e-308 has underflowed to 0 by then, and log 0 is −∞. Subtract "
      "instead: scores minus their log-sum-exp."),
-    ("no maximum subtracted", lambda scores: scores - np.log(np.exp(scores).sum(-1, keepdims=True)),
-     "exp(1000) is infinity, and so is its logarithm. Subtract the largest score of each row first; the difference "
-     "does not feel it."),
     ("the maximum not put back", maximum_not_put_back,
      "Your log-sum-exp is that of the shifted scores, but you subtract it from the scores as they were. Subtract it "
      "from the shifted ones, or add the maximum to it."),
-    ("softmax without its logarithm", lambda scores: an.softmax(scores),
-     "You return the weights. Their logarithms were asked for: none is above 0."),
-    ("only the maximum subtracted", lambda scores: scores - scores.max(-1, keepdims=True),
-     "You subtract the largest score alone. What turns scores into log-weights is their log-sum-exp, the largest and a "
-     "little more: np.exp of a row of your answer must sum to 1."),
-    ("summed over queries", lambda scores: _log_softmax(scores.mT).mT,
-     "You sum over queries (axis −2), not keys (axis −1): exp of your columns sums to 1, not of your rows."),
     ("summed over the whole array", summed_over_the_whole_array,
      "You sum over the whole array. Each row has a softmax of its own: .sum(-1, keepdims=True)."),
 )  # fmt: skip

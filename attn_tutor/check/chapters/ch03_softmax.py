@@ -47,11 +47,6 @@ def largest_absolute_value_subtracted(x: Array) -> Array:
     return e / e.sum(-1, keepdims=True)
 
 
-def sum_without_keepdims(x: Array) -> Array:
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1)
-
-
 def log_softmax(x: Array) -> Array:
     x = x - x.max(-1, keepdims=True)
     return x - np.log(np.exp(x).sum(-1, keepdims=True))
@@ -85,12 +80,6 @@ softmax.knows(
     ("the largest absolute value subtracted", largest_absolute_value_subtracted,
      "You subtract the largest absolute value. In a row of scores near −1000 that leaves −2000, exp of it is 0, and "
      "0/0 is NaN. Subtract the maximum itself, sign and all."),
-    ("a sum without keepdims", sum_without_keepdims,
-     "You divide by .sum(-1) without keepdims=True. Its shape is (n,), and NumPy lays it along the columns: entry (i, "
-     "j) is divided by the sum of row j. With keepdims=True it is (n, 1), one for each row."),
-    ("the maximum of each column", lambda x: weights_of(x - x.max(-2, keepdims=True)),
-     "You subtract the maximum of each column. A row is then shifted by several numbers, which changes its weights. "
-     "Each row needs one number, its own maximum: x.max(-1, keepdims=True)."),
     ("2 in place of e", lambda x: weights_of(x * np.log(2)), "You compute 2 to the score. The base is e: np.exp."),
     ("a minus too many", lambda x: weights_of(-x),
      "Your largest scores get the smallest weights: you compute exp(−x)."),
@@ -194,10 +183,6 @@ masked_softmax.knows(
     ("NaN in an empty row", dict(empty=False),
      "In a row with no permitted key every score is −∞; minus the maximum, −∞ − (−∞), makes NaN. Such a row gets "
      "weights 0: put something finite there first, and 0 at the end."),
-    ("mask ignored", dict(hide=lambda S, mask: S, empty=False), "Forbidden keys get weight: the mask is not used."),
-    ("inverted mask", dict(hide=lambda S, mask: np.where(mask, -np.inf, S)),
-     "Your weights lie on the forbidden keys. True means “may attend” here, as in scaled_dot_product_attention (in "
-     "nn.MultiheadAttention's padding mask it is the other way round)."),
     ("inverted mask", dict(hide=lambda S, mask: np.where(mask, -np.inf, S), empty=False),
      "Your weights lie on the forbidden keys, and a row in which all are permitted is NaN. True means “may attend”: −∞ "
      "goes where the mask is False, ~mask. (And a row with no permitted key must be 0.)"),
@@ -222,18 +207,9 @@ masked_softmax.knows(
     by_hand=masked,
 )  # fmt: skip
 masked_softmax.knows(
-    ("inverted mask", lambda scores, mask: an.masked_softmax(scores, ~mask),
-     "Your weights lie on the forbidden keys. True means “may attend” here, as in scaled_dot_product_attention (in "
-     "nn.MultiheadAttention's padding mask it is the other way round)."),
-    ("masked after softmax, not renormalised", lambda scores, mask: np.where(mask, weights_of(scores), 0),
-     "Your rows sum to less than 1: forbidden keys had their share in the sum before you set them to 0. Mask the "
-     "scores *before* softmax, or divide by the sum again."),
     ("masked after softmax, not renormalised", lambda scores, mask: weights_of(scores) * mask,
      "Your rows sum to less than 1: forbidden keys had their share in the sum before you multiplied by the mask (and a "
      "NaN among them spoils the row, as 0 · NaN is NaN). Mask the scores *before* softmax."),
-    ("score multiplied by the mask", lambda scores, mask: weights_of(scores * mask),
-     "You multiply scores by the mask. That makes them 0, and exp(0) is 1; and 0 · NaN is NaN. Choose with where: −∞ "
-     "for a forbidden score."),
     ("−1e9 in float16", minus_1e9_in_float16,
      "In float64 you are right. But float16 ends at 65504: −1e9 becomes −∞ there (or an error, in torch), and an empty "
      "row −∞ − (−∞) = NaN. Use −∞ itself, and look after the empty row."),
@@ -263,11 +239,6 @@ softmax_vjp.knows(
     ("the diagonal alone", lambda p, g: p * (1 - p) * g,
      "You return p(1 − p)g, the diagonal of the Jacobian. Every weight answers to every score of its row, as they "
      "share one sum: p(g − g·p)."),
-    ("the common part missing", lambda p, g: p * g,
-     "You return p·g entry by entry. Since a row sums to 1, pushing one weight up pushes the others down: subtract the "
-     "row's mean, p(g − g·p)."),
-    ("plain mean in place of the weighted one", lambda p, g: p * (g - g.mean(-1, keepdims=True)),
-     "You subtract the plain mean of g. What is subtracted is the mean under the weights, g·p."),
     ("plain sum in place of the weighted one", lambda p, g: p * (g - g.sum(-1, keepdims=True)),
      "You subtract the plain sum of g. What is subtracted is the sum of g times the weights, g·p."),
     ("the mean of p·g in place of its sum", lambda p, g: p * (g - (p * g).mean(-1, keepdims=True)),
@@ -279,8 +250,6 @@ softmax_vjp.knows(
      "You add g·p. It is subtracted: p(g − g·p), since pushing one weight up pushes the others down."),
     ("one sum for all rows", lambda p, g: p * (g - (g * p).sum()),
      "You take g·p over the whole array. Each row has a softmax of its own: .sum(-1, keepdims=True)."),
-    ("wrong sign", lambda p, g: p * ((g * p).sum(-1, keepdims=True) - g),
-     "Every sign is the other way round: p(g − g·p), not p(g·p − g)."),
 )  # fmt: skip
 
 
@@ -324,14 +293,7 @@ def by_1_not_shifted(scores: Array) -> Array:
     return e / (1 + e.sum(-1, keepdims=True))
 
 
-def extra_key_still_there(scores: Array) -> Array:
-    zero = np.zeros((*scores.shape[:-1], 1))
-    return weights_of(np.concatenate([scores, zero], -1))
-
-
 softmax_plus_one.knows(
-    ("overflow", overflow,
-     "exp(1000) is infinity, and ∞/∞ is NaN. Subtract a maximum first, and mind that the 1 is exp(0) and moves too."),
     ("an extra key of score 1", extra_key_of_score_1,
      "You append a score of 1, which adds e to the denominator. The 1 is exp(0): append a score of 0."),
     ("the scores cut off", scores_cut_off_too,
@@ -342,6 +304,4 @@ softmax_plus_one.knows(
      "there: it becomes exp(−maximum)."),
     ("ordinary softmax", lambda scores: weights_of(scores),
      "Your rows sum to 1. With the 1 in the denominator they sum to less, and to nearly 0 when all scores are low."),
-    ("the extra key still there", extra_key_still_there,
-     "You return one column too many: the key of score 0 takes its weight, and is then left out."),
 )  # fmt: skip

@@ -19,9 +19,6 @@ causal_mask.knows(
      "*last* n of m tokens, so the last query must see every key: j ≤ i + m − n."),
     ("a token does not see itself", lambda n, m: np.tri(n, m, m - n - 1, dtype=bool),
      "Your diagonal is False: a token does not see itself, and the first one sees nothing. It is ≤, not <."),
-    ("fails for more queries than keys", lambda n, m: np.tri(m, dtype=bool)[-n:],
-     "You cut the last n rows out of a square mask of m tokens. With n > m there are not so many; compare numbers, j ≤ "
-     "i + m − n, and the first n − m queries see nothing."),
     ("the first rows of a square mask", lambda n, m: np.tri(m, dtype=bool)[:n],
      "You cut the first n rows out of a square mask of m tokens. The queries are the *last* n of them, so that the "
      "last query sees every key (and with n > m there are not so many rows): j ≤ i + m − n."),
@@ -37,15 +34,9 @@ causal_mask.knows(
     ("a token does not see itself", lambda n, m: np.tri(n, m, -1, dtype=bool),
      "Your diagonal is False: a token does not see itself, and the first one sees nothing. It is ≤, not <. (And for n "
      "≠ m the last query must see every key: j ≤ i + m − n.)"),
-    ("one token ahead", lambda n, m: np.tri(n, m, 1, dtype=bool),
-     "For n = m each query sees the key after its own: in training, the answer. Shift the diagonal back by one. (And "
-     "for n ≠ m the last query must see every key: j ≤ i + m − n.)"),
     ("inverted mask", lambda n, m: ~np.tri(n, m, dtype=bool),
      'Your True marks what is forbidden. Here True means "may attend": turn it round with ~. (And for n ≠ m the last '
      "query must see every key: j ≤ i + m − n.)"),
-    ("the future in place of the past", lambda n, m: np.tri(m, n, dtype=bool).T,
-     "You kept the upper triangle (triu), so that each query sees itself and what comes after. The past is the lower "
-     "one, tril, as rows are queries. (And for n ≠ m the last query must see every key: j ≤ i + m − n.)"),
 )  # fmt: skip
 
 padding_mask = Exercise(
@@ -75,8 +66,6 @@ padding_mask.knows(
      "Each sequence sees one blank. Positions start at 0, so a length of 2 permits 0 and 1: <, not ≤."),
     ("inverted mask", lambda valid_lens, m: np.arange(m) >= valid_lens[:, None, None],
      "Your True marks the blanks, as in nn.MultiheadAttention's key_padding_mask. Here True means \"may attend\"."),
-    ("padding on the left", lambda valid_lens, m: np.arange(m) >= m - valid_lens[:, None, None],
-     "You permit the *last* keys. Here words come first and blanks after."),
 )  # fmt: skip
 
 AXES: list[Row] = [
@@ -103,8 +92,6 @@ left_padding_mask.knows(
      "arange(m) >= m − length."),
     ("one key too few", lambda lengths, m: np.arange(m) > m - lengths[:, None, None],
      "The first word is forbidden. It stands at position m − length: ≥, not >."),
-    ("inverted mask", lambda lengths, m: np.arange(m) < m - lengths[:, None, None],
-     'Your True marks the blanks. Here True means "may attend".'),
 )  # fmt: skip
 
 window_mask = Exercise(

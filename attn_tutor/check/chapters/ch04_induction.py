@@ -87,15 +87,6 @@ after_a = Exercise(
 
 after_a.knows(
     SOFT,
-    ("the a itself", dict(copies=True),
-     "You write the newest a itself, or a later letter. The second layer must look for tokens that have an a *before* "
-     "them: its key is the free part, which the first layer has filled."),
-    ("all of them alike", dict(slope=0),
-     "You write the mean of what came after each a. Of equal keys the newer shall win: add the place to the key, too "
-     "small to outbid the letter."),
-    ("the first layer reads two back", dict(back=2), "Your first layer looks two back. One back: np.eye(n, k=-1)."),
-    ("the place written", dict(places=True),
-     "You find the right token, and write its place. Its letter was asked for."),
     by_hand=newest_a,
 )  # fmt: skip
 
@@ -114,11 +105,5 @@ induction.knows(
     ("the first token says that it follows itself", dict(sink=0),
      "Your first token has nobody before it, reads itself, and then claims to stand after its own letter. The second "
      "layer must leave it out: a column more in W_q (the 1) and W_k (minus place 0)."),
-    ("the copies themselves", dict(copies=True),
-     "The second layer finds earlier copies of the letter, not what came after them. Its keys must be what the first "
-     "layer wrote, and that the letter *before* each token, not its own."),
-    ("the first layer reads two back", dict(back=2), "Your first layer looks two back. One back: np.eye(n, k=-1)."),
-    ("the place written", dict(places=True),
-     "You find the right token, and write its place. Its letter was asked for."),
     by_hand=two_layers,
 )  # fmt: skip

@@ -105,14 +105,8 @@ successor = puzzle(
 
 successor.knows(
     SOFT,
-    ("the letter itself", dict(step=0),
-     "Each token reads itself, and writes its own letter. What is written is a matter of W_v: let it send letter i to "
-     "letter i + 1."),
     ("nothing after the last letter", dict(cyclic=False),
      "The last letter becomes nothing. It is followed by the first: np.roll(np.eye(a), 1, axis=1)."),
-    ("reads the token before", dict(back=1),
-     "Each token reads the one before it. For itself, query and key are both the place: W_q and W_k pick the same "
-     "columns."),
 )  # fmt: skip
 
 
@@ -132,14 +126,6 @@ first_token = puzzle(
 
 first_token.knows(
     SOFT,
-    ("the last place asked for", dict(place=-1),
-     "You ask for the last place. Most tokens may not see it, and share their weight out evenly: place 0 is column a "
-     "of X."),
-    ("the place written", dict(letters=False),
-     "You find the first token, and write its place. The letter was asked for: W_v picks the first a columns."),
-    ("the first letter of the alphabet asked for", dict(letter=True),
-     "You ask for the letter 0, and not for the place 0. Columns 0 to a − 1 of X are letters, the places begin at "
-     "column a."),
 )  # fmt: skip
 
 
@@ -160,10 +146,6 @@ letter_shares = puzzle(
 letter_shares.knows(
     ("only itself", dict(own=True),
      "Each token reads itself alone. For shares all tokens must weigh the same: equal scores, such as 0, do that."),
-    ("only the first", dict(first=True),
-     "Each token reads the first alone. For shares all tokens must weigh the same: equal scores, such as 0, do that."),
-    ("shares of places", dict(places=True),
-     "The weights are right, but you write places. The letters are the first a columns of X."),
 )  # fmt: skip
 
 
@@ -183,10 +165,6 @@ previous_token.knows(
     ("queries and keys swapped", dict(swapped=True),
      "Your query asks for the place *after* it, which the causal mask hides: with the shift in W_k in place of W_q, or "
      "transposed. Query i must ask for place i − 1: np.eye(n, k=-1) in W_q."),
-    ("itself", dict(back=0), "Each token reads itself. Shift the places in W_q by one: np.eye(n, k=-1)."),
-    ("two back", dict(back=2), "You look two places back. Shift by one: np.eye(n, k=-1)."),
-    ("the place written", dict(places=True),
-     "You find the token before, and write its place. The letter was asked for: W_v picks the first a columns."),
 )  # fmt: skip
 
 
@@ -206,10 +184,6 @@ reverse = puzzle(
 
 reverse.knows(
     SOFT,
-    ("not turned", dict(itself=True),
-     "Each token reads itself. Query i must ask for place n − 1 − i: np.eye(n)[::-1]."),
-    ("the alphabet turned too", dict(alphabet=True),
-     "The places are right, but W_v turns the alphabet round. Letters stay as they are."),
     ("one place off", dict(back=1),
      "You are one place off: the last token, n − 1, asks for place 0, so i asks for n − 1 − i, not n − i."),
 )  # fmt: skip
@@ -232,9 +206,6 @@ same_letter = puzzle(
 
 same_letter.knows(
     SOFT,
-    ("all other letters", dict(sign=-1), "You read those of *other* letters: the sign of the score is wrong."),
-    ("only itself", dict(own=True),
-     "Each token reads itself alone: you compare places. Compare letters, the first a columns, with each other."),
     ("the letter written", dict(letters=True),
      "The weights are right, but you write the letter, which all of them share. Their places were asked for."),
 )  # fmt: skip
@@ -257,10 +228,6 @@ largest_so_far = puzzle(
 largest_so_far.knows(
     SOFT,
     ("the smallest", dict(sign=-1), "You find the smallest letter: the score must grow with the letter, not fall."),
-    ("the newest", dict(newest=True),
-     "Your score grows with the place, so each token finds itself. Let it grow with the letter: T @ np.arange(a)."),
-    ("the place written", dict(places=True),
-     "You find the largest letter, and write where it stands. The letter was asked for."),
 )  # fmt: skip
 
 
@@ -284,14 +251,6 @@ latest_a.knows(
     SOFT,
     ("the oldest", dict(slope=-1),
      "You find the oldest letter 0 (and without one, the first token): the score falls with the place. It must grow."),
-    ("all of them", dict(slope=0),
-     "You share the weight among all letters 0. Among equals the newest must lead: let the score grow with the place "
-     "too."),
-    ("the place outbids the letter", dict(bonus=0.5 / 7),
-     "A newer token outbids a letter 0. The bonus for the letter must be larger than all that the place can give, n − "
-     "1 steps."),
-    ("the letter written", dict(letters=True),
-     "You find the right token, and write its letter. Its place was asked for."),
 )  # fmt: skip
 
 
@@ -314,7 +273,4 @@ argsort.knows(
     ("queries and keys swapped", dict(swapped=True),
      "Your row i says at which place letter i *belongs*: the rank of the token, not where letter i is found. Place i "
      "asks, letter i answers: places in W_q, letters in W_k."),
-    ("from the largest down", dict(down=True), "You sort from the largest letter down: row 0 asks for letter n − 1."),
-    ("the letters written", dict(letters=True),
-     "Row i writes letter i, which is true of every text. The place was asked for: W_v picks the places."),
 )  # fmt: skip

@@ -172,10 +172,6 @@ def deal(X: Array, h: int) -> Array:
     return np.stack([X[..., i::h] for i in range(h)], -3)
 
 
-def collect(X: Array) -> Array:
-    return np.moveaxis(X, -3, -1).reshape(*X.shape[:-3], X.shape[-2], -1)
-
-
 def w_o_missing(*everything: Any) -> Array:
     Q, K, V, W_q, W_k, W_v, W_o, h = everything
     return layer(Q, K, V, W_q, W_k, W_v, np.eye(W_v.shape[-1]), h)
@@ -198,27 +194,6 @@ def one_head_in_place_of_several_too(*everything: Any) -> Array:
     return pool(Q @ W_q, K @ W_k, V @ W_v) @ W_o
 
 
-def weights_averaged_over_the_heads(*everything: Any) -> Array:
-    Q, K, V, W_q, W_k, W_v, W_o, h = everything
-    weights = an.multi_head_weights(Q, K, W_q, W_k, h).mean(-3)
-    return weights @ (V @ W_v) @ W_o
-
-
-def split_before_projecting(*everything: Any) -> Array:
-    Q, K, V, W_q, W_k, W_v, W_o, h = everything
-
-    def blocks(X: Array, W: Array) -> Array:
-        W = an.split_heads(W, h)  # (h, d, d_h)
-        pieces = an.split_heads(X, h)  # (…, h, n, d/h)
-        rows = np.split(np.arange(W.shape[-2]), h)
-        own = np.stack([W[i, rows[i]] for i in range(h)])  # (h, d/h, d_h)
-        return an.merge_heads(pieces @ own)
-
-    projected = blocks(Q, W_q), blocks(K, W_k), blocks(V, W_v)
-    eyes = (np.eye(X.shape[-1]) for X in projected)
-    return layer(*projected, *eyes, W_o, h)
-
-
 def k_used_for_v(*everything: Any) -> Array:
     Q, K, V, W_q, W_k, W_v, W_o, h = everything
     return layer(Q, K, K, W_q, W_k, W_k, W_o, h)
@@ -231,9 +206,6 @@ LAYER: list[Row] = [
     ("softmax over the heads", dict(axis=-3),
      "Your softmax runs over the axis of the heads: with heads in front of tokens that is axis −3, or 0, or 1 in a "
      "batch. Heads do not compete for a key; softmax runs over keys, axis −1."),
-    ("reshaped in place of transposed", dict(split=cut, merge=glue),
-     "You reshape to (h, n, d_h) directly, which cuts the rows: a head holds a few whole tokens. Reshape to (n, h, "
-     "d_h) first, swap the first two axes, and swap them back before merging."),
     ("reshaped in place of transposed", dict(split=cut),
      "You reshape to (h, n, d_h) directly, which cuts the rows: a head holds a few whole tokens. Reshape to (n, h, "
      "d_h) first, then swap the first two axes."),
@@ -248,12 +220,6 @@ LAYER: list[Row] = [
     ("every h-th column", dict(split=deal),
      "Your head i takes the columns i, i + h, … A head is a block of columns that stand side by side: the reshape is "
      "(n, h, d_h), not (n, d_h, h)."),
-    ("every h-th column", dict(split=deal, merge=collect),
-     "Your head i takes the columns i, i + h, …, and gives them back there. A head is a block of columns that stand "
-     "side by side: the reshape is (n, h, d_h), not (n, d_h, h)."),
-    ("heads interleaved when merged", dict(merge=collect),
-     "You split rightly, but merge the heads like cards: first entry of each, second of each. They stand side by side, "
-     "the whole first head in front."),
     ("W.T in place of W", dict(project=lambda X, W: X @ W.T, last=lambda W: W.T),
      "You multiply by W.T, all four of them. A linear layer of torch stores its matrix transposed and computes X @ "
      "W.T; here W_q has the shape (d_in, d): X @ W_q."),
@@ -279,12 +245,6 @@ LAYER: list[Row] = [
     ("one head in place of several", one_head_in_place_of_several_too,
      "You do not split: one head as wide as all attends with all columns, and divides by the root of the whole width. "
      "Cut queries, keys and values into heads, each with scores and weights of its own."),
-    ("weights averaged over the heads", weights_averaged_over_the_heads,
-     "You average the weights of the heads and use them for all values, as one head would. Each head keeps its own "
-     "weights."),
-    ("split before projecting", split_before_projecting,
-     "You cut the tokens into heads and project each piece with its own block of the matrices. Then a head sees only "
-     "its slice of each token. Project the whole token first, then split."),
     ("K used for V", k_used_for_v, "Your heads sum the projected keys: W_v is not used."),
 ]  # fmt: skip
 multi_head_attention.knows(*LAYER, by_hand=layer)
@@ -308,17 +268,6 @@ contributions = Exercise(
 )
 
 
-def w_o_cut_by_columns(*everything: Any) -> Array:
-    *others, W_o, h = everything
-    heads = heads_of(*others, h)
-    return heads @ an.split_heads(W_o, h).reshape(h, heads.shape[-1], -1)
-
-
-def every_h_th_row_of_w_o(*everything: Any) -> Array:
-    *others, W_o, h = everything
-    return heads_of(*others, h) @ np.stack([W_o[i::h] for i in range(h)])
-
-
 def first_rows_of_w_o_for_every_head(*everything: Any) -> Array:
     *others, W_o, h = everything
     heads = heads_of(*others, h)
@@ -331,12 +280,6 @@ def without_w_o(*everything: Any) -> Array:
 
 
 contributions.knows(
-    ("W_o cut by columns", w_o_cut_by_columns,
-     "You give each head a block of *columns* of W_o. The merged heads are multiplied from the left, so head i meets "
-     "the i-th block of rows."),
-    ("every h-th row of W_o", every_h_th_row_of_w_o,
-     "You give head i the rows i, i + h, … of W_o. The heads stand side by side when merged, so that each owns a block "
-     "of rows: reshape to (h, d_h, d_o)."),
     ("the first rows of W_o for every head", first_rows_of_w_o_for_every_head,
      "You multiply every head by the same rows of W_o, the first. Each has its own block: head i the rows from i·d_h "
      "on."),

@@ -133,25 +133,13 @@ def sines_and_cosines_in_halves_too(positions: Array, d: int) -> Array:
     return np.concatenate([np.sin(angles), np.cos(angles[:, : d // 2])], -1)
 
 
-def fails_for_odd_d_too(positions: Array, d: int) -> Array:
-    angles = np.asarray(positions)[:, None] * rates(d)
-    P = np.empty((len(angles), d))
-    P[:, 0::2], P[:, 1::2] = np.sin(angles), np.cos(angles)
-    return P
-
-
 encode.knows(
     ("sines and cosines in halves", sines_and_cosines_in_halves_too,
      "You put all sines in front and all cosines behind. They alternate: sine in column 2i, cosine in column 2i+1."),
     ("the sign of the position lost", lambda positions, d: waves(np.abs(positions), d, rates(d)),
      "You take the absolute value of the positions: −1.5 is encoded as 1.5. The sine is odd, and tells the two apart."),
-    ("positions counted, not used", lambda positions, d: waves(np.arange(len(positions)), d, rates(d)),
-     "You encode 0, 1, 2, … whatever the positions are. Multiply the positions themselves by the rates."),
     ("positions cut to whole numbers", lambda positions, d: waves(np.trunc(positions), d, rates(d)),
      "You lose the fractions: 2.5 is encoded as 2. Keep the positions as real numbers."),
-    ("fails for odd d", fails_for_odd_d_too,
-     "For even d you are right. For odd d there is one sine more than there are cosines: cut the angles of the cosines "
-     "to d // 2 columns."),
 )  # fmt: skip
 
 rotary = Exercise(
@@ -269,11 +257,6 @@ def aligned_upper_left(n_heads: int, n: int, m: int) -> Array:
     return -slopes(n_heads)[:, None, None] * distance
 
 
-def sign_of_the_distance_kept(n_heads: int, n: int, m: int) -> Array:
-    distance = np.arange(m - n, m)[:, None] - np.arange(m)
-    return -slopes(n_heads)[:, None, None] * distance
-
-
 alibi_bias.knows(
     ("a reward for distance", lambda n_heads, n, m: -bias(slopes(n_heads), n, m),
      "Your biases are positive, so that far keys win. Distance is a penalty: put a minus in front."),
@@ -281,8 +264,6 @@ alibi_bias.knows(
      "Your first head has the slope 2⁰ = 1. Its exponent is −8(h+1)/n_heads with h from 0, so that the last is 2⁻⁸."),
     ("aligned upper left", aligned_upper_left,
      "For n = m you are right. With n ≠ m the queries are the *last* n of m tokens: query i stands at i + m − n."),
-    ("the same slope in every head", lambda n_heads, n, m: bias(np.full(n_heads, slopes(n_heads)[0]), n, m),
-     "Every head has the same slope. Different slopes let some heads look near and others far."),
     ("slopes that halve from head to head", lambda n_heads, n, m: bias(0.5 ** np.arange(1, n_heads + 1), n, m),
      "Your slopes are ½, ¼, ⅛, …, which is right for 8 heads alone. For n_heads the exponent is −8(h+1)/n_heads, so "
      "that the last slope is always 2⁻⁸."),
@@ -291,8 +272,6 @@ alibi_bias.knows(
      "work of a mask."),
     ("the distance squared", lambda n_heads, n, m: -(bias(slopes(n_heads), n, m) ** 2) / slopes(n_heads)[:, None, None],
      "You square the distance. The bias falls along a straight line: slope times distance."),
-    ("the sign of the distance kept", sign_of_the_distance_kept,
-     "Keys after the query get a reward: you use i − j, which is negative there. Take its absolute value."),
 )  # fmt: skip
 
 
@@ -317,23 +296,11 @@ def normalised_over_queries(n: int, d: int, scale: float) -> Array:
     return weights_of(Q @ K.T * scale, -2)
 
 
-def rows_shifted_round(n: int, d: int, scale: float) -> Array:
-    P = waves(np.arange(n), d, rates(d))
-    return an.attention_weights(np.roll(P, 1, 0), P, scale=scale)
-
-
 previous_weights.knows(
     ("one step ahead", lambda n, d, scale: looking(n, d, scale, -1),
      "Your head looks at the next token: you turned the queries forward. P R₋₁ turns them back."),
-    ("looks at itself", lambda n, d, scale: looking(n, d, scale, 0),
-     "Your queries are P, not turned at all, so that every token prefers itself."),
     ("normalised over queries", normalised_over_queries,
      "Your columns sum to 1, not your rows: softmax runs over keys, axis −1."),
-    ("scale ignored", lambda n, d, scale: looking(n, d, d**-0.5),
-     "Your weights do not depend on the scale: you use the usual 1/√d, which leaves them flat."),
-    ("rows shifted round", rows_shifted_round,
-     "You shift the rows of P by one, and query 0 gets the last row: it looks at the end of the text. A rotation gives "
-     "it position −1."),
 )  # fmt: skip
 
 
@@ -357,19 +324,11 @@ def from_halves_to_neighbours(W: Array, n_heads: int) -> Array:
     return W[:, np.argsort(order)]
 
 
-def odd_columns_first(W: Array, n_heads: int) -> Array:
-    columns = np.arange(W.shape[1]).reshape(n_heads, -1)
-    return W[:, np.hstack([columns[:, 1::2], columns[:, 0::2]]).ravel()]
-
-
 to_halves.knows(
     ("heads forgotten", lambda W, n_heads: reordered(W, 1),
      "You reorder all columns at once, so that heads trade columns. Each head has its own pairs: reorder inside it."),
     ("from halves to neighbours", from_halves_to_neighbours,
      "You go the other way, from halves to neighbours. New column i is old column 2i: W[:, order], not its inverse."),
-    ("odd columns first", odd_columns_first,
-     "You put the odd columns first. The even one is the first of its pair, and stays so."),
-    ("nothing moved", lambda W, n_heads: W.copy(), "Your columns are where they were."),
 )  # fmt: skip
 
 
@@ -406,11 +365,6 @@ squeezed = Exercise(
 )
 
 
-def positions_not_squeezed(w: dict[str, Array], ids: Array, longest: int) -> Array:
-    p = np.arange(ids.shape[-1])
-    return last_answer(w, ids, p, p[-1])
-
-
 def stretched_in_place_of_squeezed(
     w: dict[str, Array], ids: Array, longest: int
 ) -> Array:
@@ -425,27 +379,10 @@ def short_texts_stretched(w: dict[str, Array], ids: Array, longest: int) -> Arra
     return last_answer(w, ids, p, p[-1])
 
 
-def query_left_where_it_was(w: dict[str, Array], ids: Array, longest: int) -> Array:
-    n = ids.shape[-1]
-    return last_answer(w, ids, np.arange(n) * min(1.0, longest / n), n - 1)
-
-
-def positions_cut_off(w: dict[str, Array], ids: Array, longest: int) -> Array:
-    p = np.arange(ids.shape[-1]).clip(0, longest - 1)
-    return last_answer(w, ids, p, p[-1])
-
-
 squeezed.knows(
-    ("positions not squeezed", positions_not_squeezed,
-     "Long texts are read as before. With more than `longest` tokens, multiply all positions by longest/n."),
     ("stretched in place of squeezed", stretched_in_place_of_squeezed,
      "You multiply by n/longest, and move long texts further apart. The factor is longest/n, so that the last position "
      "stays below `longest`."),
     ("short texts stretched", short_texts_stretched,
      "You multiply by longest/n in short texts too, where it is above 1 and stretches them. The factor is at most 1."),
-    ("the query left where it was", query_left_where_it_was,
-     "You squeeze the keys, and the query still stands at n − 1. Both move, as their difference is what counts."),
-    ("positions cut off", positions_cut_off,
-     "Every position beyond `longest` becomes the last one, and the tokens there can no longer be told apart. Squeeze "
-     "all evenly: times longest/n."),
 )  # fmt: skip

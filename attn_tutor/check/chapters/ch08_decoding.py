@@ -109,17 +109,9 @@ greedy.knows(
      "You write max_len + 1 tokens where no end comes. At most max_len are asked for: range(max_len), or <, not ≤."),
     ("the least likely token", lambda step, end, max_len: search(step, end, max_len, 1, key=lambda _, score: -score),
      "You choose the least likely token. argmax finds the likeliest; a sort puts the smallest first."),
-    ("the chosen token is not fed back",
-     lambda step, end, max_len: search(lambda tokens: step(tokens[:0]), end, max_len, 1),
-     "You ask the model each time what comes first. Give it all tokens chosen so far, or it cannot know that there are "
-     "any."),
     ("only the last token is fed back",
      lambda step, end, max_len: search(lambda tokens: step(tokens[-1:]), end, max_len, 1),
      "You give the model the last token alone. What comes next depends on all tokens so far."),
-    ("log-probability of the last token only",
-     lambda step, end, max_len: search(step, end, max_len, 1, rank=lambda so_far, new: new),
-     "Your tokens are right, but the score is that of the last one. Probabilities multiply along a sentence, so their "
-     "logarithms add up."),
     ("probability in place of its logarithm", probability_in_place_of_its_logarithm,
      "Your tokens are right, but the score is a probability. Its logarithm is asked for: leave out the exp."),
     ("log-probabilities averaged", log_probabilities_averaged,
@@ -139,26 +131,13 @@ beam = Exercise(
 )
 
 
-def log_probabilities_averaged_too(
-    step: Step, end: int, max_len: int, k: int
-) -> tuple[Array, float]:
-    tokens, score = search(step, end, max_len, k)
-    return tokens, score / len(tokens)
-
-
 beam.knows(
-    ("without length bookkeeping", lambda step, end, max_len, k: search(step, end, max_len, k, over=never),
-     "You extend sentences that have ended, as if the end were a word: every sentence grows to max_len, and pays for "
-     "tokens that are not in it. One that has ended keeps its tokens and its score."),
     ("ranked by the mean",
      lambda step, end, max_len, k: search(step, end, max_len, k, key=lambda y, score: score / len(y)),
      "You rank sentences by their mean log-probability for each token. It prefers long sentences; here the likeliest "
      "one is asked for, and that is the *sum* of the log-probabilities."),
     ("the least likely kept", lambda step, end, max_len, k: search(step, end, max_len, k, key=lambda _, score: -score),
      "You sort the wrong way, and keep the k least likely sentences: sort by minus the score, or with reverse=True."),
-    ("begun with the end symbol", lambda step, end, max_len, k: search(step, end, max_len, k, start=(end,)),
-     "You begin with the end symbol, as a translator's decoder does inside. Here step takes the tokens chosen so far: "
-     "at first none, an empty array."),
     ("ended sentences dropped", lambda step, end, max_len, k: search(step, end, max_len, k, keep_ended=False),
      "A sentence that has ended falls out of your beam at the next step. It keeps its place for as long as no k others "
      "are likelier."),
@@ -167,15 +146,10 @@ beam.knows(
      "has not ended."),
     ("greedy whatever k", lambda step, end, max_len, k: search(step, end, max_len, 1),
      "You keep one sentence, whatever k is. Keep the k best of all continuations of all that you kept before."),
-    ("never cut back to k", lambda step, end, max_len, k: search(step, end, max_len, k, prune=False),
-     "You keep every continuation. That finds the best sentence of all, at the price of |Y|^T of them: cut the list "
-     "back to k after each step."),
     ("ranked by the last token",
      lambda step, end, max_len, k: search(step, end, max_len, k, rank=lambda so_far, new: new),
      "You rank by the log-probability of the newest token alone. A beginning is as likely as all its tokens together: "
      "add them up."),
-    ("log-probabilities averaged", log_probabilities_averaged_too,
-     "Your sentence is right, but its score is the mean over its tokens. Its log-probability is the sum."),
 )  # fmt: skip
 
 draw = numbers(8)
@@ -195,9 +169,6 @@ previous_symbols = Exercise(
 )
 
 previous_symbols.knows(
-    ("not shifted", lambda target, end: target,
-     "You feed the target as it is: to write symbol i the decoder then reads symbol i. It learns to copy, and its loss "
-     "falls to nothing. Shift by one."),
     ("shifted the wrong way", lambda target, end: np.c_[target[:, 1:], [end] * len(target)],
      "You shift to the left: to write symbol i the decoder reads symbol i + 1, which is not there yet when it "
      "translates."),
@@ -269,29 +240,9 @@ def what_stands_after_the_end_is_compared(
     return float((one == other).all(1).mean())
 
 
-def share_of_the_symbols(found: Array, target: Array, end: int) -> float:
-    one, other = side_by_side(found, target, end)
-    counts = (other == end).cumsum(1) <= 1
-    return float((one == other)[counts].mean())
-
-
 def share_of_the_symbols_too(found: Array, target: Array, end: int) -> float:
     width = min(found.shape[1], target.shape[1])
     return float((found[:, :width] == target[:, :width]).mean())
-
-
-def longer_sentence_counts_as_right(found: Array, target: Array, end: int) -> float:
-    one, other = side_by_side(found, target, end)
-    counts = (other == end).cumsum(1) < 1
-    return float(((one == other) | ~counts).all(1).mean())
-
-
-def sentence_that_stops_too_early_counts_as_right(
-    found: Array, target: Array, end: int
-) -> float:
-    one, other = side_by_side(found, target, end)
-    counts = (one == end).cumsum(1) < 1
-    return float(((one == other) | ~counts).all(1).mean())
 
 
 def counted_not_divided(found: Array, target: Array, end: int) -> float:
@@ -305,16 +256,9 @@ def counted_not_divided(found: Array, target: Array, end: int) -> float:
 exact_match.knows(
     ("what stands after the end is compared", what_stands_after_the_end_is_compared,
      "You compare whole rows. After the first end stands whatever the search left there: cut both rows behind it."),
-    ("share of the symbols", share_of_the_symbols,
-     "You count symbols. One wrong digit makes another number: a sentence is right as a whole or not at all."),
     ("share of the symbols", share_of_the_symbols_too,
      "You count symbols that agree. One wrong digit makes another number: a sentence is right as a whole or not at all "
      "(and what stands after the end, or beyond the shorter row, is not compared)."),
-    ("a longer sentence counts as right", longer_sentence_counts_as_right,
-     "You compare only as many symbols as the target has before its end. Then 1234 passes for 123: compare the end as "
-     "well."),
-    ("a sentence that stops too early counts as right", sentence_that_stops_too_early_counts_as_right,
-     "You compare only up to the end of what was found. Then 12 passes for 123: compare up to the end of the target."),
     ("in per cent", lambda found, target, end: 100 * exact_match.right(found, target, end),
      "You return per cent. A share lies between 0 and 1."),
     ("counted, not divided", counted_not_divided, "You return how many are right. Divide by how many there are."),

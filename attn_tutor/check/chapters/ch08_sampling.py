@@ -42,35 +42,12 @@ def not_divided_again(p: Array, share: float) -> Array:
     return np.where(kept > 0, p, 0)
 
 
-def least_likely_kept(p: Array, share: float) -> Array:
-    before = np.sort(p).cumsum() - np.sort(p)
-    return _kept(p, (before < share)[::-1])
-
-
-def softmax_of_probabilities(p: Array, share: float) -> Array:
-    kept = _kept(p, _before(p) < share)
-    e = np.where(kept > 0, np.exp(p), 0)
-    return e / e.sum()
-
-
 nucleus.knows(
     ("not divided again", not_divided_again,
      "You set the others to 0 and leave the rest as it is, so that it no longer sums to 1. Divide by the sum."),
     ("the token that reaches the share left out", lambda p, share: _kept(p, _before(p) - np.sort(-p) <= share),
      "You keep tokens while their sum is at most the share, so they have less than it together, and where the first "
      "alone has more, none is left. Keep a token if those *before* it have less than the share."),
-    ("one token too many", lambda p, share: _kept(p, np.r_[True, (_before(p) < share)[:-1]]),
-     "You keep one token more than it takes: the share is reached before it."),
-    ("the least likely kept", least_likely_kept,
-     "You count from the least likely token. argsort puts the smallest first; sort −p."),
-    ("left in the sorted order", lambda p, share: -np.sort(-_kept(p, _before(p) < share)),
-     "Your probabilities are right and stand with the wrong tokens: sorted. Put them back to where they came from."),
-    ("a share of the tokens", lambda p, share: _kept(p, np.arange(len(p)) < np.ceil(share * len(p))),
-     "You keep that share of the *number* of tokens, which is top-k. The nucleus has a share of the probability: few "
-     "tokens where the model is sure, many where it is not."),
-    ("nothing cut", lambda p, share: p.copy(), "You return the probabilities as they were."),
-    ("softmax of probabilities", softmax_of_probabilities,
-     "You take a softmax of what is kept. These are probabilities already: divide them by their sum."),
 )  # fmt: skip
 
 
@@ -99,19 +76,9 @@ may_stop.knows(
      lambda finished, running, length, max_len: bool((running / length <= finished).all()),
      "You compare means as they are now. A sentence can end with a higher mean than it has in the middle, if the rest "
      "is nearly certain: divide by the largest length that it may reach."),
-    ("sums compared with a mean", lambda finished, running, length, max_len: bool((running <= finished).all()),
-     "You compare sums with a mean. What counts is the best mean that an unfinished sentence can still reach: its sum, "
-     "if all that follows costs nothing, divided by max_len."),
     ("one that cannot overtake is enough",
      lambda finished, running, length, max_len: bool(len(running) == 0 or (running / max_len <= finished).any()),
      "You stop as soon as *one* unfinished sentence cannot overtake. None may be able to: all, or the largest sum."),
-    ("the wrong way round", lambda finished, running, length, max_len: not _stops(finished, running, length, max_len),
-     "You return the opposite: True means that the search may stop."),
-    ("the tokens to come",
-     lambda finished, running, length, max_len: bool((running / (max_len - length) <= finished).all()),
-     "You divide by the number of tokens that may still come. The mean is over all tokens of the sentence: max_len."),
-    ("the first end wins", lambda finished, running, length, max_len: True,
-     "You always stop. The first sentence that ends is not always the one with the best mean."),
 )  # fmt: skip
 
 
@@ -129,14 +96,6 @@ path_lengths = Exercise(
 )
 
 path_lengths.knows(
-    ("one step short", lambda m, backwards: _distances(m, backwards) - 1,
-     "You count the states between the two, or leave out the step from the encoder into the decoder. From one state to "
-     "the next is one step: for a single word the answer is 1."),
-    ("only to the end of the encoder", lambda m, backwards: np.arange(m) + 1 if backwards else m - np.arange(m),
-     "You stop where the encoder ends. The decoder takes j steps more until it writes symbol j."),
     ("the same in both directions", lambda m, backwards: np.full(m, m),
      "You do not look at backwards. Read from its end, a sentence has its first word nearest to the decoder."),
-    ("counted from the last word", lambda m, backwards: np.flip(_distances(m, backwards)).copy(),
-     "You list the words from the last to the first. Entry j belongs to word j of the sentence, in whatever order it "
-     "is read."),
 )  # fmt: skip

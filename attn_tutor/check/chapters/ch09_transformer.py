@@ -68,9 +68,6 @@ layer_norm.knows(
      "tokens. Count from the end: axis −1."),
     ("over the whole array", dict(axis=None),
      "You take one mean and one variance of the whole array. Each row has its own: axis −1, keepdims=True."),
-    ("the mean left in", dict(centre=False),
-     "You divide, but do not subtract the mean of the row. (Without it and with the root of the mean square below, "
-     "this is another norm, RMS norm.)"),
     ("RMS norm", dict(centre=False, around=False),
      "This is RMS norm: you divide by the root of the mean square and leave the mean in. Many models use it; layer "
      "norm subtracts the mean of the row first."),
@@ -97,7 +94,6 @@ layer_norm.knows(
     ("the gain twice", dict(after=lambda Y, gain, shift: (Y * gain + shift) * gain),
      "You multiply by the gain twice, the second time with the shift: F.layer_norm may have done it already."),
     ("no gain", dict(after=lambda Y, gain, shift: Y + shift), "You do not multiply by the gain."),
-    ("no shift", dict(after=lambda Y, gain, shift: Y * gain), "You do not add the shift at the end."),
     ("the shift subtracted", dict(after=lambda Y, gain, shift: Y * gain - shift),
      "You subtract the shift. It is added."),
     by_hand=normed,
@@ -131,24 +127,12 @@ windows = Exercise(
 )
 
 
-def targets_rolled_round(ids: Array, starts: Array, n: int) -> tuple[Array, Array]:
-    inputs, _ = pairs(ids, starts, n)
-    return inputs, np.roll(inputs, -1, -1)
-
-
 windows.knows(
     ("targets are the inputs", lambda ids, starts, n: pairs(ids, starts, n, 0),
      "Your targets are the inputs themselves. A model learns to copy them, its loss falls to 0, and it cannot write. "
      "The target of a token is the one after it."),
     ("one token too far", lambda ids, starts, n: pairs(ids, starts, n, 2),
      "You ask for the token after the next one. Inputs start at s, targets at s + 1."),
-    ("targets one step back", lambda ids, starts, n: pairs(ids, starts, n, -1),
-     "Your targets are the tokens *before* the inputs: the shift goes the wrong way."),
-    ("targets rolled round", targets_rolled_round,
-     "You roll each window, so that its last target is its own first token. Read n + 1 tokens, then drop the last for "
-     "the inputs and the first for the targets."),
-    ("starts ignored", lambda ids, starts, n: pairs(ids, np.arange(len(starts)), n),
-     "Your windows follow one another from the first token on. They begin where `starts` says."),
 )  # fmt: skip
 
 
@@ -192,11 +176,6 @@ next_token_loss.knows(
      "Your loss is negative: the logarithm of a probability is below 0, and the loss is minus that."),
     ("bits", lambda logits, targets: -log_p(logits, targets).mean() / np.log(2),
      "You take logarithms to base 2: a loss in bits. Here it is in nats, with the natural logarithm."),
-    ("perplexity", lambda logits, targets: np.exp(-log_p(logits, targets).mean()),
-     "You return e to the loss, the perplexity."),
-    ("logarithm of the mean", lambda logits, targets: -np.log(np.exp(log_p(logits, targets)).mean()),
-     "You average the probabilities and then take the logarithm. Each token's logarithm comes first: a text's "
-     "probability is a product, not a sum."),
     ("ln of 0", ln_of_0,
      "Your loss is infinite where the others are finite: softmax rounded a probability to 0 before its logarithm was "
      "taken. Use ln softmax(x) = x − max − ln Σ exp(x − max)."),
@@ -211,14 +190,4 @@ next_token_loss.knows(
      "belongs to targets[i]."),
     ("no logarithm", lambda logits, targets: 1 - np.exp(log_p(logits, targets)).mean(),
      "You average 1 − p, the probability of a wrong token. The loss is −ln p."),
-    ("no logarithm", lambda logits, targets: -np.exp(log_p(logits, targets)).mean(),
-     "You average probabilities. The loss is −ln p."),
-    ("softmax over the tokens", lambda logits, targets: -log_p_over_tokens(logits, targets).mean(),
-     "You normalise over the tokens of the text, not over the vocabulary: softmax runs along the last axis."),
 )  # fmt: skip
-
-
-def log_p_over_tokens(logits: Array, targets: Array) -> Array:
-    top = logits.max(-2, keepdims=True)
-    logs = logits - top - np.log(np.exp(logits - top).sum(-2, keepdims=True))
-    return np.take_along_axis(logs, targets[..., None], -1)[..., 0]

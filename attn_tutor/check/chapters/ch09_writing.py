@@ -93,8 +93,6 @@ top_k.knows(
     ("not divided again", dict(again=False),
      "You take the softmax first and then put the others to 0: what is left does not sum to 1. Put −∞ in their place "
      "*before* the softmax, or divide by the sum."),
-    ("0 in place of −∞", dict(hidden=0.0),
-     "You set the other logits to 0, and exp 0 is 1: they are still drawn. Set them to −∞."),
     ("times the temperature", dict(cool=lambda x, temperature: x * temperature),
      "You multiply by the temperature, so that a high one makes the text tamer. Logits are divided by it."),
     ("temperature ignored", dict(cool=lambda x, temperature: x), "The temperature is not used."),
@@ -145,42 +143,21 @@ join_pair = Exercise(
 )
 
 
-def first_pair_only(ids: Array, pair: tuple[int, int], new: int) -> Array:
-    for i in range(len(ids) - 1):
-        if (ids[i], ids[i + 1]) == pair:
-            return np.concatenate([ids[:i], [new], ids[i + 2 :]])
-    return ids
-
-
 def pairs_that_overlap(ids: Array, pair: tuple[int, int], new: int) -> Array:
     here = (ids[:-1] == pair[0]) & (ids[1:] == pair[1])
     first, second = np.r_[here, False], np.r_[False, here]
     return np.where(first, new, ids)[first | ~second]
 
 
-def last_token_lost(ids: Array, pair: tuple[int, int], new: int) -> Array:
-    last = joined(ids, pair, new)
-    return last[:-1] if last[-1] == ids[-1] else last
-
-
 join_pair.knows(
-    ("the pair turned round", dict(swap=True),
-     "You join where the second of the pair stands before the first. The order counts: first, then second."),
     ("a token used twice", dict(step=1),
      "After a pair you go on by one place, so that its second token stays and may even begin another pair. Two tokens "
      "become one: go on by two."),
     by_hand=joined,
 )  # fmt: skip
 join_pair.knows(
-    ("the first pair only", first_pair_only,
-     "You join the first pair that you find, and stop. Every place where the two stand side by side is joined."),
     ("pairs that overlap", pairs_that_overlap,
      "Where two pairs share a token you join both. A token that has gone into one pair is not there for the next."),
-    ("from the right", lambda ids, pair, new: joined(ids[::-1], pair[::-1], new)[::-1].copy(),
-     "You join from the right: of three equal tokens the last two. Encoder and decoder agree only if all go from the "
-     "left."),
-    ("the last token lost", last_token_lost,
-     "You lose the last token where it belongs to no pair: a loop over neighbours ends one place early."),
 )  # fmt: skip
 
 
@@ -206,17 +183,9 @@ induction_score.knows(
     ("the same letter", dict(off=0),
      "You take the weight on the present letter's last occurrence, i − period. What is wanted is what came after it, "
      "one place on."),
-    ("one place too far", dict(off=2), "You look one place too far: the key is i − period + 1."),
-    ("a query of the first copy", dict(first=-1),
-     "Your diagonal begins with query period − 1, the last of the first copy, which cannot know what comes. Leave it "
-     "out: i ≥ period."),
     by_hand=looks,
 )  # fmt: skip
 induction_score.knows(
-    ("the sum, not the mean", lambda A, period: looks(A, period) * (A.shape[-1] - period),
-     "You add up over the queries. The mean does not depend on how long the text is."),
     ("divided by all queries", lambda A, period: looks(A, period) * (A.shape[-1] - period) / A.shape[-1],
      "You divide by n. The queries of the second copy alone are asked: n − period of them."),
-    ("keys and queries exchanged", lambda A, period: looks(A.mT, period),
-     "You take A[…, key, query]. Rows are queries; above the diagonal a causal model has only zeros."),
 )  # fmt: skip

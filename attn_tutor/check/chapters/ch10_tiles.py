@@ -54,48 +54,6 @@ merge = Exercise(
 )
 
 
-def total_not_rescaled(factor: Callable[[Array, Array], Array]) -> Callable[..., State]:
-    def wrong(
-        t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array
-    ) -> State:
-        t = np.maximum(t1, t2)
-        return t, l1 + l2, factor(t1, t) * o1 + factor(t2, t) * o2
-
-    return wrong
-
-
-def pooled_values_not_rescaled(
-    factor: Callable[[Array, Array], Array],
-) -> Callable[..., State]:
-    def wrong(
-        t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array
-    ) -> State:
-        t = np.maximum(t1, t2)
-        return t, factor(t1, t) * l1 + factor(t2, t) * l2, o1 + o2
-
-    return wrong
-
-
-def only_the_first_rescaled(
-    factor: Callable[[Array, Array], Array],
-) -> Callable[..., State]:
-    def wrong(
-        t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array
-    ) -> State:
-        t = np.maximum(t1, t2)
-        return t, factor(t1, t) * l1 + l2, factor(t1, t) * o1 + o2
-
-    return wrong
-
-
-def smaller_top_kept(
-    t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array
-) -> State:
-    t = np.minimum(t1, t2)
-    first, second = careless(t1, t), careless(t2, t)
-    return t, first * l1 + second * l2, first * o1 + second * o2
-
-
 def pooled_values_divided_by_the_total(
     factor: Callable[[Array, Array], Array],
 ) -> Callable[..., State]:
@@ -134,24 +92,12 @@ def nan_from_two_empty_sets(
 
 
 merge.knows(
-    ("total not rescaled", [total_not_rescaled(x) for x in (shrink, careless)],
-     "You rescale the pooled values and add the totals as they are. Both were summed under the old tops: the total "
-     "needs the same factors, e^(t₁ − t) and e^(t₂ − t)."),
-    ("pooled values not rescaled", [pooled_values_not_rescaled(x) for x in (shrink, careless)],
-     "You rescale the totals and add the pooled values as they are. Both were summed under the old tops: the values "
-     "need the same factors, e^(t₁ − t) and e^(t₂ − t)."),
-    ("only the first rescaled", [only_the_first_rescaled(x) for x in (shrink, careless)],
-     "You rescale the first set alone. That is right only if the second has the larger top: otherwise it is the second "
-     "that shrinks, by e^(t₂ − t)."),
     ("pooled values divided by the total", [pooled_values_divided_by_the_total(x) for x in (shrink, careless)],
      "You divide the pooled values by the total. That comes once, at the very end: until then they are sums, which the "
      "next set can be added to."),
     ("nothing rescaled", lambda t1, l1, o1, t2, l2, o2: (np.maximum(t1, t2), l1 + l2, o1 + o2),
      "You add totals and values that were summed under different tops. Bring both under the new one first: times e^(t₁ "
      "− t) and e^(t₂ − t)."),
-    ("the smaller top kept", smaller_top_kept,
-     "You keep the smaller top. Then e^(t₂ − t) is e to something positive, which overflows if the tops lie far apart: "
-     "take the maximum."),
     ("the first top kept", first_top_kept,
      "You keep the first top, whichever is larger. e^(t₂ − t₁) overflows where the second is much larger: take the "
      "maximum, and bring both under it."),
@@ -201,15 +147,6 @@ causal_tiles.knows(
      "mask inside them."),
     ("the first query of a block asked", lambda n, m, tile: blocks(m, tile) <= blocks(n, tile)[:, None] + m - n,
      "You ask what the *first* query of each block may see. The later ones see more: ask the last."),
-    ("the last block forgotten", lambda n, m, tile: needed(n, m, tile)[: n // tile, : m // tile],
-     "You round the number of blocks down, and lose the queries or keys that do not fill a tile. Round up: -(-n // "
-     "tile)."),
-    ("keys by queries", lambda n, m, tile: needed(n, m, tile).T,
-     "Your rows are blocks of keys. Rows are queries, columns are keys."),
-    ("the future kept", lambda n, m, tile: ~needed(n, m, tile),
-     "You keep the tiles that nobody may see, and only those. True is for those to compute."),
-    ("every tile kept", lambda n, m, tile: np.ones_like(needed(n, m, tile)),
-     "All your tiles are True. Those in which every key comes after every query are for nobody: nearly half."),
 )  # fmt: skip
 
 
@@ -231,9 +168,6 @@ score_bound = Exercise(
 )
 
 score_bound.knows(
-    ("the largest score itself", lambda Q, K, scale: np.abs(Q @ K.T * scale).max(),
-     "You compute all scores and take the largest: correct, but it costs the n · m products that the bound is to save. "
-     "‖q‖ ‖k‖ needs each row once."),
     ("the norm of the whole matrix", lambda Q, K, scale: float(np.linalg.norm(Q) * np.linalg.norm(K) * abs(scale)),
      "You take the norm of all entries at once. It is a bound, but grows with the number of tokens: take the norm of "
      "each row, and of these the largest."),
@@ -241,9 +175,6 @@ score_bound.knows(
      "You multiply squared norms. ‖q‖ is the *root* of the sum of squares."),
     ("the scale's sign kept", lambda Q, K, scale: float(norms(Q).max() * norms(K).max() * scale),
      "With a negative scale your bound is negative, and every score seems harmless. Take abs(scale)."),
-    ("the largest entries", lambda Q, K, scale: float(np.abs(Q).max() * np.abs(K).max() * abs(scale)),
-     "You multiply the largest entries. A score sums d products, so it can be larger than that: use the norms of the "
-     "rows."),
     ("absolute entries added",
      lambda Q, K, scale: float(np.abs(Q).sum(-1).max() * np.abs(K).sum(-1).max() * abs(scale)),
      "You take the sum of absolute entries for the length of a row. It is a bound, but a loose one: ‖q‖ is the root of "
@@ -251,10 +182,6 @@ score_bound.knows(
     ("the smallest norm of the keys", lambda Q, K, scale: float(norms(Q).max() * norms(K).min() * abs(scale)),
      "You take the smallest norm of the keys. Another key can be longer, and its score larger: take the largest of "
      "both."),
-    ("mean norms", lambda Q, K, scale: float(norms(Q).mean() * norms(K).mean() * abs(scale)),
-     "You take the mean of the norms. One long query is enough to overflow: take the largest."),
-    ("norms of columns", lambda Q, K, scale: float(norms(Q.T).max() * norms(K.T).max() * abs(scale)),
-     "You take the norms of columns. Tokens are rows: sum over the last axis."),
 )  # fmt: skip
 
 
@@ -302,16 +229,6 @@ def ea_in_place_of_e2a(
     return wrong
 
 
-def by_2_above_the_line_forgotten(
-    near: Callable[[Array, Array], tuple[Array, Array]],
-) -> Callable[..., Array]:
-    def wrong(a: Array, b: Array, w: Array) -> Array:
-        a, b = near(a, b)
-        return quotients(np.exp(2 * a), np.exp(2 * b), w) / 2
-
-    return wrong
-
-
 def minus_forgotten(
     near: Callable[[Array, Array], tuple[Array, Array]],
 ) -> Callable[..., Array]:
@@ -322,16 +239,9 @@ def minus_forgotten(
     return wrong
 
 
-def exponentials_added(a: Array, b: Array, w: Array) -> Array:
-    x, y = (np.exp(2 * x) for x in pulled(a, b))
-    return -2 * (w / (1 + x[:, None, :] + y)).sum(-1)
-
-
 quotient_scores.knows(
     ("eᵃ in place of e²ᵃ", [ea_in_place_of_e2a(x) for x in (pulled, as_they_are)],
      "Your exponentials lack the 2: tanh(z) = 1 − 2/(1 + e²ᶻ). With eᶻ you compute tanh(z/2)."),
-    ("the 2 above the line forgotten", [by_2_above_the_line_forgotten(x) for x in (pulled, as_they_are)],
-     "Your scores are half of what they should be: it is 2/(1 + e²ᵃe²ᵇ), so that tanh goes from −1 to 1."),
     ("the minus forgotten", [minus_forgotten(x) for x in (pulled, as_they_are)],
      "Your scores have the wrong sign: the quotient falls as a + b grows, and tanh rises: 1 *minus* 2/(1 + …)."),
     ("exponentials that overflow", lambda a, b, w: quotients(np.exp(2 * a), np.exp(2 * b), w),
@@ -340,8 +250,4 @@ quotient_scores.knows(
     ("Σw still there", lambda a, b, w: (w * np.tanh(a[:, None, :] + b)).sum(-1),
      "You return all of Σ w tanh. Right, but the 1 of 1 − 2/(1 + …) adds Σw to every score: leave it out, as softmax "
      "drops it, and with it every tanh."),
-    ("exponentials added", exponentials_added,
-     "You add the exponentials. e^(2(a + b)) is the *product* of e²ᵃ and e²ᵇ."),
-    ("w forgotten", lambda a, b, w: safely(a, b, np.ones_like(w)),
-     "You sum the quotients as they are. Each feature has its weight in w."),
 )  # fmt: skip

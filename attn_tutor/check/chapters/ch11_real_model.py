@@ -43,11 +43,6 @@ received_weight = Exercise(
 )
 
 
-def heads_averaged(A: Array) -> Array:
-    mean = mean_of_later(A)
-    return np.asarray(mean.mean(tuple(range(mean.ndim - 1))))
-
-
 received_weight.knows(
     ("a token's weight on itself counted", dict(first=0, divide=lambda n, j: n - j),
      "You count the diagonal, what a token gives itself. Token 0 has no choice and gives itself 1, so it would look "
@@ -55,19 +50,7 @@ received_weight.knows(
     ("divided by n for all keys", dict(divide=lambda n, j: n),
      "You divide each sum by n. Later keys are seen by fewer queries, so they would look neglected: divide by the "
      "number of queries after the key, n − 1 − j."),
-    ("the sum in place of the mean", dict(divide=lambda n, j: 1),
-     "You add up and do not divide. Early keys are seen by more queries and win by that alone: divide by n − 1 − j."),
-    ("queries and keys swapped", dict(turn=lambda A: A.swapaxes(-1, -2)),
-     "You read A the wrong way round: rows are queries, columns are keys. What key j receives stands in column j, "
-     "A[..., j + 1:, j]."),
     by_hand=mean_of_later,
-)  # fmt: skip
-received_weight.knows(
-    ("the column's mean, diagonal and future too", lambda A: np.asarray(A.mean(-2)),
-     "You average whole columns, A.mean(-2). Half of a column is 0 because of the causal mask, and the diagonal is the "
-     "token itself. Take the queries after the key alone."),
-    ("heads averaged", heads_averaged,
-     "You average over the leading axes. Each head gets its own row of the answer: only the queries' axis, −2, goes."),
 )  # fmt: skip
 
 
@@ -111,22 +94,9 @@ prefix_matching_score.knows(
     ("the earlier copies themselves", dict(after=0),
      "You take the earlier copies themselves. That is a *duplicate-token* head. An induction head looks at what came "
      "right after them: the keys j + 1 where ids[j] == ids[i]."),
-    ("the tokens before the earlier copies", dict(after=-1),
-     "You take the tokens before the earlier copies, j − 1. What is to be copied came *after* them: j + 1."),
     ("all queries counted", dict(queries=lambda same: np.ones(len(same), dtype=bool)),
      "You average over all queries. One whose token is new has nothing to look for and can only lower the score: take "
      "those with an earlier copy."),
-    ("the newest copy alone", dict(which=lambda same: same & (same[:, ::-1].cumsum(-1)[:, ::-1] == 1)),
-     "You look at the newest earlier copy alone. There may be several, and the weight on what came after any of them "
-     "counts: add them up."),
-    ("the oldest copy alone", dict(which=lambda same: same & (same.cumsum(-1) == 1)),
-     "You look at the first copy alone. There may be several, and the weight on what came after any of them counts: "
-     "add them up."),
-    ("queries and keys swapped", dict(turn=lambda A: A.swapaxes(-1, -2)),
-     "You read A[key, query]. Rows are queries: the weight of query i on key j is A[..., i, j]."),
-    ("the largest weight of each query", dict(join=np.max),
-     "You take the largest of the weights on what came after. If a token has stood before twice, both places are "
-     "right: add their weights."),
     by_hand=on_what_came_next,
 )  # fmt: skip
 
@@ -159,48 +129,17 @@ without_heads = Exercise(
 )
 
 
-def tokens_switched_off(O: Array, W_o: Array, off: list[int]) -> Array:
-    O = O.copy()
-    O[:, [i for i in off if i < O.shape[1]]] = 0
-    return an.merge_heads(O) @ W_o
-
-
-def entries_switched_off(O: Array, W_o: Array, off: list[int]) -> Array:
-    X = an.merge_heads(O).copy()
-    X[:, off] = 0
-    return X @ W_o
-
-
-def heads_reshaped_in_place_of_merged(O: Array, W_o: Array, off: list[int]) -> Array:
-    keep = np.ones(len(O), dtype=bool)
-    keep[off] = False
-    return (O * keep[:, None, None]).reshape(O.shape[1], -1) @ W_o
-
-
 def sum_of_the_heads_switched_off(O: Array, W_o: Array, off: list[int]) -> Array:
     kept = np.delete(O, off, axis=0)
     return an.merge_heads(kept) @ W_o[: kept.shape[0] * kept.shape[2]]
 
 
 without_heads.knows(
-    ("the rest scaled up", dict(rescale=True),
-     "You scale the remaining heads up, as dropout does in training. An ablation takes a part away and leaves the rest "
-     "as it is."),
     ("only those kept", dict(turn=True),
      "You keep the heads of the list and switch off all others. It is the other way round."),
     by_hand=switched_off,
 )  # fmt: skip
 without_heads.knows(
-    ("tokens switched off", tokens_switched_off,
-     "You set tokens to zero, O[:, off]. The heads' axis stands first: O[off]."),
-    ("entries switched off", entries_switched_off,
-     "You merge first and then set the *columns* in the list to zero. A head has d_h columns, h·d_h to (h + 1)·d_h: it "
-     "is easier before merging, O[off] = 0 on a copy."),
-    ("heads reshaped in place of merged", heads_reshaped_in_place_of_merged,
-     "You reshape (h, n, d_h) to (n, h·d_h), which mixes tokens and heads. The tokens' axis must come first: "
-     "transpose, then reshape (merge_heads)."),
-    ("nothing switched off", lambda O, W_o, off: an.merge_heads(O) @ W_o,
-     "Your answer is that of the whole layer. The heads in `off` must be 0 before they are merged."),
     ("the sum of the heads switched off", sum_of_the_heads_switched_off,
      "You drop the heads from the array and then take the first rows of W_o for those that are left. Each head has "
      "rows of its own in W_o: set the others to zero, and keep their places."),
@@ -271,14 +210,5 @@ dequantise.knows(
     ("two codes of a byte side by side", dict(in_turn=True),
      "You put the two codes of a byte next to each other. In this format byte j holds weight j and weight j + 16: join "
      "all the low codes, then all the high ones."),
-    ("bytes of a number swapped", dict(big_endian=True),
-     "You read the two bytes of a float16 in the other order. They lie with the low byte first; .view(np.float16) "
-     "reads them so."),
-    ("centred codes", dict(centre=8),
-     "You subtract 8 from the codes. That is another format (Q4_0), which has no minimum; here codes run from 0 to "
-     "15."),
-    ("no minimum", dict(minimum=0), "You multiply by the scale and do not add the minimum."),
-    ("the minimum subtracted", dict(minimum=-1),
-     "You subtract the minimum. It is added: w = s·c + μ. (Some formats store −μ.)"),
     by_hand=read_blocks,
 )  # fmt: skip

@@ -47,13 +47,6 @@ merge_parts = Exercise(
     ],
 )
 
-changes: dict[str, Any]  # of the options of what is written by hand
-
-
-def not_divided_by_the_sum(outputs: Array, levels: Array) -> Array:
-    top = levels.max(0)
-    return (np.exp(levels - np.where(np.isneginf(top), 0, top)) * outputs).sum(0)
-
 
 def small_levels_preferred(outputs: Array, levels: Array) -> Array:
     with np.errstate(invalid="ignore"):
@@ -86,9 +79,6 @@ merge_parts.knows(
     ("NaN where there is no key", dict(safe=False),
      "Where no process has a key every level is −∞: −∞ − (−∞) is NaN, and so is 0/0. Subtract 0 there, and divide by "
      "1."),
-    ("softmax over queries", dict(axis=1),
-     "Your softmax runs over the queries of one process. The weights of one query are shared out among processes, axis "
-     "0."),
     by_hand=by_hand,
 )  # fmt: skip
 merge_parts.knows(
@@ -100,15 +90,11 @@ merge_parts.knows(
      "share first."),
     ("levels as weights", lambda outputs, levels: (levels / levels.sum(0) * outputs).sum(0),
      "You take the levels themselves for weights. They are logarithms: the weight of a process is e to its level."),
-    ("not divided by the sum", not_divided_by_the_sum,
-     "You multiply by e^(ℓ − top) and add up, but the shares must sum to 1: divide by the sum of those exponentials."),
     ("no maximum subtracted", lambda outputs, levels: (np.exp(levels - np.log(np.exp(levels).sum(0))) * outputs).sum(0),
      "You take the logarithm of a sum of exponentials: e^1000 is infinity, and where no process has a key log 0 is −∞, "
      "and −∞ − (−∞) NaN. Subtract the largest level of the processes first, or 0 where that is −∞."),
     ("powers of two", lambda outputs, levels: by_hand(outputs, levels * np.log(2)),
      "Your weights are powers of 2. The levels are natural logarithms: take e to them, np.exp or torch.exp."),
-    ("small levels preferred", lambda outputs, levels: by_hand(outputs, np.where(np.isneginf(levels), levels, -levels)),
-     "Your weights have the sign wrong: a larger level must give a larger weight, e^(ℓ − top)."),
     ("small levels preferred", small_levels_preferred,
      "Your weights have the sign wrong: a larger level must give a larger weight, e^(ℓ − top), and a level of −∞ the "
      "weight 0."),
@@ -150,11 +136,6 @@ def tokens_of_the_back_reversed(n: int, size: int) -> Array:
     return np.concatenate([front, back[:, ::-1]], 1)
 
 
-def late_chunk_first(n: int, size: int) -> Array:
-    front, back = halves(n, size)
-    return np.concatenate([back, front], 1)
-
-
 def one_token_a_chunk(n: int, size: int) -> Array:
     deal = np.arange(n).reshape(-1, 2 * size)
     front, back = deal[:, :size].T, deal[:, size:][:, ::-1].T
@@ -176,18 +157,12 @@ zigzag_positions.knows(
     ("blocks", lambda n, size: np.arange(n).reshape(size, -1),
      "Your processes hold blocks, one after the other. The last has the most past to read, and the others wait for it: "
      "give each an early chunk and a late one."),
-    ("stripes", lambda n, size: np.arange(n).reshape(-1, size).T,
-     "You deal tokens out like cards. Those are stripes: nearly balanced, but asked are two chunks for each process."),
     ("the back not reversed", back_not_reversed,
      "Process r has chunk r and chunk r + size. Then both halves get later with r, and so does the work. Count the "
      "second chunk from the end: 2 · size − 1 − r."),
     ("tokens of the back reversed", tokens_of_the_back_reversed,
      "The chunks are right, but inside those from the back your tokens run backwards. Reverse the order of the chunks, "
      "not that of their tokens."),
-    ("the late chunk first", late_chunk_first,
-     "Each process has the right tokens, but the late chunk stands before the early one. Keep the order of the text."),
-    ("processes in columns", lambda n, size: np.concatenate(halves(n, size), 1).T,
-     "Your columns are processes. Rows are: (size, n / size)."),
     ("one token a chunk", one_token_a_chunk,
      "Your chunks have one token each, dealt to and fro. Two chunks a process are asked, each in one piece."),
     ("one token a chunk", one_token_a_chunk_too,
@@ -251,14 +226,10 @@ bytes_sent = Exercise(
 bytes_sent.knows(
     ("the ring passes on once too often", dict(last=0),
      "Your ring passes its block on p times. After p − 1 all have seen it, and the last would only bring it home."),
-    ("the part that stays is counted", dict(whole=True),
-     "In your all-to-all every part travels. One of the p parts is for the process itself and stays: (p − 1)/p."),
     ("keys without values", dict(both=1), "Your ring sends keys only. Their values travel with them: twice as much."),
     ("the output is not sent back", dict(moves="qkv"),
      "Your all-to-all moves queries, keys and values, but the output must go back to where its tokens are: heads of "
      "queries count twice."),
-    ("as many heads of keys as of queries", dict(copied=(True, True)),
-     "You send keys and values for every query head. Grouped heads share them: only kv_heads travel."),
     ("as many heads of keys in the all-to-all", dict(copied=(False, True)),
      "Your ring sends kv_heads heads of keys and values, but your all-to-all as many as there are queries. Grouped "
      "heads share them there too."),
@@ -277,16 +248,9 @@ bytes_sent.knows(
      "that it will compute: divide by size."),
     ("numbers in the ring, not bytes", dict(weighed=(False, True)),
      "Your ring counts numbers. Each has `number` bytes, as in your all-to-all."),
-    ("numbers in the all-to-all, not bytes", dict(weighed=(True, False)),
-     "Your all-to-all counts numbers. Each has `number` bytes, as in your ring."),
     ("all tokens in place of one's own", dict(local=False),
      "A process holds n / size tokens, and sends those of one process at a time. You count all n."),
     by_hand=sent,
-)  # fmt: skip
-bytes_sent.knows(
-    ("numbers in place of bytes",
-     lambda n, size, heads, kv_heads, width, number: sent(n, size, heads, kv_heads, width, 1),
-     "You count numbers. Each has `number` bytes."),
 )  # fmt: skip
 
 
@@ -373,24 +337,14 @@ def outputs_of_blocks_averaged(Q: Array, K: Array, V: Array, size: int) -> Array
 
 
 ring.knows(
-    ("the mask of another owner", dict(mask_of=1),
-     "You attend to the keys of rank − step under the mask of rank + step. With two processes both are the same; with "
-     "more they are not. Use one owner for both."),
-    ("a mask by local positions", dict(local=True),
-     "Your mask compares places inside the blocks, so every block looks like one's own. Compare positions in the whole "
-     "text."),
     ("the last block left out", dict(steps=-1),
      "You take p − 1 steps. There are p − 1 messages, but p blocks to attend to: one's own is the first."),
-    ("one's own block counted twice", dict(steps=1),
-     "After p steps your own block is back, and you attend to it again: its keys count twice."),
     ("pooled values not rescaled", dict(rescale=(True, False)),
      "When a block brings a larger score, total and pooled values both shrink by e^(old top − new top). Your pooled "
      "values stay."),
     ("total not rescaled", dict(rescale=(False, True)),
      "When a block brings a larger score, total and pooled values both shrink by e^(old top − new top). Your total "
      "stays."),
-    ("old sums not rescaled", dict(rescale=(False, False)),
-     "When a block brings a larger score, total and pooled values shrink by e^(old top − new top). Yours stay."),
     ("no maximum subtracted", dict(top=False),
      "With large scores exp is infinity, and ∞/∞ is NaN. Keep the largest score so far and subtract it."),
     ("not divided by the total", dict(divided=False),
@@ -399,8 +353,6 @@ ring.knows(
     ("no √d", dict(width="none"), "Your scores are not divided by √d, the root of the keys' width."),
     ("no causal mask", dict(hidden="nothing"),
      "Your queries see the keys after them. The mask compares positions: a query sees those up to its own."),
-    ("a query does not see itself", dict(hidden="itself"),
-     "Your queries see the keys before them, but not their own. The mask is ≥, not >."),
     ("one's own block without a mask", dict(hidden="other blocks"),
      "You leave out the blocks after one's own, but inside one's own block your queries see the keys after them: "
      "future there, too."),

@@ -40,20 +40,12 @@ window_with_sinks.knows(
      "sinks, too."),
     ("window one too wide", dict(wider=1),
      "Each query sees window tokens before itself. Its own counts as one of them: j > i − window."),
-    ("window one too narrow", dict(wider=-1),
-     "A query sees itself and only window − 2 tokens before it: j > i − window, without another 1."),
-    ("aligned upper left", dict(first=0),
-     "Your queries are the first n of m tokens. They are the last: query i stands at position i + m − n."),
-    ("not causal", dict(past=False),
-     "Your queries see what comes after them. Of the window, only j ≤ i has been written."),
     by_hand=sink_mask,
 )  # fmt: skip
 window_with_sinks.knows(
     ("no sinks", lambda n, m, window, sinks: sink_mask(n, m, window, 0),
      "This is a plain sliding window. Whoever drops the first tokens drops what trained heads park their weight on: "
      "add j < sinks."),
-    ("inverted", lambda n, m, window, sinks: ~sink_mask(n, m, window, sinks),
-     'Your mask is True where a query may *not* attend. In this book True means "may attend".'),
 )  # fmt: skip
 
 
@@ -99,37 +91,13 @@ linear_in_chunks = Exercise(
 )
 
 
-def no_features(Q: Array, K: Array, V: Array, size: int) -> Array:
-    kernel = np.tril(Q @ K.T)
-    return kernel @ V / kernel.sum(-1, keepdims=True)
-
-
-def future_too(Q: Array, K: Array, V: Array, size: int) -> Array:
-    kernel = phi(Q) @ phi(K).T
-    return kernel @ V / kernel.sum(-1, keepdims=True)
-
-
 linear_in_chunks.knows(
     ("each chunk forgets the past", dict(past=False, total_past=False),
      "Your chunks do not know of one another. Add what the state holds: φ(q) S above the line, φ(q) · z below."),
-    ("the total forgets the past", dict(total_past=False),
-     "Above the line you add the past, below it you do not. The total needs a state of its own, z = Σ φ(k), or a "
-     "column of ones in V."),
-    ("the total alone remembers", dict(past=False),
-     "Below the line you add the past, above it you do not: q @ S belongs to the pooled values."),
     ("the chunk counted twice", dict(early=True),
      "You add a chunk to the state before you ask it, so its keys count twice, and those of the future once. Ask "
      "first, then add."),
-    ("not causal inside a chunk", dict(inside=False),
-     "Inside a chunk each query sees the whole chunk. Keep the lower triangle of φ(q) φ(k)ᵀ."),
     by_hand=chunked,
-)  # fmt: skip
-linear_in_chunks.knows(
-    ("not divided", lambda Q, K, V, size: np.tril(phi(Q) @ phi(K).T) @ V,
-     "You return the pooled values alone. The weights must add up to 1: divide by φ(q) · Σ φ(k) over the same keys."),
-    ("no features", no_features,
-     "You multiply queries and keys themselves. Their products can be negative, and their sum 0: take φ of both."),
-    ("the future too", future_too, "Each query reads the whole text. The state may hold earlier chunks only."),
 )  # fmt: skip
 
 
@@ -162,11 +130,6 @@ def added_not_corrected(S: Array, k: Array, v: Array, beta: float) -> Array:
     return S + beta * np.outer(k, v)
 
 
-def error_added_with_the_wrong_sign(S: Array, k: Array, v: Array, beta: float) -> Array:
-    k = k / np.sqrt(k @ k)
-    return S + beta * np.outer(k, S.T @ k - v)
-
-
 def everything_fades(S: Array, k: Array, v: Array, beta: float) -> Array:
     k = k / np.sqrt(k @ k)
     return (1 - beta) * S + beta * np.outer(k, v)
@@ -176,15 +139,11 @@ delta_step.knows(
     ("the key as it is", dict(unit=False),
      "You write under the key as it comes. A key of length 2 then writes four times too much: divide it by its length "
      "first."),
-    ("the whole answer removed", dict(all_of=False),
-     "You take away all of the old answer and add β of the new one. β is on their difference: β (v − Sᵀk)."),
     by_hand=corrected,
 )  # fmt: skip
 delta_step.knows(
     ("added, not corrected", added_not_corrected,
      "You add β k vᵀ, as plain linear attention does. Write the difference between v and what S answers now, Sᵀk."),
-    ("the error added with the wrong sign", error_added_with_the_wrong_sign,
-     "You add β (Sᵀk − v), so that each step makes the answer worse. It is what should be there minus what is."),
     ("everything fades", everything_fades,
      "You multiply the whole state by 1 − β, so that every key fades. Only what is stored under *this* key is "
      "replaced: S − β k (kᵀS) + β k vᵀ."),
@@ -233,33 +192,10 @@ def ratio_upside_down(p: Array, q: Array, guess: int, coin: float, draw: float) 
     return guess if keep else replacement(np.maximum(p - q, 0), draw)
 
 
-def running_sums_not_divided(
-    p: Array, q: Array, guess: int, coin: float, draw: float
-) -> int:
-    if coin * q[guess] < p[guess]:
-        return guess
-    upto = np.maximum(p - q, 0).cumsum()
-    return min(int(np.searchsorted(upto, draw, side="right")), len(p) - 1)
-
-
 keep_guess.knows(
-    ("always kept", lambda p, q, guess, coin, draw: guess,
-     "Every guess stays, so what is written has the distribution of the small model. Refuse with probability 1 − p/q."),
-    ("kept with probability p",
-     lambda p, q, guess, coin, draw: guess if coin < p[guess] else replacement(np.maximum(p - q, 0), draw),
-     "You compare the coin with p alone. The guess already came up with probability q: keep it with p/q."),
     ("the ratio upside down", ratio_upside_down,
      "You keep with probability q/p. Refused must be what the small model says too *often*: keep with p/q."),
     ("drawn from p", lambda p, q, guess, coin, draw: guess if coin * q[guess] < p[guess] else replacement(p, draw),
      "After a refusal you draw from p. Part of p has come out as kept guesses already: draw from what is missing, "
      "max(0, p − q)."),
-    ("drawn from |p − q|",
-     lambda p, q, guess, coin, draw: guess if coin * q[guess] < p[guess] else replacement(abs(p - q), draw),
-     "You draw from |p − q|, so tokens come back of which the small model gives too much. Cut at 0: max(0, p − q)."),
-    ("the likeliest in place of a draw",
-     lambda p, q, guess, coin, draw: guess if coin * q[guess] < p[guess] else int(p.argmax()),
-     "After a refusal you take the likeliest token. To keep the distribution, draw from max(0, p − q)."),
-    ("running sums not divided", running_sums_not_divided,
-     "You look for the draw among running sums that end below 1. Divide max(0, p − q) by its sum, or multiply the draw "
-     "by it."),
 )  # fmt: skip

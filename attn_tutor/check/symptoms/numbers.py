@@ -338,9 +338,9 @@ def _(x: Answer) -> str | None:
     off = np.abs(x.got - x.right).max() / np.abs(x.right).max()
     if off < 0.02:
         return (
-            f"You are nearly right: off by up to {100 * off:.1g} % of the largest number. That is rounding, as in float32, "
-            "or an approximation: another small number (ε), a step too large or too small, large terms that cancel, or a "
-            "number for −∞ that is not low enough."
+            f"You are nearly right: off by up to {100 * off:.1g} % of the largest number. That is rounding, as "
+            "in float32, or an approximation: another small number (ε), a step too large or too small, large terms "
+            "that cancel, or a number for −∞ that is not low enough."
         )
     return None
 
