@@ -31,6 +31,7 @@ DROPPED += (
     ", :not(.recall-page) > .recall > .recall-answer, .recall-deck, .recall-place"
 )
 NOTE = "Where a page on the screen has two tabs, NumPy and torch, this book prints NumPy; torch has the same names."
+NOTE += " Questions in italics are answered on the page Remember."
 
 # Words of code without a colour of their own, which would be a third of the PDF's weight.
 UNCOLOURED = "pre span.n, pre span.p, pre span.w, pre span:empty"

@@ -10,7 +10,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const step = ([before, knew]) => (knew ? Math.min(before + 1, AFTER.length - 1) : 0);
   const due = (record) => record[2] + AFTER[step(record)];
   const date = (day) => new Date(day * DAY).toLocaleDateString("en-GB", { day: "numeric", month: "long", timeZone: "UTC" });
-  const when = (day) => (day <= today() ? "today" : day === today() + 1 ? "tomorrow" : `on ${date(day)}`);
+  const when = (day) => (day === today() + 1 ? "tomorrow" : `on ${date(day)}`);
   const count = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
 
   let memory = { asked: {}, read: {} };
@@ -50,13 +50,13 @@ document.addEventListener("DOMContentLoaded", () => {
     fold.querySelector("summary").append(badge);
     fold.append(html("p", { class: "recall-said" }, ...buttons, says));
     const draw = () => {
-      const record = memory.asked[fold.id], open = !record || due(record) <= today() || record[2] === today();
+      const record = memory.asked[fold.id], now = record && due(record) <= today(), open = !record || now || record[2] === today();
       buttons.forEach((button, i) => {
         button.hidden = !open;
         button.setAttribute("aria-pressed", record?.[2] === today() && record[1] === !i);
       });
-      says.textContent = record ? `Asked again ${when(due(record))}.` : "";
-      badge.textContent = !record ? "" : due(record) <= today() ? "due" : record[1] ? "✓" : "";
+      says.textContent = record && !now ? `Asked again ${when(due(record))}.` : "";
+      badge.textContent = now ? "due" : record?.[1] ? "✓" : "";
     };
     return { fold, draw };
   });
@@ -118,7 +118,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const mark = () => {
     for (const { draw } of questions) draw();
     for (const link of document.querySelectorAll(":is(.bd-sidebar-primary, .main-line, .page-head, .recall-page > p) a[href]"))
-      link.classList.toggle("recall-read", pageOf(link.href) in memory.read);
+      link.classList.toggle("recall-read", !link.hash && pageOf(link.href) in memory.read);
     if (listed) tell();
   };
 

@@ -149,6 +149,7 @@ class TestInTheBrowser:
             on(page, today)
             assert fold.locator(".recall-mark").inner_text() == "due"
             fold.locator("summary").tap()
+            assert status.inner_text() == ""
             fold.get_by_text("I knew it").tap()
             assert status.inner_text() == f"Asked again on {then}."
         fold.get_by_text("Not yet").tap()  # the last word of a day counts
