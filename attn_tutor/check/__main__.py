@@ -1,10 +1,14 @@
-"""``python -m attn_tutor.check``: list the exercises. With a file: check the functions that it defines."""
+"""``python -m attn_tutor.check``: list the exercises, or check the functions of a file or a notebook."""
 
 import argparse
+import ast
 import inspect
+import json
+import re
 import runpy
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from itertools import groupby
 from pathlib import Path
@@ -25,7 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="List the exercises, or check the functions of a file that have the name of one "
         "(my_softmax counts as softmax). The exit status is 0 if all of those are right.",
     )
-    parser.add_argument("file", nargs="?", type=Path, help="a Python file")
+    parser.add_argument(
+        "file", nargs="?", type=Path, help="a Python file or a notebook"
+    )
     file = parser.parse_args(arguments).file
     if file is None:
         print(listing())
@@ -70,7 +76,24 @@ def listing() -> str:
 
 
 def names_of(file: Path) -> dict[str, Any]:
-    return runpy.run_path(str(file), run_name=RUN_AS)
+    """What a file defines; of a notebook what its cells import, define and set to plain values, without its runs."""
+    if file.suffix != ".ipynb":
+        return runpy.run_path(str(file), run_name=RUN_AS)
+    names: dict[str, Any] = {"__name__": RUN_AS}
+    cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    for i, cell in enumerate(cells, 1):
+        text = "".join(cell["source"]) if cell["cell_type"] == "code" else ""
+        code = re.sub(r"(?m)^[%!].*$", "", text)  # what only Jupyter understands
+        for node in filter(_defines, ast.parse(code, f"cell {i}").body):
+            with suppress(NameError):  # a default that a run would have made
+                exec(compile(ast.Module([node], []), f"cell {i}", "exec"), names)
+    return names
+
+
+def _defines(node: ast.stmt) -> bool:
+    kinds = ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef
+    plain = isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+    return plain or isinstance(node, kinds)
 
 
 def parted(names: dict[str, Any]) -> tuple[Defined, Defined]:

@@ -1,5 +1,6 @@
 """What the checker says of functions that go wrong in ways of their own, and its command."""
 
+import json
 import math
 import subprocess
 import sys
@@ -514,6 +515,18 @@ def test_a_file(tmp_path, capsys):
     file.write_text(SOLUTIONS.replace("K.mT", "K.mT * Q.shape[-1] ** -0.5"))
     assert main([str(file)]) == 0
     assert "✗" not in capsys.readouterr().out
+
+
+def test_a_notebook(tmp_path, capsys):
+    """Its functions are checked; what trains or draws in it does not run."""
+    file = tmp_path / "03.ipynb"
+    more = "%matplotlib inline\neps = 0.0\n1 / 0\nfor x in 3: pass\ndef late(n=d): pass"
+    cells = [("code", SOLUTIONS), ("markdown", "def softmax(x"), ("code", more)]
+    notebook = {"cells": [{"cell_type": a, "source": [b]} for a, b in cells]}
+    file.write_text(json.dumps(notebook))
+    assert main([str(file)]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("✓ my_softmax        right\n✗ scaled_dot_score  no √d")
 
 
 @pytest.mark.parametrize(
