@@ -11,54 +11,51 @@ import mimetypes
 import re
 import textwrap
 from collections.abc import Iterator
+from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import source_tabs
 from book_pages import notebooks, settings
-from bs4 import BeautifulSoup
 from further_pages import head
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from myst_parser.config.main import MdParserConfig
+from myst_parser.parsers.mdit import create_md_parser
 from pybtex.database import parse_file
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 
 from attn_tutor.live.pages import exercise_of
 from attn_tutor.live.pages import stub as first_line
 
-CODE = re.compile(r"(?s)<(pre|script|style)\b.*?</\1>")
-FENCE = re.compile(r"(:{3,}|`{3,})\{([\w:-]+)\} *(.*)")
 OPTION = re.compile(r":([\w-]+): ?(.*)")
-ROLE = re.compile(r"\{([\w:]+)\}`([^`]+)`")
-EQUATION = re.compile(r"\$\$(.*?)\$\$ *\(([\w-]+)\)", re.DOTALL)
-PICTURE = re.compile(r"!\[([^\]]*)\]\(((?:\.\./)?_static/[^)]+)\)")
-LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:|attachment:)([^)]*)\)")
+MOVING = ("<attn-", "</attn-")
 START, END = ":::{solution-start}", ":::{solution-end}\n:::"
 
 
-class Book:
-    """What the built pages and the bibliography say: the words that stand for a label."""
+Change = tuple[int, int, str]  # from where to where, and what stands there then
 
-    def __init__(self, source: Path, built: Path) -> None:
-        self.source, self.labels = source, dict[str, str]()
-        for page in sorted(built.glob("book/**/*.html")):
-            # No label stands in code, and without it a page is read in half the time.
-            html = CODE.sub("", page.read_text(encoding="utf-8"))
-            soup = BeautifulSoup(html, "html.parser")
-            for number in soup.find_all(class_="caption-number"):
-                holder = number.find_parent(id=True)
-                if holder is not None:
-                    self.labels[str(holder["id"])] = number.get_text().strip()
-            for equation in soup.find_all(class_="eqno"):
-                if link := equation.find("a", href=True):
-                    label = str(link["href"]).removeprefix("#equation-")
-                    self.labels[label] = equation.get_text().rstrip("#")
-            for section in soup.find_all("section", id=True):
-                if heading := section.find(["h1", "h2", "h3"], recursive=False):
-                    words, anchor = heading.get_text().rstrip("#"), section["id"]
-                    title = re.sub(r"^[\d.]+ ", "", words)
-                    self.labels.setdefault(f"{page.stem}#{anchor}", title)
-                    self.labels.setdefault(f"#{anchor}", title)
-        entries = parse_file(source / "book" / "references.bib").entries
+
+class Book:
+    """What Sphinx has numbered and the bibliography lists: the words that stand for a label."""
+
+    def __init__(self, env: BuildEnvironment) -> None:
+        self.source, self.labels = Path(env.srcdir), dict[str, str]()
+        for kinds in env.toc_fignumbers.values():
+            for kind, numbers in kinds.items():
+                form = env.config.numfig_format.get(kind, "(%s)")  # of an equation
+                for label, number in numbers.items():
+                    words = form % ".".join(map(str, number))
+                    name = label.removeprefix("equation-")
+                    self.labels[name] = words[0].upper() + words[1:]
+        for page, about in env.metadata.items():
+            for slug, (_, _, title) in about.get("myst_slugs", {}).items():
+                self.labels.setdefault(f"{Path(page).name}#{slug}", title)
+        entries = parse_file(self.source / "book/references.bib").entries
         self.works = {key: cited(entry) for key, entry in entries.items()}
 
     def words(self, role: str, text: str) -> str:
@@ -101,50 +98,82 @@ class Plain:
         return cell
 
     def text(self, source: str) -> str:
-        lines = iter(source.split("\n"))
-        return "\n".join(self.blocks(lines))
+        """Each directive, role, picture, link and numbered equation replaced, and all else as it is written."""
+        lines = source.splitlines(keepends=True)
+        starts = [0, *accumulate(map(len, lines))]
+        done, at = "", 0
+        for start, end, new in self.changes(source, starts):
+            done, at = done + source[at:start] + new, end
+        return done + source[at:]
 
-    def blocks(self, lines: Iterator[str]) -> Iterator[str]:
-        """The lines with each directive replaced; formulas, roles and links in what is left."""
-        prose: list[str] = []
-        for line in lines:
-            if found := FENCE.fullmatch(line):
-                yield self.prose(prose)
-                prose = []
-                inside = until(lines, found[1])
-                yield from self.directive(found[2], found[3], inside)
-            elif line.startswith("```"):
-                yield self.prose(prose)
-                prose = []
-                yield "\n".join([line, *until(lines, "```"), "```"])
-            else:
-                prose.append(line)
-        yield self.prose(prose)
+    def changes(self, source: str, starts: list[int]) -> Iterator[Change]:
+        for token in tokens(source):
+            if token.map is None:
+                continue
+            if token.type == "inline":
+                at = starts[token.map[0]]
+                yield from self.inline(source, at, token.children or [])
+                continue
+            start, end = (starts[line] for line in token.map)
+            if "fence" in token.type and token.info.startswith("{"):
+                name, _, title = token.info[1:].partition("}")
+                inside = token.content.rstrip("\n").split("\n")
+                new = "\n".join(self.directive(name, title.strip(), inside))
+                yield start, end, new + "\n" * source[start:end].endswith("\n")
+            elif token.type == "math_block_label":
+                number = self.book.labels[token.info]
+                yield start, end, f"$${token.content.rstrip()} \\qquad {number}\n$$\n"
+            elif token.type == "myst_target" or token.content.startswith(MOVING):
+                yield start, end, ""
 
-    def prose(self, lines: list[str]) -> str:
-        text = "\n".join(
-            line for line in lines if not re.match(r"</?attn-|\([\w-]+\)=", line)
-        )
-        text = EQUATION.sub(
-            lambda m: f"$${m[1].rstrip()} \\qquad {self.book.labels[m[2]]}\n$$", text
-        )
-        text = ROLE.sub(lambda m: self.book.words(m[1], m[2]), text)
-        text = PICTURE.sub(self.picture, text)
-        return LINK.sub(self.link, text)
+    def inline(self, source: str, at: int, children: list[Token]) -> Iterator[Change]:
+        """Tokens within a paragraph do not say where they stand, but they stand in this order."""
 
-    def picture(self, found: re.Match[str]) -> str:
+        def after(mark: str) -> int:
+            """The end of what is written so."""
+            nonlocal at
+            at = source.index(mark, at) + len(mark)
+            return at
+
+        for child in children:
+            if child.type in ("code_inline", "math_inline"):
+                for _ in range(2):
+                    after(child.markup)
+            elif child.type == "myst_role":
+                start = after("{") - 1
+                after("`")
+                yield (
+                    start,
+                    after("`"),
+                    self.book.words(child.meta["name"], child.content),
+                )
+            elif child.type == "image":
+                start = after("![") - 2
+                words = source[at : after("](") - 2]
+                yield start, after(")"), self.picture(words, str(child.attrs["src"]))
+            elif child.type == "link_open" and child.markup != "autolink":
+                opened, address = after("[") - 1, str(child.attrs["href"])
+                ours = not address.startswith("http")
+                if ours:
+                    yield opened, at, "" if source[at] != "]" else self.title(address)
+            elif child.type == "link_close" and child.markup != "autolink":
+                start = after("](") - 2
+                if ours:
+                    yield start, after(")"), ""
+
+    def picture(self, words: str, address: str) -> str:
         """The picture goes into the cell."""
-        file = self.path.parent / found[2]
+        file = self.path.parent / address
         kind = mimetypes.guess_type(file.name)[0] or ""
         content = base64.b64encode(file.read_bytes()).decode()
         self.pictures[file.name] = {kind: content}
-        return f"![{found[1]}](attachment:{file.name})"
+        return f"![{words}](attachment:{file.name})"
 
-    def link(self, found: re.Match[str]) -> str:
-        """The words of a link to another file: the notebook may lie anywhere."""
-        words, (file, _, anchor) = found[1], found[2].partition("#")
+    def title(self, address: str) -> str:
+        """The words of a link that has none. It leads to another file, and the notebook may lie anywhere."""
+        file, _, anchor = address.partition("#")
         page = Path(file).stem or self.path.stem
-        return words or f"*{self.book.labels[f'{page}#{anchor}']}*"
+        return f"*{self.book.labels[f'{page}#{anchor}']}*"
 
     def directive(self, name: str, title: str, lines: list[str]) -> Iterator[str]:
         options = {}
@@ -163,7 +192,7 @@ class Plain:
             yield self.text(table)
         elif name == "figure":
             words = options.get("alt", "")
-            yield self.prose([f"![{words}]({title})"])
+            yield self.picture(words, title)
             yield f"\n*{self.book.labels[options['name']]}: {inside}*"
         elif name == "prf:proof":
             yield from fold("Proof", inside)
@@ -171,12 +200,12 @@ class Plain:
             yield from fold(f"Remember: {title}", inside)
         elif name in ("exercise", "prf:theorem"):
             yield from quoted(
-                f"{number} ({self.prose([title])})" if title else number, inside
+                f"{number} ({self.text(title)})" if title else number, inside
             )
         elif "dropdown" in options.get("class", ""):
-            yield from fold(self.prose([title]), inside)
+            yield from fold(self.text(title), inside)
         else:
-            yield from quoted(self.prose([title]), inside)
+            yield from quoted(self.text(title), inside)
 
     def sources(self, names: list[str]) -> Iterator[str]:
         for half, title in source_tabs.HALVES.items():
@@ -195,14 +224,16 @@ class Plain:
                 yield from fold(f"In the package, {title}", f"```python\n{body}\n```")
 
 
-def until(lines: Iterator[str], fence: str) -> list[str]:
-    """The lines up to the one that closes the fence."""
-    inside = []
-    for line in lines:
-        if line == fence:
-            break
-        inside.append(line)
-    return inside
+@cache
+def tokens(source: str) -> list[Token]:
+    return parser().parse(source)
+
+
+@cache
+def parser() -> MarkdownIt:
+    """As the pages are read."""
+    extensions = {*settings()["parse"]["myst_enable_extensions"]}
+    return create_md_parser(MdParserConfig(enable_extensions=extensions), RendererHTML)
 
 
 def fold(title: str, text: str) -> Iterator[str]:
@@ -306,7 +337,7 @@ def write(app: Sphinx, error: Exception | None) -> None:
     if error is not None or app.builder.format != "html":
         return
     source, built = Path(app.srcdir), Path(app.outdir)
-    book, folder = Book(source, built), built / "notebooks"
+    book, folder = Book(app.env), built / "notebooks"
     versions = {folder: with_solutions, folder / "student": without_solutions}
     for path in notebooks(source / "book"):
         for place, version in versions.items():

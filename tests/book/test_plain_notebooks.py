@@ -3,12 +3,13 @@
 import ast
 import re
 from functools import cache
+from types import SimpleNamespace
 
 import book_pages
 import nbformat
 import pytest
 import student_notebooks
-from plain_notebooks import beside
+from plain_notebooks import Book, Plain, beside
 
 from attn_tutor.check import EXERCISES
 
@@ -160,6 +161,39 @@ def test_the_files_are_sound(path, book):
         nbformat.validate(
             nbformat.read(book / place / path.relative_to(book_pages.BOOK), 4)
         )
+
+
+@pytest.fixture
+def plain():
+    """A page with one figure, on its way to plain Markdown."""
+    env = SimpleNamespace(
+        srcdir=ROOT,
+        config=SimpleNamespace(numfig_format={"figure": "Fig. %s", "theorem": "theorem %s"}),
+        toc_fignumbers={"book/01_page": {"figure": {"fig-a": (1, 2)}, "theorem": {"thm-b": (1, 3)},
+                                         "displaymath": {"equation-eq-c": (1, 4)}}},
+        metadata={"book/01_page/more": {"myst_slugs": {"an-end": (9, "an-end", "An end")}}},
+    )  # fmt: skip
+    return Plain(Book(env), book_pages.BOOK / "01_page.ipynb").text
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("{numref}`fig-a`, {prf:ref}`thm-b`", "Fig. 1.2, Theorem 1.3"),
+        ("$$\na\n$$ (eq-c)\n\n{eq}`eq-c`\n", "$$\na \\qquad (1.4)\n$$\n\n(1.4)\n"),
+        ("see [](01_page/more.ipynb#an-end)", "see *An end*"),
+        (
+            "* [two\n  words](02_page.ipynb) and <https://a.b>",
+            "* two\n  words and <https://a.b>",
+        ),
+        # What stands in code is shown as it is.
+        ("``{eq}`eq-c` ``, [`[a](b)`](c.ipynb)", "``{eq}`eq-c` ``, `[a](b)`"),
+        ("~~~python\n{eq}`eq-c`\n~~~\n", "~~~python\n{eq}`eq-c`\n~~~\n"),
+        (":::{note} {eq}`eq-c`\nin `a`\n:::\n", "> **(1.4)**\n> \n> in `a`\n\n"),
+    ],
+)
+def test_markdown_is_read_as_the_pages_are(plain, written, shown):
+    assert plain(written) == shown
 
 
 def test_every_page_is_markdown_too_and_listed(book):
