@@ -51,7 +51,7 @@ lite: .venv-lite/ready  ## build the site on which the notebooks run in a browse
 	@echo "  .venv-lite/bin/python -m http.server --directory _build/lite"
 	@echo "  http://localhost:8000/lab/index.html?path=book/01_queries_keys_values.ipynb"
 
-# What is independent runs side by side.
+# Independent targets run side by side.
 check: .venv/ready  ## check style, types and the package, after every change (a minute)
 	@$(MAKE) --no-print-directory -j2 lint small-tests
 
@@ -69,7 +69,7 @@ gpu:  ## run the tests on CUDA, and the benchmark, which is written to benchmark
 notebooks: .venv/ready  ## run every notebook and write its outputs
 	@$(PY) tools/notebooks.py
 
-# Each a program of tools/tables with its options.
+# Programs of tools/tables with their options.
 TABLES := accuracy.py cached_tokens.py ledger.py small_transformer.py \
 	attention_cost.py "attention_cost.py --wide" ring_cost.py "ring_cost.py --wall" "ring_cost.py --late" \
 	rule_times.py benchmarks.py

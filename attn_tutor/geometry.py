@@ -448,7 +448,7 @@ class Seen(Generic[A]):
                 "True = may attend; of a mask that says what is hidden, give ~mask"
             )
 
-    # What the halves do each in its own way.
+    # Operations that each half does in its own way.
 
     def anyone(self) -> A | None:
         """The keys that some query sees, (…, m or 1), and of those that rules hide maybe some more; None for all."""

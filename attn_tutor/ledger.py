@@ -231,7 +231,7 @@ def attention_bill(
     move = moved / (c * t) / machine.memory_bytes_per_second
     traffic = wait = sent = 0.0
     if mesh:
-        # What takes longer, arithmetic or memory, hides what travels meanwhile.
+        # Arithmetic or memory, whichever takes longer, hides what travels meanwhile.
         rate = machine.operations_per_second * compute / max(compute, move)
         cost = attention_cost(
             keys,

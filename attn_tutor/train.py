@@ -150,7 +150,7 @@ def spread(model: LanguageModel, parallel: str) -> nn.Module:
         return DistributedDataParallel(model)
     kind = next(model.parameters()).device.type
     mesh = init_device_mesh(kind, (dist.get_world_size(),))
-    # What a block's last layer returns is a view, and nothing is written into it.
+    # A block's last layer returns a view, and nothing is written into it.
     warnings.filterwarnings("ignore", ".*returned a view tensor")
     for block in model.blocks:
         fully_shard(block, mesh=mesh)

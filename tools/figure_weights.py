@@ -96,7 +96,7 @@ def page_of_induction() -> dict[str, Any]:
     """The names of the page on induction heads, once its cells have trained or read its models."""
     names: dict[str, Any] = {}
     cells = nbformat.read(INDUCTION, as_version=4).cells
-    # There, as a notebook runs: it reads what was trained from a folder near it.
+    # The chapter's folder, in which a notebook runs: it reads what was trained from a folder near it.
     with contextlib.chdir(INDUCTION.parent), contextlib.redirect_stdout(io.StringIO()):
         for cell in cells:
             if cell.cell_type == "code" and "seen" not in names:

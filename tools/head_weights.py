@@ -23,7 +23,7 @@ def train() -> dict[str, Any]:
     """The chapter's own cells, up to the one that has trained both layers."""
     names: dict[str, Any] = {}
     cells = nbformat.read(CHAPTER, as_version=4).cells
-    # There, as a notebook runs: it reads what was trained from a folder beside it.
+    # The chapter's folder, in which a notebook runs: it reads what was trained from a folder beside it.
     with contextlib.chdir(BOOK), contextlib.redirect_stdout(io.StringIO()):
         for cell in cells:
             if cell.cell_type == "code":

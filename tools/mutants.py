@@ -38,10 +38,10 @@ QUICK = [
 TESTS = sorted(
     ROOT.glob("tests/[uo]*/test_*.py"),
     key=lambda path: (path.name in QUICK and -QUICK.index(path.name) - 1, path),
-)  # those that catch most go first
+)  # files that catch most go first
 SLOW_TO_IMPORT = ["attn_tutor.numpy", "attn_tutor.torch", "hypothesis", "nbclient"]
 xp: Any  # numpy or torch, whichever half is wrong
-lib: Any  # that half
+lib: Any  # attn_tutor's half of that name
 
 
 class Wrong(NamedTuple):

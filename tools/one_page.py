@@ -21,10 +21,10 @@ from book_pages import settings, toc_file  # noqa: E402 — its folder is known 
 CONFIG = settings()
 STYLE = Path(__file__).with_name("one_page.css")
 
-# What can only be pressed, and code that only draws, which the screen folds away too; the notebooks have it.
+# Controls that can only be pressed, and code that only draws, which the screen folds away too; the notebooks have it.
 DROPPED = "a.headerlink, .notebook-link, .toctree-wrapper, details.hide, .sd-tab-set > input, script, button, .in-dark"
 
-# Of two tabs paper has the first, which holds NumPy's.
+# Tabs: paper has the first of two, which holds NumPy's.
 DROPPED += ", .sd-tab-content ~ label, .sd-tab-content ~ .sd-tab-content"
 # A question stands where the text has answered it, and its answer in the list at the end.
 DROPPED += (
@@ -161,7 +161,7 @@ class Page:
             link = f'<a href="#{solution["id"]}">Solution: page <span class="page-number"></span></a>'
             exercise = solution.find_previous(class_="exercise")
             assert exercise  # every solution follows its own
-            # In its box, so that no page comes between them.
+            # The solution's box holds it, so that no page comes between them.
             exercise.append(
                 BeautifulSoup(f'<p class="to-solution">{link}</p>', "html.parser")
             )

@@ -116,7 +116,7 @@ def memory_on_cpu(case: Case, name: str) -> float | None:
     """The same of a call of that name, as the system counts it in a fresh process; None where it cannot say."""
     if not RESET.exists():
         return None
-    # What the new process frees then goes back to the system at once, whose count is all
+    # Memory that the new process frees then goes back to the system at once, whose count is all
     # we see. It would slow down the clock, but this process read its settings long ago.
     os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"
     # Forked from a server that has loaded all and computed nothing: as fresh as a new one, and quicker.

@@ -52,6 +52,6 @@ ROWS = {
     ),
 }
 DEFAULT = [*ROWS]
-# Those of rules are asked for by name, since all take hours: "rule-window", "rule-window+valid".
+# Rows of rules are asked for by name, since all take hours: "rule-window", "rule-window+valid".
 EACH = [(name,) for name in rules.NAMES]
 ROWS |= {f"rule-{'+'.join(names)}": ruled(*names) for names in [*EACH, *rules.PAIRS]}

@@ -81,7 +81,7 @@ def rules(case: Case) -> dict[str, Callable[[], Said]]:
 
 
 NAMES = [*rules(Case("causal", "torch", 8))]
-# Two of these are one argument, or each says what the other does.
+# Pairs that are left out: two are one argument, or each says what the other does.
 NEVER = [{"alibi", "row-bias"}, {"window", "sinks"}]
 NEVER += [{"prefix", other} for other in ("causal", "window", "sinks")]
 PAIRS = [pair for pair in combinations(NAMES, 2) if {*pair} not in NEVER]

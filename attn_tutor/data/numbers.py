@@ -26,7 +26,7 @@ IDS = {word: i for i, word in enumerate(WORDS) if word}
 END = 10  # the ids of the digits are the digits themselves
 DIGITS = 9  # of the longest numbers
 
-# What a pair of (with "and", with "a" for a leading "one") may be in training; the fourth is held out.
+# Kinds that a pair of (with "and", with "a" for a leading "one") may be in training; the fourth is held out.
 FORMS = ((True, False), (False, False), (True, True))
 UNSEEN_FORM = (False, True)
 

@@ -73,7 +73,7 @@ def report(checks: list[Callable[[], Finding]], names: list[str]) -> list[Findin
             result = explain(error, name)
             if any(result.cause == x.cause and result.says == x.says for x in found):
                 continue
-        # Where pads are read, outputs differ from those without pads for that reason alone.
+        # Outputs of a model that reads pads differ from those without pads for that reason alone.
         if name == "misplaces_words" and found and found[-1].check == "reads_pads":
             continue
         print(result)

@@ -44,7 +44,7 @@ PERMITTED, FORBIDDEN = "#9fd0f5", "#4a4a4a"
 def _style() -> Iterator[None]:
     with mpl.rc_context(STYLE):
         yield
-        # With the first figure, a notebook's backend switches this on, and it shows no figure without it.
+        # A notebook's backend switches this on with the first figure, and shows no figure without it.
         interactive = mpl.is_interactive()
     mpl.interactive(interactive)
 

@@ -43,14 +43,14 @@ class Live(ExtensionApp):
     def initialize_settings(self) -> None:
         server = self.serverapp
         assert server is not None  # which its type does not say
-        # Not sent with what another site's page asks for, and not to be read by a script.
+        # A cookie that is not sent with what another site's page asks for, and that no script reads.
         server.identity_provider.cookie_options = {
             "httponly": True,
             "samesite": "Strict",
         }
         kernels = server.kernel_manager
         kernels.cull_idle_timeout, kernels.cull_interval = SEEN_LAST, 60
-        # What goes to a kernel and back is not to be read, or warned of, on its way. A dead one is noticed in a second.
+        # Messages to a kernel and back: none is read, or warned of, on its way. A dead kernel is noticed in a second.
         kernels.update_config(
             Config(
                 {

@@ -20,7 +20,7 @@ from attn_tutor.live.saved import Changed, Texts
 
 STATIC = Path(__file__).parent / "static"
 SCRIPTS = ("kernel", "output", "kept", "text", "cells", "exercises", "sentence", "training")  # fmt: skip
-# What the panels of chapters 9 and 11 ask for is kept beside the cells, whose names have no space.
+# Requests of the panels of chapters 9 and 11 are kept beside the cells, whose names have no space.
 PANELS = ("my sentence", "my text", "my seed")
 
 
@@ -178,7 +178,7 @@ class VerdictHandler(Kept):
         texts = self.reader.verdicts
 
         def put(name: str, text: str | None, was: str | None) -> None:
-            # As my_solutions.py has it, with which the page of progress compares it.
+            # The text as my_solutions.py has it, with which the page of progress compares it.
             texts.put(name, text and text.strip("\n"), texts.read().get(name))
 
         self.keep(put, name)

@@ -15,7 +15,7 @@ Function = Callable[..., Any]
 def load(path: Path, name: str) -> Function | None:
     """The function that the file holds for an exercise. What its text raises is raised here."""
     names: dict[str, Any] = {"__name__": "solutions"}
-    # What stands above the answers and the answers before, which this one may use; their faults are not its own.
+    # The text above the answers and the answers before, which this one may use; their faults are not its own.
     for other, text in solutions.parts(solutions.whole(path)):
         if other == name:
             break

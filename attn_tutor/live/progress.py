@@ -19,7 +19,7 @@ TITLE = re.compile(r"<title>.*?( &#8212; .*?)?</title>", re.DOTALL)
 def page(shell: str, reader: "Reader") -> str:
     """A page of the book with the progress in place of its text."""
     shell = TITLE.sub("<title>Your progress</title>", shell, count=1)
-    # What the search page searches with has nothing to do here.
+    # The search page's scripts have nothing to do here.
     shell = re.sub(r'<script[^>]*(?:search\w*|searchindex)\.js[^>]*></script>', "", shell)  # fmt: skip
     article = table(reader)
     return ARTICLE.sub(lambda found: found[1] + article + found[2], shell, count=1)

@@ -44,7 +44,7 @@ def read(text: str) -> None:
     caches = [KVCache() for _ in smol.layers]
     stream = smol.stream(ids, caches=caches)
     show(reading(ids, stream) | guesses(stream[:, -1]))
-    # As smol.generate does, which would read the text once more.
+    # The steps of smol.generate, which would read the text once more.
     written = [smol.unembed(stream[-1, -1:]).argmax(-1)]
     while len(written) < WRITTEN:
         written.append(smol(written[-1], caches=caches).argmax(-1))

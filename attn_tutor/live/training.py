@@ -9,7 +9,7 @@ from attn_tutor.torch.models.language_model import LanguageModel
 from attn_tutor.torch.models.training import State
 
 STEP = "application/vnd.attn-tutor.training+json"
-LENGTH, ROWS, RATE, STEPS = 64, 16, 6e-3, 800  # those of the chapter
+LENGTH, ROWS, RATE, STEPS = 64, 16, 6e-3, 800  # the chapter's
 EVERY, SAMPLE = 10, 100  # steps from one loss to the next, and from one sample
 LEAST = 2000  # characters to learn from
 

@@ -55,7 +55,7 @@ class Layer(NamedTuple):
         positions = torch.arange(past, past + X.shape[-2])
         Q, K = rotary(Q, positions, BASE), rotary(K, positions, BASE)
         if cache is not None:
-            K, V = cache.append(K, V)  # those of the tokens before, too
+            K, V = cache.append(K, V)  # the keys and values of the tokens before, too
         shared = N_HEADS // N_KV_HEADS
         return Q, K.repeat_interleave(shared, -3), V.repeat_interleave(shared, -3)
 

@@ -416,7 +416,7 @@ def as_dot_product(
     Q: np.ndarray, K: np.ndarray, bandwidth: float, see: Visibility
 ) -> tuple[np.ndarray, np.ndarray]:
     """Queries (…, n, d+1) and keys (…, m, d+1) whose dot products are Gaussian scores, up to a term a query."""
-    # Where keys spread far, what remains after −‖k‖²/2 is small beside it.
+    # Keys that spread far leave little beside −‖k‖²/2, hence float64.
     wide = np.result_type(Q, K, np.float64)
     seen = see.anyone()[..., None]  # (…, m, 1)
     # The first key that is seen: causally, whoever sees any key sees this one,

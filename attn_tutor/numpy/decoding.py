@@ -10,7 +10,7 @@ from attn_tutor.numpy._arrays import require_array
 __all__ = ["beam_search", "exhaustive_search", "greedy_search"]
 
 Step = Callable[[np.ndarray], np.ndarray]
-MOST_SENTENCES = 10**6  # that an exhaustive search looks at
+MOST_SENTENCES = 10**6  # sentences that an exhaustive search looks at
 
 
 def greedy_search(
@@ -92,7 +92,7 @@ def exhaustive_search(
             raise ValueError(
                 f"exhaustive_search: {n_tokens}^{max_len} sentences are more than {MOST_SENTENCES}; use beam_search"
             )
-        # Each so far with each next token, in the order of the scores.
+        # Every sentence so far with every next token, in the order of the scores.
         before = np.repeat(tokens, n_tokens, axis=1)
         last = np.tile(np.arange(n_tokens)[:, None], (b, k, 1))
         tokens = np.concatenate([before, last], -1)

@@ -10,7 +10,7 @@ from attn_tutor.geometry import Seen, Slopes, in_groups
 from attn_tutor.numpy._arrays import require_bias, require_boolean
 
 LARGEST = 1e15  # the product of two rows of such numbers is finite
-PAIRS = 2**24  # that are looked at at once
+PAIRS = 2**24  # pairs that are looked at at once
 
 
 class Visibility(Seen[np.ndarray]):

@@ -407,7 +407,7 @@ def nadaraya_watson(
     return normalize(kernel(Q, K, bandwidth)) @ V
 
 
-# What the public functions share once their arguments are checked.
+# Steps that the public functions share once their arguments are checked.
 
 
 def weigh(

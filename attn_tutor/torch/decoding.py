@@ -11,7 +11,7 @@ from attn_tutor.torch._arrays import require_array
 __all__ = ["beam_search", "exhaustive_search", "greedy_search"]
 
 Step = Callable[[torch.Tensor], torch.Tensor]
-MOST_SENTENCES = 10**6  # that an exhaustive search looks at
+MOST_SENTENCES = 10**6  # sentences that an exhaustive search looks at
 
 
 def greedy_search(
@@ -93,7 +93,7 @@ def exhaustive_search(
             raise ValueError(
                 f"exhaustive_search: {n_tokens}^{max_len} sentences are more than {MOST_SENTENCES}; use beam_search"
             )
-        # Each so far with each next token, in the order of the scores.
+        # Every sentence so far with every next token, in the order of the scores.
         before = tokens.repeat_interleave(n_tokens, 1)
         last = torch.arange(n_tokens, device=tokens.device)[:, None].repeat(b, k, 1)
         tokens = torch.cat([before, last], -1)

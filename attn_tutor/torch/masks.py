@@ -82,7 +82,7 @@ def padding_mask(
         raise ValueError(
             f"padding_mask: valid_lens has shape {tuple(valid_lens.shape)} but needs (b,) or (b,n)"
         )
-    # In 64 bits, since m may be too large for the dtype of the lengths.
+    # Positions in 64 bits, since m may be too large for the dtype of the lengths.
     lens = valid_lens.long() if device is None else valid_lens.to(device, torch.long)
     if look(lambda lens: ((lens < 0) | (lens > m)).any(), lens, wait=True):
         raise ValueError(

@@ -95,7 +95,7 @@ def normalize(weights: torch.Tensor) -> torch.Tensor:
         >>> normalize(torch.tensor([[3.0, 1.0], [0.0, 0.0]])).tolist()
         [[0.75, 0.25], [0.0, 0.0]]
     """
-    # In half precision a sum of many keys would overflow.
+    # A sum of many keys would overflow in half precision.
     wide = torch.promote_types(weights.dtype, torch.float32)
     total = weights.sum(-1, keepdim=True, dtype=wide)
     shares = (weights / torch.where(total == 0, 1, total)).to(weights.dtype)

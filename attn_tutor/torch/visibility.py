@@ -20,7 +20,7 @@ from attn_tutor.torch._arrays import (
 
 BLOCK = 64  # keys: kernels are a tenth slower where the last block is not full
 LARGEST = 1e15  # the product of two rows of such length is finite
-PAIRS = 2**24  # that are looked at at once
+PAIRS = 2**24  # pairs that are looked at at once
 
 
 class Visibility(Seen[torch.Tensor]):

@@ -246,7 +246,7 @@ def quoted(title: str, text: str) -> Iterator[str]:
 
 def without_solutions(cells: list[Any]) -> list[Any]:
     """The cells outside the gates; at the end of each solution stubs of the functions that it defined."""
-    # Here, since a page needs no checkers to be built.
+    # An import here, since a page needs no checkers to be built.
     from attn_tutor.check import EXERCISES
 
     kept: list[Any] = []

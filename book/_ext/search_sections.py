@@ -91,7 +91,7 @@ def write(app: Sphinx, failure: Exception | None) -> None:
 
 def add_scripts(app: Sphinx, page: str, *_: Any) -> None:
     if page == "search":
-        # It quotes formulas too.
+        # The search quotes formulas too.
         app.env.get_domain("math").data["has_equations"][page] = True
         for script in ("sections.js", "search.js"):
             app.add_js_file(script, loading_method="defer")

@@ -93,4 +93,4 @@ def shapes(thing: Any) -> str:
 def first_line(thing: Any) -> str:
     line = (inspect.getdoc(thing) or "").partition("\n")[0]
     line = re.sub("^``[^`]+``: ", "", line)  # a command says its own name first
-    return re.sub(":[a-z]+:`", "`", line)  # this page is Markdown
+    return re.sub(":[a-z]+:`", "`", line)  # the page is Markdown

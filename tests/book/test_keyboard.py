@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page
 
-# One with tables and many buttons, and by `make full` one with a plane to move on.
+# A page with tables and many buttons, and by `make full` one with a plane to move on.
 CASES = [
     pytest.param(("03_masked_softmax", "dark"), id="03"),
     pytest.param(("01_queries_keys_values", "light"), id="01", marks=pytest.mark.full),
 ]
 MOST = 400  # presses of Tab; a page with more is a trap
 
-# Where the focus stands: which of the page's parts, the ring around it, and whether one sees both.
+# Place of the focus: which of the page's parts, the ring around it, and whether one sees both.
 STOP = """parts => {
     const part = document.activeElement, place = part.getBoundingClientRect();
     // A tab is a hidden radio button; its label is what one sees.
@@ -42,7 +42,7 @@ STOP = """parts => {
 SETTLED = """() => [...document.querySelectorAll("pre, .pst-scrollable-table-container, mjx-container[display]")]
     .filter(part => part.checkVisibility({ visibilityProperty: true }))  // not what a closed fold holds
     .every(part => (part.tabIndex === 0) === (part.scrollWidth > part.clientWidth))"""
-# What can be reached, in the order of the page; of a group of radio buttons the chosen one.
+# Controls that can be reached, in the order of the page; of a group of radio buttons the chosen one.
 REACHABLE = """() => {
     const wanted = "a[href], button, input, select, summary, [tabindex='0'], iframe, area[href]";
     document.documentElement.parts = [...document.querySelectorAll(wanted)].filter(part =>

@@ -29,16 +29,16 @@ CHAPTER = "book/03_masked_softmax"
 WRONG = "e = torch.exp(scores)\nreturn e / e.sum(-1, keepdims=True) * mask"
 RIGHT = "masked = torch.where(mask, scores, -torch.inf)\nreturn torch.where(mask, masked.softmax(-1), 0)"
 AXE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]}
-# As the package's picture of heads does.
+# A script in an output, as in the package's picture of heads.
 SHOW = """from IPython.display import HTML
 display(HTML("<p id=drawn></p><script>drawn.textContent = 'by a script'</script>"))"""
-# What the panels of chapters 9 and 11 do with the reader's text.
+# Use of the live book by the panels of chapters 9 and 11, with the reader's text.
 PANEL = """() => {
     const area = attnLive.html("textarea", { id: "panel" });
     document.querySelector("article").append(area, attnLive.live.keep("my text", area));
 }"""
 FOCUSED = "document.activeElement.ariaLabel ?? document.activeElement.textContent"
-# What the static page, which test_pages.py looks at, does not have.
+# Parts that the static page, which test_pages.py looks at, does not have.
 CHANGED = {
     "include": [["#two-cures-that-fail"], ["#ex-03-masked-softmax"], [".attn-bar-live"]]
 }

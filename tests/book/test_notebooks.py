@@ -30,7 +30,7 @@ FURTHER = [path for paths in book_pages.toc().values() for path in paths]
 CORE = [path for path, further in book_pages.toc().items() if further]
 LATER = [
     path for path in CHAPTERS if path not in CORE
-]  # these have their old shape still
+]  # chapters in their old shape still
 
 
 def parametrize(paths: list[Path]) -> Any:
@@ -423,7 +423,7 @@ def test_source_boxes_have_a_link_for_readers_without_the_book(path: Path) -> No
         assert line.startswith("Source: ") and set(links) == there, names
 
 
-# What each chapter teaches: it links to the glossary there, where the word is explained.
+# Words that each chapter teaches: it links to the glossary there, where the word is explained.
 TOPICS = {
     "13": "key–value cache, sliding window, attention sink, linear attention, recurrent network, delta rule, MLA, "
     "quantisation, paged attention, packing, speculative decoding, ALiBi",

@@ -393,13 +393,13 @@ def lighten(page: Page) -> None:
 
 
 LEVELS = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]
-# What the style alone decides is nine tenths of the time, and looked at on a page of each kind.
+# Rules that the style alone decides take nine tenths of the time, and looked at on a page of each kind.
 STYLE = ["color-contrast", "target-size", "link-in-text-block"]
 ALL_ELSE = {"runOnly": LEVELS, "rules": {rule: {"enabled": False} for rule in STYLE}}
 
 
 def barriers(page: Page, **options: Any) -> list[str]:
-    # With "preload" it would ask for style sheets once more, which file:// forbids.
+    # A page with "preload" would ask for style sheets once more, which file:// forbids.
     options |= {"resultTypes": ["violations"], "preload": False}
     return [
         f"{rule['id']}: {rule['help']}: {node['html']} {node['failureSummary']}"

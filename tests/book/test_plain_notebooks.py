@@ -186,7 +186,7 @@ def plain():
             "* [two\n  words](02_page.ipynb) and <https://a.b>",
             "* two\n  words and <https://a.b>",
         ),
-        # What stands in code is shown as it is.
+        # Code is shown as it is.
         ("``{eq}`eq-c` ``, [`[a](b)`](c.ipynb)", "``{eq}`eq-c` ``, `[a](b)`"),
         ("~~~python\n{eq}`eq-c`\n~~~\n", "~~~python\n{eq}`eq-c`\n~~~\n"),
         (":::{note} {eq}`eq-c`\nin `a`\n:::\n", "> **(1.4)**\n> \n> in `a`\n\n"),

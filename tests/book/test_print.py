@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-CHAPTER = "03_masked_softmax"  # it has all that a chapter may have
+CHAPTER = "03_masked_softmax"  # a page with all that a chapter may have
 BOOK = Path(__file__).parents[2] / "book"
 SHOWN = "part => part.checkVisibility({ opacityProperty: true, visibilityProperty: true }) && part.clientHeight > 0"
 

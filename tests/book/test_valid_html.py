@@ -60,7 +60,7 @@ def test_pages_are_valid_once_they_are_drawn_opened_and_used(
 ) -> None:
     drawn = []
     for path in pages(book):
-        if path.name == "index.html":  # it leads elsewhere at once
+        if path.name == "index.html":  # a page that leads elsewhere at once
             continue
         with visit(path) as page:
             unfold(page)

@@ -426,7 +426,7 @@ def beside_torchs_own(rank, size):
     torch.cuda.set_device(rank)
     mesh = init_device_mesh("cuda", (size,))
     Q, K, V, *_ = problem(64, 64, HEADS, None)
-    # One width for all, a multiple of 8, and few digits: what torch's kernel takes.
+    # Widths of torch's kernel: one for all, a multiple of 8, and few digits.
     Q, K, V = (functional.pad(X, (0, 8 - X.shape[-1])) for X in (Q, K, V))
     Q, K, V = (X.to(f"cuda:{rank}", torch.bfloat16).contiguous() for X in (Q, K, V))
     i = zigzag(64, size)[rank]
@@ -446,7 +446,7 @@ def test_the_ring_is_torchs_own_on_cuda():
         assert gap <= 3e-2  # bfloat16, as in the table of tolerances
 
 
-# What goes wrong is said in words, in time, and leaves no process behind.
+# Errors are said in words, in time, and leaves no process behind.
 
 
 def wrong_calls(rank, size):

@@ -292,7 +292,7 @@ def test_matrices_start_with_variance_kept_in_both_directions():
 def test_state_dict_round_trip(make):
     one, other = make(), make()
     other.load_state_dict(one.state_dict())
-    # What is learnt is saved, and nothing else: no table of positions.
+    # Learnt numbers are saved, and nothing else: no table of positions.
     assert one.state_dict().keys() == dict(one.named_parameters()).keys()
     for name, parameter in one.named_parameters():
         assert torch.equal(other.get_parameter(name), parameter), name

@@ -259,7 +259,7 @@ def test_kernels_of_the_reader_may_weigh(halves, close, draw):
 def test_a_mask_may_bring_batch_axes_of_its_own(halves, close, inputs, mask_of, masked):
     args = inputs(masked, batch=(7,) if masked == "masked_softmax" else ())
     m = 7 if masked == "self_attention" else 11
-    # With heads, three axes are already one mask for each sequence.
+    # Three axes are already one mask for each sequence where there are heads.
     batch = (3,) if "n_heads" in args else (3, 2)
     mask = mask_of(*batch, 7, m)
     here, there = (getattr(half, masked)(**args, mask=mask) for half in halves)

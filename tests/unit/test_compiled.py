@@ -35,7 +35,7 @@ CALLS = {
     "partial rotary": lambda X: at.rotary(X, rates=W[0][0, :4], interleaved=False),
     "sinusoidal": lambda X: X + at.sinusoidal_encoding(X.shape[1], 12),
 }
-# These in each run, one of each way through the package; the rest by `make full`: the compiler takes seconds for each.
+# Functions of each run, one a way through the package; the rest by `make full`: the compiler takes seconds for each.
 FIRST = "attention", "additive", "heads", "padding"
 
 

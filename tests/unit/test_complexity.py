@@ -35,7 +35,7 @@ def projections(half):
 
 def peak(call):
     """The most bytes that a call holds at any time, the gradient included where there is one."""
-    if isinstance(call(), torch.Tensor):  # this one also loads code
+    if isinstance(call(), torch.Tensor):  # a first call, which also loads code
         taken = attention_cost.allocations(lambda: call().sum().backward())
         return max(itertools.accumulate(taken))
     tracemalloc.start()
@@ -67,7 +67,7 @@ def test_memory_grows_with_n_and_not_with_its_square(half, name):
 
 def needs_linear_memory(call, half):
     small, large = (peak(partial(call, *tokens(half, n))) for n in (512, 2048))
-    # Of four times the tokens, whose scores would take 32 MiB.
+    # Growth with four times the tokens, whose scores would take 32 MiB.
     output, scores = HEADS * 2048 * WIDTH * 4, HEADS * 2048**2 * 4
     assert output <= large < scores / 2  # counted at all, and no matrix of scores
     assert large < 6 * max(small, output)

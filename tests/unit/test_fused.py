@@ -395,7 +395,7 @@ def test_a_long_window_is_a_few_batches_of_blocks(draw, given, monkeypatch):
     at.attention(K, K, K, causal=True, window=at.Window(7, sinks=2))
     assert (
         len(calls) <= 4
-    )  # those who see less than a window, the others, and all of these with the sinks
+    )  # queries that see less than a window, the others, and all of these with the sinks
     assert given[1].untyped_storage().data_ptr() == K.untyped_storage().data_ptr()
 
 
@@ -459,7 +459,7 @@ def test_windows_in_blocks_under_func(draw, close):
     close(torch.vmap(seen)(Q, Q, V), expected)
     output, along = torch.func.jvp(partial(seen, Q, Q), (V,), (V,))
     close(output, expected)
-    close(along, expected)  # it is linear in the values
+    close(along, expected)  # the output is linear in the values
 
 
 # The usual arguments

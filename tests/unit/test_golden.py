@@ -23,7 +23,7 @@ def column(*numbers):
 
 def test_every_function_has_an_example():
     source = Path(__file__).read_text(encoding="utf-8")
-    # These have tests of their own.
+    # Names with tests of their own.
     searches = {"KVCache", "greedy_search", "exhaustive_search", "beam_search"}
     missing = [x for x in an.__all__ if not re.search(rf"\b{x}\b", source)]
     assert set(missing) <= searches, (
@@ -173,7 +173,7 @@ def test_causal_attention_is_aligned_lower_right(half, close):
     close(
         half.attention(np.zeros((2, 1)), np.ones((3, 1)), V, causal=True), column(9, 12)
     )
-    # With fewer keys than queries the first query sees nothing.
+    # The first query sees nothing where keys are fewer than queries.
     close(
         half.attention(np.zeros((3, 1)), np.ones((2, 1)), V[:2], causal=True),
         column(0, 6, 9),

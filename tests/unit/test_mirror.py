@@ -13,7 +13,7 @@ import attn_tutor.torch as at
 
 PACKAGE = Path(attn_tutor.__file__).parent
 
-# What one half alone has. Everything else is in both.
+# Names that one half alone has. Everything else is in both.
 NUMPY_ONLY = {"attention_vjp", "additive_score_vjp", "softmax_vjp"}
 TORCH_ONLY = {
     "BilinearAttention",

@@ -162,7 +162,7 @@ def test_merge_undoes_split(half, problem):
         np.testing.assert_array_equal(half.merge_heads(half.split_heads(X, heads)), X)
 
 
-# What is masked is silent: NaN, infinities and huge numbers, in every function with a mask
+# Masked entries are silent: NaN, infinities and huge numbers, in every function with a mask
 
 GARBAGE = [np.nan, np.inf, -np.inf, 1e30, -1e30]
 OWN = {  # the arguments that store a key, where they are not K and V
@@ -206,7 +206,7 @@ def test_a_key_hidden_from_all_is_silent(half, problem_of, mask_of, masked, garb
     mask[:, 4] = False
     queries = (
         np.arange(n) != 4 if masked == "self_attention" else slice(None)
-    )  # that token still asks
+    )  # the token itself still asks
     with warnings.catch_warnings():
         if masked == "self_attention" and garbage == np.finfo(float).max:
             warnings.simplefilter(

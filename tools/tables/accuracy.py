@@ -34,7 +34,7 @@ def weights(half: Any, scores: Any, mask: Any) -> Any:
     return e / e.sum(-1)[..., None]
 
 
-# What is called, the line it stands for, and the shapes of what both take; matrices of learnt weights come last.
+# Functions, the line each stands for, and the shapes of what both take; matrices of learnt weights come last.
 TOKENS_OF_ONE_WIDTH = [(TOKENS, WIDTH)] * 3
 FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], list[Any]]] = {
     "masked_softmax": (
@@ -72,7 +72,9 @@ def inputs(shapes: list[Any], dtype: str, seed: int) -> list[torch.Tensor]:
         if bool in shape:
             found += [torch.from_numpy(rng.random(shape[:-1]) < 0.5)]
             continue
-        learnt = shape[0] < TOKENS  # these keep the variance of what they project
+        learnt = (
+            shape[0] < TOKENS
+        )  # learnt matrices keep the variance of what they project
         x = rng.normal(size=shape) / (shape[0] ** 0.5 if learnt else 1)
         found += [torch.from_numpy(x).to(getattr(torch, dtype))]
     return found

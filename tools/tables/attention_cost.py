@@ -105,7 +105,7 @@ def layer(name: str, n: int, width: int = WIDTH) -> Callable[[], object]:
     W_q, W_k, W_v = (W / np.float32(width**0.5) for W in matrices)
     if name == "RNN in C":
         return lambda: recurrence(X, W_q, W_k)
-    if name == "loop in C":  # that of the recurrence, without its product x W
+    if name == "loop in C":  # the recurrence alone, without its product x W
         return lambda: compiled(width)(W_k, X.copy(), n)
     if name == "textbook NumPy":
         return lambda: an.attend(an.scaled_dot_score(X @ W_q, X @ W_k), X @ W_v)

@@ -32,7 +32,7 @@ HEAD = """\
 """
 
 
-# What readers use today, and where ours stands in its place: row, half, backward, and what the row calls it.
+# Functions that readers use today, and where ours stands in its place: row, half, backward, and what the row calls it.
 USED = (
     ("attention", "numpy", False, "torch SDPA"),
     ("causal", "torch", True, "torch SDPA"),

@@ -35,7 +35,7 @@ def seconds(model: SmolLM2, ids: torch.Tensor) -> tuple[float, float]:
 
 
 def main() -> None:
-    # Two would wait for each other wherever another program runs.
+    # Two threads would wait for each other wherever another program runs.
     torch.set_num_threads(1)
     model = SmolLM2.load()
     text = model.encode(load_book()[:4000])

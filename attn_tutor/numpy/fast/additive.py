@@ -57,7 +57,7 @@ def tiled_additive(
 
     x, y, product = factors(a, b)
     x, y, weights, V = (laid_out(X) for X in (x, y, -2 * w, V))
-    # Each score is at most Σ 2|w| in size, once its constant part Σ w is left out.
+    # A score is at most Σ 2|w| in size, once its constant part Σ w is left out.
     reach = np.abs(weights).sum(-1, keepdims=True) + np.zeros((n, 1), V.dtype)
     see = see.map(laid_out)
     # 1 + x·y and a + b are both products of rank 2, (x, 1)·(y, 1) and (a, 1)·(1, b), which
@@ -67,7 +67,7 @@ def tiled_additive(
     # (B, h, n, 2), (B, h, 2, m)
     x, y = np.stack([x, np.ones_like(x)], -1), np.stack(column, -2)
 
-    # What shares a tile: elements of the batch if they are small, or else queries.
+    # Elements of the batch share a tile if they are small, or else queries do.
     most = max(1, SPACE // (h * min(KEYS, m)))
     together, height = max(1, most // n), min(most, QUERIES)
     own = (

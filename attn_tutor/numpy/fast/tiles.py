@@ -52,7 +52,7 @@ def pool(P: Problem, heads: list[Any], together: int, height: int) -> None:
     settled = P.settled()
 
     def work(tasks: Iterator[tuple[Any, slice]]) -> None:
-        # This thread's tile, no larger than needed: the system is slow to hand out new pages.
+        # The thread's tile, no larger than needed: the system is slow to hand out new pages.
         space = np.empty(together * height * min(KEYS, m), P.out.dtype)
         # Hidden scores may overflow.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -184,7 +184,7 @@ class Sums:
     def _lift(self, highest: np.ndarray, rows: slice, large: Any) -> np.ndarray:
         """Raise top where scores are large, and see what was summed under the old one from the new one."""
         top, total = self.top[..., rows, :], self.total[..., rows, :]
-        # Where nothing is summed yet, any top will do; the lowest number, unlike −∞, can be taken from −∞.
+        # The top of a row without any sum may be anything; the lowest number, unlike −∞, can be taken from −∞.
         old = np.where(total == 0, np.finfo(top.dtype).min, top)
         new = np.where(large | (top != 0), np.maximum(old, highest), top)
         shrink = np.exp(old - new)

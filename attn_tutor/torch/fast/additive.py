@@ -241,7 +241,7 @@ class Tiles:
         if not self.loops:
             # All take the same space, since the system is slow to hand out new pages.
             self.space = a.new_empty(self.height * h * min(self.width, m))
-            # As a row, not as a number: torch's loops are faster so.
+            # A row and not a number: torch's loops are faster so.
             self.one = a.new_ones(min(self.width, m))
 
     def blocks(self) -> Iterator[tuple[slice, slice]]:

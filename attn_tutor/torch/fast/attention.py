@@ -172,7 +172,7 @@ class Core(NamedTuple):
             return False
         if not torch.compiler.is_compiling():
             return see.last == 0
-        # Here, because it brings sympy, for which an import would wait as long as for half of torch.
+        # An import here, because it brings sympy, for which an import would wait as long as for half of torch.
         from torch.fx.experimental.symbolic_shapes import statically_known_true
 
         return statically_known_true(see.last == 0)
@@ -443,7 +443,7 @@ def beside(tiles: list[Any], keys: list[slice], q: torch.Tensor) -> Any:
         return None
     tiles = [X if isinstance(X, torch.Tensor) else q.new_full((1, 1), X, dtype=torch.bool) for X in tiles]  # fmt: skip
     rows = tiles[0].shape[:-1]
-    if len(tiles) > 1:  # this takes as long as a small product
+    if len(tiles) > 1:  # stacking takes as long as a small product
         rows = torch.broadcast_shapes(*(X.shape[:-1] for X in tiles))
     wide = [X.expand(*rows, run.stop - run.start) for X, run in zip(tiles, keys, strict=True)]  # fmt: skip
     return wide[0] if len(wide) == 1 else torch.cat(wide, -1)

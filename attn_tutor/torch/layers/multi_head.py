@@ -83,7 +83,7 @@ class MultiHeadAttention(nn.Module):
         self.d_h = d_model // n_heads
         self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
         self.dropout, self.causal, self.window = dropout, causal, window
-        self.heads: slice | None = None  # those whose projections are here; None is all
+        self.heads: slice | None = None  # heads whose projections are here; None is all
         self.gather: Callable[[torch.Tensor], torch.Tensor] | None = None  # of others
         made: Any = {"bias": bias, "device": device, "dtype": dtype}
         self.q_proj = linear(d_model, d_model, **made)

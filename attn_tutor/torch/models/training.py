@@ -183,12 +183,12 @@ class State:
     ) -> None:
         self.model = model
         self.optimizer = torch.optim.AdamW(model.parameters())
-        # That of the batches, and the global ones, which dropout uses.
+        # The state of the batches' generator, and the global ones, which dropout uses.
         self.generators = [torch.Generator(), torch.default_generator]
         if device.type == "cuda":
             self.generators.append(torch.cuda.default_generators[device.index])
         self.step, self.history, self.best = 0, History(), copy(model)
-        # Of the losses since the last check.
+        # Sum of the losses since the last check.
         self.total = torch.zeros((), device=device)
         shapes = {name: list(x.shape) for name, x in self.best.items()}
         self.run = run | {"shapes": shapes}
