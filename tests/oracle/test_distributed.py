@@ -715,3 +715,72 @@ def weights_of_all(rank, size):
 @pytest.mark.parametrize("size", [1, 2])
 def test_tensor_parallel_weights_are_those_of_all_heads(size):
     assert max(run(weights_of_all, size)) < 1e-5
+
+
+def test_a_process_that_leaves_early():
+    def leave(rank, size):
+        if rank:
+            sys.exit(0)
+
+    with pytest.raises(RuntimeError, match="process 1 ended without a result"):
+        run(leave, 2)
+
+
+@pytest.mark.parametrize("pool", [ring_attention, ulysses_attention])
+@pytest.mark.parametrize(
+    ("what", "change"),
+    [
+        ("causal", {"causal": True}),
+        ("window", {"causal": True, "window": 3}),
+        ("layout", {"layout": "striped"}),
+        ("scale", {"scale": 2.0}),
+        ("the dtype", {"dtype": torch.float16}),
+        ("the axes of Q and K", {"d": 7}),
+        ("the axes of Q and K", {"heads": 4}),
+    ],
+)
+def test_processes_that_are_told_otherwise(pool, what, change):
+    def attend(rank, size):
+        mine = {
+            "d": 5,
+            "heads": 2,
+            "dtype": torch.bfloat16,
+            "causal": False,
+            **(change if rank else {}),
+        }
+        if what == "window":
+            mine["causal"] = True
+        X = torch.ones(mine.pop("heads"), 4, mine.pop("d"), dtype=mine.pop("dtype"))
+        return pool(X, X, X, **mine)
+
+    with pytest.raises(RuntimeError, match=f"processes differ in {what}"):
+        run(attend, 2)
+
+
+def test_heads_that_do_not_split():
+    def attend(rank, size):
+        Q, K = torch.ones(8, 4, 5), torch.ones(6, 4, 5)
+        ulysses_attention(Q, K, K)
+
+    with pytest.raises(
+        RuntimeError, match="heads of Q=8 does not split into heads of K=6"
+    ):
+        run(attend, 2)
+
+
+def test_a_ring_with_an_infinite_key():
+    """Whoever sees it gets NaN, among however many processes."""
+
+    def attend(rank, size):
+        mine = blocks(8, size)[rank]
+        K = torch.ones(8, 4)
+        K[5] = torch.inf
+        return (
+            ring_attention(
+                torch.ones(8, 4)[mine], K[mine], torch.ones(8, 4)[mine], layout="blocks"
+            )
+            .isnan()
+            .all(-1)
+        )
+
+    assert all(torch.cat(run(attend, size)).all() for size in (1, 2, 3))

@@ -4,6 +4,10 @@ the words, written slowly.
 
 import numpy as np
 import pytest
+import torch
+
+import attn_tutor.numpy as an
+import attn_tutor.torch as at
 
 
 def slow_linear(Q, K, V, causal, phi):
@@ -222,3 +226,51 @@ def test_drafts_that_do_not_fit(half, wrong, message):
         half.accept_draft(**right | wrong)
     with pytest.raises(TypeError, match="accept_draft: tokens must be whole numbers"):
         half.accept_draft(**right | {"tokens": np.array([0.0, 1.0])})
+
+
+def test_a_replacement_is_always_a_token(half):
+    """p ≤ q everywhere, by rounding, leaves nothing to draw from."""
+    p = np.array([[0.5, 0.4999999], [0.5, 0.5]])
+    q, uniform = np.array([[0.5, 0.5]]), np.array([0.99999999, 0.3])
+    assert half.accept_draft(p, q, np.array([1]), uniform).tolist() == [0]
+
+
+@pytest.mark.parametrize("token", [-1, 7])
+def test_guesses_are_tokens(half, token):
+    p, q = np.full((2, 2), 0.5), np.full((1, 2), 0.5)
+    args = p, q, np.array([token]), np.array([0.5, 0.5])
+    with pytest.raises(ValueError, match=r"tokens must lie in 0 … 1, got"):
+        half.accept_draft(*args)
+
+
+@pytest.mark.parametrize("number", [1.0, -0.1, np.nan])
+def test_chances_of_a_draft(half, number):
+    p, q = np.full((2, 2), 0.5), np.full((1, 2), 0.5)
+    args = p, q, np.array([0]), np.array([0.5, number])
+    with pytest.raises(ValueError, match=r"outside \[0, 1\)"):
+        half.accept_draft(*args)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("size", [1e-5, 1.0])
+def test_quantize_keeps_its_promise_in_half_precision(dtype, size):
+    """In float16 the scale of small numbers would be subnormal, in bfloat16 the product too coarse."""
+    torch.manual_seed(3)
+    X = (size * torch.randn(40, 64)).to(getattr(torch, dtype))
+    for half, given in ((at, X), (an, X.numpy() if dtype == "float16" else None)):
+        if given is not None:
+            codes, scales = half.quantize(given)
+            error = abs(X.double().numpy() - np.asarray(codes * scales, float))
+            assert (error <= np.asarray(scales) * 0.501).all()
+
+
+@pytest.mark.parametrize("garbage", [np.nan, np.inf])
+@pytest.mark.parametrize(("n", "m", "at_key"), [(70, 70, 5), (70, 70, 66), (9, 4, 2)])
+def test_linear_attention_does_not_look_ahead(half, draw, garbage, n, m, at_key):
+    Q, K, V = draw(n, 5), draw(m, 5), draw(m, 3)
+    clean = half.linear_attention(Q, K, V, causal=True)
+    V[at_key] = garbage
+    spoilt = half.linear_attention(Q, K, V, causal=True)
+    first = at_key + n - m
+    np.testing.assert_allclose(spoilt[:first], clean[:first], rtol=1e-12)
+    assert not np.isfinite(spoilt[first:]).any()

@@ -111,3 +111,39 @@ def test_additive_attention_with_nothing_to_see(compiled):
     X = torch.randn(2, 7, 12, generator=generator)
     mask = torch.zeros(2, 1, 7, dtype=torch.bool)
     assert not fn(X, X, X, *W[:2], w_v, mask).any()
+
+
+def test_a_second_batch_size_is_no_new_error():
+    layer, block = at.MultiHeadAttention(8, 2), at.Block(8, 2)
+    for made, axes in ((layer, 2), (layer, 3), (block, 2), (block, 3)):
+        torch.compiler.reset()
+        whole = torch.compile(
+            made,
+            backend="eager",
+            fullgraph=True,
+            dynamic=True if made is block else None,
+        )
+        for b in (3, 5, 4):
+            X, mask = (
+                torch.randn(b, 7, 8),
+                torch.ones((b, 7, 7)[-axes:], dtype=torch.bool).tril(),
+            )
+            options = {"mask": mask}
+            torch.testing.assert_close(whole(X, **options), made(X, **options))
+
+
+def test_an_export_with_two_lengths():
+    class Causal(torch.nn.Module):
+        def forward(self, Q, K, V):
+            return at.attention(Q, K, V, causal=True)
+
+    n, m = torch.export.Dim("n", min=2), torch.export.Dim("m", min=2)
+    given = tuple(torch.randn(2, k, 4) for k in (5, 9, 9))
+    exported = torch.export.export(
+        Causal(), given, dynamic_shapes=({1: n}, {1: m}, {1: m})
+    ).module()
+    for n, m in ((5, 9), (6, 6), (9, 5)):
+        Q, K, V = (torch.randn(2, k, 4) for k in (n, m, m))
+        torch.testing.assert_close(
+            exported(Q, K, V), at.attention(Q, K, V, causal=True)
+        )

@@ -478,3 +478,12 @@ def test_usual_arguments_pass_at_once(half, draw, monkeypatch):
     half.KVCache().append(K, V)
     with pytest.raises(TypeError, match="not callable"):
         half.attention(Q, K[0], V)
+
+
+@pytest.mark.parametrize("name", ["attention", "gaussian_attention"])
+def test_shapes_alone(name):
+    X = torch.ones(7, 5, device="meta")
+    assert getattr(at, name)(X, X, X, causal=True).shape == (7, 5)
+    W, w = torch.ones(5, 3, device="meta"), torch.ones(3, device="meta")
+    assert at.AdditiveAttention(5, 5, 3, device="meta")(X, X, X).shape == (7, 5)
+    assert at.additive_score(X, X, W, W, w).shape == (7, 7)

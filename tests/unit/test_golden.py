@@ -519,3 +519,14 @@ def test_additive_score_vjp(close):
         strict=True,
     ):
         close(gradient, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("far", [1e6, 1e7, 1e8])
+def test_a_first_key_far_away(half, dtype, far):
+    """Keys far, 0, 1, query 0: the weights of the last two are 1 and e^−½ in their sum."""
+    K = np.array([[far], [0], [1]], dtype)
+    found = half.gaussian_attention(
+        np.zeros((1, 1), dtype), K, np.array([[0], [0], [1]], dtype)
+    )
+    np.testing.assert_allclose(found, 1 / (1 + np.exp(0.5)), rtol=1e-6)

@@ -143,3 +143,12 @@ def test_all_forms_take_an_empty_row_and_garbage(
     output, exact = coarse(masked, *args.values(), mask=mask, **others)
     assert np.isfinite(exact).all()
     close(output, exact)
+
+
+def test_weights_in_half_precision_do_not_overflow(half):
+    rng = np.random.default_rng(3)
+    Q = (200 * rng.normal(size=(6, 16))).astype(np.float16)
+    found = half.attention_weights(Q, Q)
+    assert found.dtype == np.float16 and np.isfinite(found).all()
+    wide = half.attention_weights(Q.astype(np.float32), Q.astype(np.float32))
+    np.testing.assert_allclose(found, wide, atol=1e-3)

@@ -184,3 +184,71 @@ def test_no_gradient_of_those_who_do_not_see_it(inputs, problem, key, small):
     for right, one, other in zip(expected, found, more, strict=True):
         np.testing.assert_allclose(one, right, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(other.numpy(), right, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "attention",
+        "bilinear_attention",
+        "attention_weights",
+        "gaussian_attention",
+        "self_attention",
+        "multi_head_attention",
+    ],
+)
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_nan_that_all_see(half, inputs, name, which):
+    """Nothing is hidden: a query full of NaN, and a NaN in a key or value."""
+    args = inputs(name)
+    own = [x for x in args if x in "QKVX"]
+    args[own[which]][2] = np.nan
+    found = getattr(half, name)(**args)
+    lost = np.isnan(found)
+    assert (
+        lost[..., 2, :].all()
+        if which == 0
+        else lost.all() or name == "attention_weights"
+    )
+
+
+@pytest.mark.parametrize("scale", [np.nan, np.inf])
+def test_scales_that_are_not_finite(half, draw, scale):
+    Q, K = draw(3, 4), draw(5, 4)
+    with np.errstate(all="ignore"):
+        assert np.isnan(half.attention(Q, K, K, scale=scale)).all()
+
+
+def test_an_infinite_key_in_half_precision():
+    Q, K = torch.ones(3, 8), torch.ones(20, 8)
+    K[4] = np.inf
+    given = (X.bfloat16() for X in (Q, K, K[:, :3]))
+    assert at.attention(*given).isnan().all()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["attention", "gaussian_attention", "additive_attention", "multi_head_attention"],
+)
+@pytest.mark.parametrize("hidden", [np.nan, np.inf])
+def test_a_bias_behind_a_mask_is_silent(half, inputs, name, hidden):
+    args = inputs(name, n=7, m=7)
+    above = np.triu(np.ones((7, 7)), 1) > 0
+    bias = np.where(above, 0.0, np.sin(np.arange(7.0)))
+    fn = getattr(half, name)
+    expected = fn(**args, bias=bias, causal=True)
+    with np.errstate(all="ignore"):
+        found = fn(**args, bias=np.where(above, hidden, bias), causal=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    bias[4, 2] = np.nan
+    spoilt = fn(**args, bias=bias, causal=True)
+    assert np.isnan(spoilt[4]).all() and np.isfinite(np.delete(spoilt, 4, 0)).all()
+
+
+@pytest.mark.parametrize("axes", [(7, 5), (20, 8)])
+def test_queries_of_nothing_but_nan(half, draw, axes):
+    K = draw(*axes).astype(np.float32)
+    Q = np.full_like(K, np.nan)
+    assert np.isnan(half.attention(Q, K, K)).all()
+    eye = np.eye(axes[1], dtype=np.float32)
+    assert np.isnan(half.bilinear_attention(Q, K, K, eye)).all()

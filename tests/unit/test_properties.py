@@ -423,3 +423,14 @@ def test_encodings_far_out_in_single_precision(half):
     np.testing.assert_allclose(
         row[1::2], np.cos(angles).astype(float), rtol=0, atol=1e-7
     )
+
+
+@pytest.mark.parametrize("axes", [(), (1,), (5,)])
+def test_a_bias_of_few_axes(half, draw, close, axes):
+    Q, K, bias = draw(3, 4), draw(5, 4), draw(*axes) if axes else np.array(0.3)
+    whole = np.broadcast_to(bias, (3, 5)).copy()
+    close(
+        half.attention_weights(Q, K, bias=bias),
+        half.attention_weights(Q, K, bias=whole),
+    )
+    close(half.attention(Q, K, K, bias=bias), half.attention(Q, K, K, bias=whole))

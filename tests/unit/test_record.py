@@ -149,3 +149,16 @@ def test_transformers_without_eager_attention():
         at.record_weights(model),
     ):
         model(torch.tensor([[3, 1]]))
+
+
+def test_recordings_within_recordings():
+    torch.manual_seed(3)
+    block, X = at.Block(8, 2, causal=True), torch.randn(5, 8)
+    expected = block.weights(X)
+    with at.record_weights(block) as outer:
+        with at.record_weights(block) as inner:
+            block(X)
+        block(X)
+    assert len(outer["attention"]) == 2 and len(inner["attention"]) == 1
+    torch.testing.assert_close(inner["attention"][0], expected.detach())
+    assert "attend" not in vars(block)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+import attn_tutor.torch as at
 from attn_tutor.torch import History, load_weights, save_weights, train
 from attn_tutor.torch.models.training import rate
 
@@ -426,3 +427,16 @@ def test_a_checkpoint_that_lacks_something(tmp_path, part, garbled):
     with pytest.raises(ValueError, match="is incomplete or garbled .*; delete it to"):
         run(model, checkpoint=path)
     assert torch.equal(weights(model), before)
+
+
+def test_weights_of_a_model_made_otherwise(tmp_path):
+    torch.manual_seed(3)
+    path, sizes = tmp_path / "weights.pt", (11, 8)
+    at.save_weights(at.LanguageModel(*sizes, n_heads=2, n_layers=1), path)
+    at.load_weights(at.LanguageModel(*sizes, n_heads=2, n_layers=1, dropout=0.5), path)
+    for n_heads, positions in ((4, "rotary"), (2, "alibi"), (2, None)):
+        other = at.LanguageModel(*sizes, n_heads, n_layers=1, positions=positions)
+        before = other.head.weight.clone()
+        with pytest.raises(ValueError, match="was made with"):
+            at.load_weights(other, path)
+        assert torch.equal(other.head.weight, before)

@@ -543,3 +543,41 @@ def test_what_stands_in_the_padding_does_not_matter(positions):
     torch.testing.assert_close(dirty[0, :3], clean[0, :3])
     torch.testing.assert_close(dirty[1], clean[1])
     assert dirty[0, 3:].isnan().all()  # a token sees itself in what it adds to
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_sentence_ends(cached):
+    torch.manual_seed(3)
+    model = at.LanguageModel(5, 8, 2, 1).eval()
+    ids = torch.tensor([[1], [2], [4]])
+    free = model.generate(ids, 12, cached=cached)
+    end = int(free[0, 3])
+    written = model.generate(ids, 12, cached=cached, end=end)
+    for row, open_row in zip(
+        written[:, 1:].tolist(), free[:, 1:].tolist(), strict=True
+    ):
+        stop = open_row.index(end) + 1 if end in open_row else len(open_row)
+        assert row[:stop] == open_row[: len(row)][:stop]
+        assert set(row[stop:]) <= {end}
+    alone = model.generate(ids[:1], 12, cached=cached, end=end)
+    assert alone.shape[-1] <= 4 and alone[0, -1] == end
+
+
+def test_what_a_block_is_given():
+    block = at.Block(8, 2)
+    with pytest.raises(
+        ValueError, match=r"^Block: X has shape \(5, 7\) but needs \(…, n, 8\)"
+    ):
+        block(torch.ones(5, 7))
+    for layer, name in (
+        (block, "Block: X"),
+        (at.MultiHeadAttention(8, 2), "MultiHeadAttention: Q"),
+        (at.SelfAttention(8, 2), "SelfAttention: X"),
+        (lambda X: at.AdditiveAttention(8, 8, 2)(X, X, X), "AdditiveAttention: Q"),
+    ):
+        words = f"^{name} is torch.float64 but the layer is torch.float32; cast one"
+        with pytest.raises(TypeError, match=words):
+            layer(torch.ones(5, 8, dtype=torch.float64))
+        words = f"^{name} is on meta but the layer is on cpu; move one"
+        with pytest.raises(ValueError, match=words):
+            layer(torch.ones(5, 8, device="meta"))
