@@ -33,9 +33,8 @@ def call(fn: Callable[..., Any], case: Case, tensors: bool, seconds: float) -> O
     return call_all(fn, [case], tensors, seconds)[0]
 
 
-def call_all(
-    fn: Callable[..., Any], cases: Sequence[Case], tensors: bool, seconds: float
-) -> list[Outcome]:
+def call_all(fn: Callable[..., Any], cases: Sequence[Case], tensors: bool,
+             seconds: float) -> list[Outcome]:  # fmt: skip
     """Call ``fn`` with copies of the arguments, as arrays or as tensors, until a call is late.
 
     It runs in a thread of its own, which also works in notebooks and on Windows. One that is late is told to stop,
@@ -114,9 +113,7 @@ class Cut(io.TextIOBase):
         return len(text)
 
 
-def call_first(
-    fn: Callable[..., Any], case: Case, seconds: float
-) -> tuple[bool, Outcome]:
+def call_first(fn: Callable[..., Any], case: Case, seconds: float) -> tuple[bool, Outcome]:  # fmt: skip
     """Find out whether ``fn`` takes tensors, and call it: with arrays, or with tensors if arrays do not suit it.
 
     There is no such function before torch is imported, so that nothing here needs to import it.

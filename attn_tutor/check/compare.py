@@ -40,16 +40,9 @@ class Comparison:
     What the right function and known wrong ones give for the cases is computed once.
     """
 
-    def __init__(
-        self,
-        arguments: Sequence[str],
-        right: Function,
-        cases: Sequence[Case],
-        *,
-        reads: Function | None = None,
-        tolerance: float | None = None,
-        weights: Case | None = None,
-    ) -> None:
+    def __init__(self, arguments: Sequence[str], right: Function, cases: Sequence[Case], *,
+                 reads: Function | None = None, tolerance: float | None = None,
+                 weights: Case | None = None) -> None:  # fmt: skip
         self.arguments, self.right = arguments, right
         self.cases = sorted(cases, key=_size)  # the smallest that fails is shown
         self.reads, self.tolerance, self.weights = reads, tolerance, weights
@@ -115,9 +108,7 @@ class Comparison:
             return made is None and attempt.got is None
         return self.agree(attempt.case, made, attempt.got)
 
-    def made(
-        self, mistakes: Iterable[Mistake], tried: Sequence[Attempt]
-    ) -> Mistake | None:
+    def made(self, mistakes: Iterable[Mistake], tried: Sequence[Attempt]) -> Mistake | None:  # fmt: skip
         """The mistake whose answers are the reader's in every case. The largest case tells most of them apart."""
         # In float16 -1e9 is -inf, or an error, or makes the result wider: that tells only if nothing else does.
         wider = [x for x in tried if float_of(x.case) != "float16"]

@@ -29,9 +29,7 @@ class Diagnosis:
     shown: Tried  # of these the smallest is the example
 
 
-def diagnose(
-    exercise: Comparison, fn: Function, call: Call, tried: Tried
-) -> Diagnosis | None:
+def diagnose(exercise: Comparison, fn: Function, call: Call, tried: Tried) -> Diagnosis | None:  # fmt: skip
     """The best that can be said of a wrong function; without a title of its own if that is a guess."""
     wrong = [x for x in tried if x.wrong]
     if not wrong:
@@ -56,9 +54,8 @@ def diagnose(
     )
 
 
-def _lost_axis(
-    exercise: Comparison, fn: Function, call: Call, tried: Tried, mend: Mend
-) -> Diagnosis | None:
+def _lost_axis(exercise: Comparison, fn: Function, call: Call, tried: Tried,
+               mend: Mend) -> Diagnosis | None:  # fmt: skip
     """Whether less is wrong where each sum, mean and maximum keeps its axis; and what is wrong then."""
     again, met = mended(fn, mend), ()
     after: Tried = []
@@ -87,9 +84,8 @@ def _lost_axis(
     return Diagnosis(title, f"{words}. What is wrong then: {found.words}", wrong)
 
 
-def _rows_beside_rows(
-    exercise: Comparison, fn: Function, call: Call, tried: Tried, mend: Mend
-) -> Diagnosis | None:
+def _rows_beside_rows(exercise: Comparison, fn: Function, call: Call, tried: Tried,
+                      mend: Mend) -> Diagnosis | None:  # fmt: skip
     """Whether rows are laid beside other rows, one with one, where each should meet each."""
     if not mend.beside:
         return None
@@ -125,9 +121,8 @@ ALONG: dict[Axis, str] = {
 }
 
 
-def _wrong_axis(
-    exercise: Comparison, fn: Function, call: Call, tried: Tried, axes: set[Axis]
-) -> Diagnosis | None:
+def _wrong_axis(exercise: Comparison, fn: Function, call: Call, tried: Tried,
+                axes: set[Axis]) -> Diagnosis | None:  # fmt: skip
     """Whether all is right where what runs along one axis runs along another."""
     wrong = [x for x in tried if x.wrong]
     order = [*reversed(wrong), *(x for x in tried if not x.wrong)]

@@ -59,14 +59,8 @@ class Exercise(Comparison):
         weights: a case in which the answer is the weights themselves, as with an identity matrix for values.
     """
 
-    def __init__(
-        self,
-        chapter: int,
-        statement: str,
-        right: Function,
-        cases: Sequence[Case] | Cases,
-        **how: Any,
-    ) -> None:
+    def __init__(self, chapter: int, statement: str, right: Function, cases: Sequence[Case] | Cases,
+                 **how: Any) -> None:  # fmt: skip
         found = re.match(r"(\w+)\((.*?)\): ", statement)
         if found is None:
             raise ValueError(f"not of the form name(arguments): {statement}")
@@ -131,9 +125,7 @@ class Exercise(Comparison):
             return f"{case}\n{show_error(shown.outcome.error, fn)}"
         return f"{case}\n{self._difference(shown)}"
 
-    def _fault(
-        self, fn: Function, attempt: Attempt, tensors: bool
-    ) -> tuple[str, str] | None:
+    def _fault(self, fn: Function, attempt: Attempt, tensors: bool) -> tuple[str, str] | None:  # fmt: skip
         """What is wrong in one case, by sight: a title, and words with the case."""
         case, outcome = attempt.case, attempt.outcome
         right, value = self.expected(case), outcome.value

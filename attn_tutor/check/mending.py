@@ -53,9 +53,7 @@ class Mend:
     beside: tuple[Any, ...] = ()  # shapes of rows beside other rows;
     axes: set[Axis] = field(default_factory=set)  # along which the reader reduces
 
-    def reduce(
-        self, fn: Function, x: Any, axis: Any, keeps: bool, loses: bool = True
-    ) -> Any:
+    def reduce(self, fn: Function, x: Any, axis: Any, keeps: bool, loses: bool = True) -> Any:  # fmt: skip
         """``fn(axis, keeps)`` along the axis that is meant, marked with the axis that it loses."""
         if not (axis is None or isinstance(axis, int)) or not _by_the_reader():
             return fn(axis, keeps)
@@ -182,9 +180,7 @@ def _watched_tensor() -> Any:
         mend: Mend
 
         @classmethod
-        def __torch_function__(
-            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # fmt: skip
             name, how = func.__name__.strip("_"), dict(kwargs or {})
             inherited = super().__torch_function__
             if name == "get":  # an attribute, such as shape

@@ -13,13 +13,8 @@ Function = Callable[..., Any]
 Pairs = Callable[[Case], tuple[Any, Any] | None]
 
 
-def asked(
-    ask: Callable[[Case], Outcome],
-    right: Function,
-    names: Sequence[str],
-    case: Case,
-    question: Callable[[Pairs, Sequence[str], Case], Finding | None],
-) -> Finding | None:
+def asked(ask: Callable[[Case], Outcome], right: Function, names: Sequence[str], case: Case,
+          question: Callable[[Pairs, Sequence[str], Case], Finding | None]) -> Finding | None:  # fmt: skip
     """Title and words of what the answers to changed arguments show, or None."""
 
     def pair(changed: Case) -> tuple[Any, Any] | None:

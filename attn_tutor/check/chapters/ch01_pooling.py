@@ -25,19 +25,9 @@ def distance(Q: Array, K: Array) -> Array:
     return np.linalg.norm(Q[..., :, None, :] - K[..., None, :, :], axis=-1)
 
 
-gaussian_kernel = Exercise(
-    1,
+gaussian_kernel = Exercise(1,
     "gaussian_kernel(Q, K, bandwidth): exp(-u²/2), u = distance/bandwidth; (…, n, d), (…, m, d) → (…, n, m)",
-    an.gaussian_kernel,
-    [*NEAR, (column(1e8), column(1e8 + 1, 1e8 + 2, 1e8 + 3, 1e8 + 4), 1.0)],
-)
-
-
-def already_normalised(Q: Array, K: Array, bandwidth: float) -> Array:
-    w = np.exp(-((distance(Q, K) / bandwidth) ** 2) / 2)
-    return w / w.sum(-1, keepdims=True)
-
-
+    an.gaussian_kernel, [*NEAR, (column(1e8), column(1e8 + 1, 1e8 + 2, 1e8 + 3, 1e8 + 4), 1.0)])  # fmt: skip
 gaussian_kernel.knows(
     ("without the ½", lambda Q, K, bandwidth: np.exp(-((distance(Q, K) / bandwidth) ** 2)),
      "Your weights are exp(-u²). The Gaussian has exp(-u²/2): without the ½ the bell is narrower, as if the bandwidth "
@@ -47,7 +37,8 @@ gaussian_kernel.knows(
      "square, or by 2σ² after."),
     ("distance not squared", lambda Q, K, bandwidth: np.exp(-distance(Q, K) / bandwidth / 2),
      "Your weights are exp(-u/2). The Gaussian takes the square of the distance: exp(-u²/2)."),
-    ("already normalised", already_normalised,
+    ("already normalised",
+     lambda Q, K, bandwidth: (w := np.exp(-(distance(Q, K) / bandwidth) ** 2 / 2)) / w.sum(-1, keepdims=True),
      "Your rows sum to 1. A kernel gives raw weights, 1 where query and key agree; dividing by their sum is the next "
      "step, `normalize`."),
 )  # fmt: skip
@@ -79,13 +70,9 @@ def distances(profile: Callable[[Array, float], Array]) -> list[Row]:
 
 gaussian_kernel.knows(*distances(lambda r, h: np.exp(-((r / h) ** 2) / 2)))
 
-boxcar_kernel = Exercise(
-    1,
+boxcar_kernel = Exercise(1,
     "boxcar_kernel(Q, K, bandwidth): 1 where the distance is at most the bandwidth, else 0; → (…, n, m)",
-    an.boxcar_kernel,
-    NEAR,
-)
-
+    an.boxcar_kernel, NEAR)  # fmt: skip
 boxcar_kernel.knows(*distances(lambda r, h: r <= h))
 
 
@@ -100,13 +87,9 @@ boxcar_kernel.knows(
      "Your window ends at half a bandwidth. The bandwidth is a radius: from the query to the edge."),
 )  # fmt: skip
 
-triangular_kernel = Exercise(
-    1,
+triangular_kernel = Exercise(1,
     "triangular_kernel(Q, K, bandwidth): max(0, 1 − u), u = distance/bandwidth; → (…, n, m)",
-    an.triangular_kernel,
-    NEAR,
-)
-
+    an.triangular_kernel, NEAR)  # fmt: skip
 triangular_kernel.knows(*distances(lambda r, h: (1 - r / h).clip(0)))
 
 triangular_kernel.knows(
@@ -120,13 +103,9 @@ triangular_kernel.knows(
      "u."),
 )  # fmt: skip
 
-epanechnikov_kernel = Exercise(
-    1,
+epanechnikov_kernel = Exercise(1,
     "epanechnikov_kernel(Q, K, bandwidth): ¾ max(0, 1 − u²), u = distance/bandwidth; → (…, n, m)",
-    an.epanechnikov_kernel,
-    NEAR,
-)
-
+    an.epanechnikov_kernel, NEAR)  # fmt: skip
 epanechnikov_kernel.knows(*distances(lambda r, h: 0.75 * (1 - (r / h) ** 2).clip(0)))
 
 epanechnikov_kernel.knows(
@@ -165,16 +144,6 @@ def equal_weights_in_an_empty_window(weights: Array) -> Array:
     return np.where(total == 0, 1 / weights.shape[-1], shares)
 
 
-def columns_in_place_of_rows(weights: Array) -> Array:
-    total = weights.sum(-2, keepdims=True)
-    return weights / np.where(total == 0, 1, total)
-
-
-def divided_by_the_length_of_the_row(weights: Array) -> Array:
-    length = np.linalg.norm(weights, axis=-1, keepdims=True)
-    return weights / np.where(length == 0, 1, length)
-
-
 normalize.knows(
     ("a small number added to the sum", [divided_with(ε) for ε in (1e-12, 1e-10, 1e-9, 1e-8)],
      "You add a small number ε to the sum. It spares the empty rows, but a row of small weights then sums to less than "
@@ -188,44 +157,33 @@ normalize.knows(
     ("equal weights in an empty window", equal_weights_in_an_empty_window,
      "Where a row sums to 0 you give every key the same weight. Nothing is near, so nothing is known: such a row stays "
      "0, and can be told from a real average."),
-    ("columns in place of rows", columns_in_place_of_rows,
+    ("columns in place of rows",
+     lambda weights: weights / np.where((total := weights.sum(-2, keepdims=True)) == 0, 1, total),
      "Your columns sum to 1. A row belongs to a query, and its weights over the keys must: sum over axis −1."),
     ("the sum of all rows", lambda weights: weights / weights.sum(),
      "You divide by the sum of the whole array. Each query has a sum of its own: .sum(-1, keepdims=True)."),
-    ("divided by the length of the row", divided_by_the_length_of_the_row,
+    ("divided by the length of the row",
+     lambda weights: weights / np.where((length := np.linalg.norm(weights, axis=-1, keepdims=True)) == 0, 1, length),
      "You divide each row by its length, the root of the sum of squares, as one normalises a vector. Weights must sum "
      "to 1: divide by the sum."),
 )  # fmt: skip
 
-nadaraya_watson = Exercise(
-    1,
+nadaraya_watson = Exercise(1,
     "nadaraya_watson(Q, K, V, kernel, bandwidth): values averaged with the weights kernel(Q, K, bandwidth); 0 for "
     "an empty window; (…, n, d), (…, m, d), (…, m, d_v) → (…, n, d_v)",
-    an.nadaraya_watson,
-    lambda draw: [
+    an.nadaraya_watson, lambda draw: [
         (column(1), column(0, 2, 3), column(6, 0, 12), an.boxcar_kernel, 1.0),
         (column(1, 9), column(0, 2, 3), column(6, 0, 12), an.boxcar_kernel, 2.0),
         (draw(3, 7), draw(5, 7), draw(5, 2), an.gaussian_kernel, 2.3),
         (draw(3, 7), draw(5, 7), draw(5, 2), an.triangular_kernel, 5.3),
-        (draw(2, 3, 7), draw(2, 5, 7), draw(2, 5, 11), an.gaussian_kernel, 2.3),
-    ],
-)
-
-Kernel = Callable[..., Array]
-
-
-def nan_in_an_empty_window(
-    Q: Array, K: Array, V: Array, kernel: Kernel, bandwidth: float
-) -> Array:
-    w = kernel(Q, K, bandwidth)
-    return w / w.sum(-1, keepdims=True) @ V
-
-
+        (draw(2, 3, 7), draw(2, 5, 7), draw(2, 5, 11), an.gaussian_kernel, 2.3)
+    ])  # fmt: skip
 nadaraya_watson.knows(
     ("weights not normalised", lambda Q, K, V, kernel, bandwidth: kernel(Q, K, bandwidth) @ V,
      "You sum the values with raw weights. Where many keys are near the sum grows with their number; an average needs "
      "each row of weights divided by its sum."),
-    ("NaN in an empty window", nan_in_an_empty_window,
+    ("NaN in an empty window",
+     lambda Q, K, V, kernel, bandwidth: (w := kernel(Q, K, bandwidth)) / w.sum(-1, keepdims=True) @ V,
      "Where no key is within reach all weights are 0, and 0/0 is NaN. The output of an empty window is 0: divide by 1 "
      "there."),
     ("bandwidth used twice",
@@ -241,18 +199,13 @@ nadaraya_watson.knows(
      "Your columns of weights sum to 1. A query shares out its weight over the keys: normalise over axis −1."),
 )  # fmt: skip
 
-neighbour_weights = Exercise(
-    1,
+neighbour_weights = Exercise(1,
     "neighbour_weights(q, K, k): 1/k for each of the k nearest keys, 0 for the rest, no two equally far; (1, d), (m, "
     "d) → (1, m)",
-    lambda q, K, k: (distance(q, K).argsort().argsort() < k) / k,
-    lambda draw: [
-        (column(1), column(0, 3, 7), 1),
-        (column(1), column(0, 3, 7), 2),
-        (draw(1, 2), draw(5, 2), 3),
-        (draw(1, 7), draw(11, 7), 5),
-    ],
-)
+    lambda q, K, k: (distance(q, K).argsort().argsort() < k) / k, lambda draw: [
+        (column(1), column(0, 3, 7), 1), (column(1), column(0, 3, 7), 2), (draw(1, 2), draw(5, 2), 3),
+        (draw(1, 7), draw(11, 7), 5)
+    ])  # fmt: skip
 
 
 def nearer(closeness: Callable[[Array], Array]) -> Function:

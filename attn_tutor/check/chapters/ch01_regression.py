@@ -19,21 +19,14 @@ def with_ones(K: Array) -> Array:
     return np.concatenate([np.ones((len(K), 1), K.dtype), K], axis=-1)
 
 
-local_line_weights = Exercise(
-    1,
+local_line_weights = Exercise(1,
     "local_line_weights(q, K, bandwidth): weights by which a straight line, fitted around the query with Gaussian "
     "kernel weights, averages the values at the query; (1, d), (m, d) → (1, m)",
-    lambda q, K, bandwidth: line_weights(
-        an.gaussian_kernel(q, K, bandwidth), with_ones(K - q)
-    ),
+    lambda q, K, bandwidth: line_weights(an.gaussian_kernel(q, K, bandwidth), with_ones(K - q)),
     lambda draw: [
-        (column(1), column(0, 1, 2, 4), 1.0),
-        (column(9), column(0, 1, 2, 4), 5.0),
-        (draw(1, 2), draw(7, 2), 1.5),
-        (draw(1, 3), draw(11, 3), 2.3),
-    ],
-)
-
+        (column(1), column(0, 1, 2, 4), 1.0), (column(9), column(0, 1, 2, 4), 5.0), (draw(1, 2), draw(7, 2), 1.5),
+        (draw(1, 3), draw(11, 3), 2.3)
+    ])  # fmt: skip
 local_line_weights.knows(
     ("every key counts alike", lambda q, K, bandwidth: line_weights(np.ones((1, len(K))), with_ones(K - q)),
      "You fit one straight line to all keys. Around the query, key j counts with its kernel weight: XᵀWX, not XᵀX."),

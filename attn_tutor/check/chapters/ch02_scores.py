@@ -1,6 +1,7 @@
 """Chapter 2: scoring functions, their temperature, and their disguises."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -12,17 +13,11 @@ from attn_tutor.check.exercise import Exercise, Row
 
 draw = numbers(2)
 
-scaled_dot_score = Exercise(
-    2,
-    "scaled_dot_score(Q, K): QKᵀ/√d; (…, n, d), (…, m, d) → (…, n, m)",
-    an.scaled_dot_score,
-    lambda draw: [
-        (np.ones((1, 4)), np.array([[1.0, 2, 3, 4], [0, 0, 0, 2]])),
-        (draw(3, 7), draw(5, 7)),
-        (draw(3, 7).astype(np.float32), draw(5, 7).astype(np.float32)),
-        (draw(2, 3, 7), draw(2, 5, 7)),
-    ],
-)
+scaled_dot_score = Exercise(2, "scaled_dot_score(Q, K): QKᵀ/√d; (…, n, d), (…, m, d) → (…, n, m)",
+    an.scaled_dot_score, lambda draw: [
+        (np.ones((1, 4)), np.array([[1.0, 2, 3, 4], [0, 0, 0, 2]])), (draw(3, 7), draw(5, 7)),
+        (draw(3, 7).astype(np.float32), draw(5, 7).astype(np.float32)), (draw(2, 3, 7), draw(2, 5, 7))
+    ])  # fmt: skip
 
 
 def cosines(Q: Array, K: Array) -> Array:
@@ -51,18 +46,12 @@ scaled_dot_score.knows(
      "Your rows are keys and your columns are queries. Rows are queries: Q Kᵀ, not K Qᵀ."),
 )  # fmt: skip
 
-bilinear_score = Exercise(
-    2,
-    "bilinear_score(Q, K, M): QMKᵀ; (…, n, q), (…, m, k), (q, k) → (…, n, m)",
-    an.bilinear_score,
-    lambda draw: [
+bilinear_score = Exercise(2, "bilinear_score(Q, K, M): QMKᵀ; (…, n, q), (…, m, k), (q, k) → (…, n, m)",
+    an.bilinear_score, lambda draw: [
         (np.array([[1.0, 2]]), np.array([[3.0, 4]]), np.array([[0.0, 1], [0, 0]])),
-        (draw(3, 7), draw(5, 7), draw(7, 7) / 7),
-        (draw(3, 7), draw(5, 11), draw(7, 11) / 7),
-        (draw(2, 3, 7), draw(2, 5, 11), draw(7, 11) / 7),
-    ],
-)
-
+        (draw(3, 7), draw(5, 7), draw(7, 7) / 7), (draw(3, 7), draw(5, 11), draw(7, 11) / 7),
+        (draw(2, 3, 7), draw(2, 5, 11), draw(7, 11) / 7)
+    ])  # fmt: skip
 bilinear_score.knows(
     ("Mᵀ in place of M", lambda Q, K, M: Q @ M.T @ K.mT,
      "Your scores are QMᵀKᵀ. M leads from the space of queries, its rows, to that of keys, its columns: Q M Kᵀ. With a "
@@ -80,24 +69,15 @@ ADDITIVE = [
     (draw(3, 5), draw(7, 2), draw(5, 11) / 2, draw(2, 11), draw(11)),
 ]
 
-additive_score = Exercise(
-    2,
-    "additive_score(Q, K, W_q, W_k, w_v): w_v · tanh(q W_q + k W_k); "
+additive_score = Exercise(2, "additive_score(Q, K, W_q, W_k, w_v): w_v · tanh(q W_q + k W_k); "
     "(…, n, q), (…, m, k), (q, h), (k, h), (h,) → (…, n, m)",
-    an.additive_score,
-    lambda draw: [
-        *ADDITIVE,
-        (draw(2, 3, 5), draw(2, 7, 2), draw(5, 11) / 2, draw(2, 11), draw(11)),
-    ],
-)
+    an.additive_score, lambda draw: [
+        *ADDITIVE, (draw(2, 3, 5), draw(2, 7, 2), draw(5, 11) / 2, draw(2, 11), draw(11))
+    ])  # fmt: skip
 
-additive_by_query = Exercise(
-    2,
-    "additive_by_query(Q, K, W_q, W_k, w_v): additive scores, one query at a time; "
+additive_by_query = Exercise(2, "additive_by_query(Q, K, W_q, W_k, w_v): additive scores, one query at a time; "
     "(n, q), (m, k), (q, h), (k, h), (h,) → (n, m)",
-    an.additive_score,
-    ADDITIVE,
-)
+    an.additive_score, ADDITIVE)  # fmt: skip
 
 
 def pairs(Q: Array, K: Array, W_q: Array, W_k: Array) -> Array:
@@ -123,19 +103,13 @@ additive_by_query.knows(*OF_BOTH)
 additive_score.knows(*OF_BOTH)
 
 
-gaussian_score = Exercise(
-    2,
+gaussian_score = Exercise(2,
     "gaussian_score(Q, K, bandwidth): −‖q − k‖²/(2 bandwidth²); (…, n, d), (…, m, d) → (…, n, m)",
-    an.gaussian_score,
-    lambda draw: [
-        (column(0), column(1, 4), 2.0),
-        (np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]]), 1.0),
-        (draw(3, 7), draw(5, 7), 1.7),
-        (draw(3, 7).astype(np.float32), draw(5, 7).astype(np.float32), 1.7),
-        (draw(2, 3, 7), draw(2, 5, 7), 1.7),
-    ],
-)
-
+    an.gaussian_score, lambda draw: [
+        (column(0), column(1, 4), 2.0), (np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]]), 1.0),
+        (draw(3, 7), draw(5, 7), 1.7), (draw(3, 7).astype(np.float32), draw(5, 7).astype(np.float32), 1.7),
+        (draw(2, 3, 7), draw(2, 5, 7), 1.7)
+    ])  # fmt: skip
 gaussian_score.knows(*distances(lambda r, h: -((r / h) ** 2) / 2))
 
 gaussian_score.knows(
@@ -188,30 +162,18 @@ def dot_products(wide: tuple[Array, Array]) -> Array:
     return wide[0] @ wide[1].mT
 
 
-def widened(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
+def widened(Q: Array, K: Array, bandwidth: float) -> Any:
     Q, K = Q / bandwidth, K / bandwidth
     q2, k2 = ((X**2).sum(-1, keepdims=True) / -2 for X in (Q, K))
     wide_Q = np.concatenate([Q, np.ones_like(q2), q2], -1)
     return wide_Q, np.concatenate([K, k2, np.ones_like(k2)], -1)
 
 
-widen = Exercise(
-    2,
-    "widen(Q, K, bandwidth): wider queries and keys whose dot products are the Gaussian scores; "
+widen = Exercise(2, "widen(Q, K, bandwidth): wider queries and keys whose dot products are the Gaussian scores; "
     "(n, d), (m, d) → (n, D), (m, D)",
-    widened,
-    lambda draw: [
-        (column(1), column(0, 2), 1.0),
-        (column(2), column(0, 4), 2.0),
-        (draw(3, 7), draw(5, 7), 0.5),
-    ],
-    reads=dot_products,
-)
-
-
-def q2_missing(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
-    wide_Q, wide_K = widened(Q, K, bandwidth)
-    return wide_Q[..., :-1], wide_K[..., :-1]
+    widened, lambda draw: [
+        (column(1), column(0, 2), 1.0), (column(2), column(0, 4), 2.0), (draw(3, 7), draw(5, 7), 0.5)
+    ], reads=dot_products)  # fmt: skip
 
 
 def ones_on_one_side(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
@@ -228,7 +190,8 @@ def without_the_12(Q: Array, K: Array, bandwidth: float) -> tuple[Array, Array]:
 
 
 widen.knows(
-    ("‖q‖² missing", q2_missing,
+    ("‖q‖² missing",
+     lambda Q, K, bandwidth: (lambda wide_Q, wide_K: (wide_Q[..., :-1], wide_K[..., :-1]))(*widened(Q, K, bandwidth)),
      "The products lack −‖q‖²/2σ². Softmax would drop it, as it is the same for every key, but here the scores must be "
      "exact: one more entry, −‖q‖²/2σ² in the query and 1 in the key."),
     ("the ones on one side", ones_on_one_side,
@@ -253,30 +216,18 @@ def with_all(K: Array) -> Array:
     return np.concatenate([K, K[..., a] * K[..., b]], -1)
 
 
-with_products = Exercise(
-    2,
+with_products = Exercise(2,
     "with_products(K): keys with all products of two of their entries a ≤ b appended, in any order; (…, m, d) → (…, m, "
     "d + d(d+1)/2)",
-    with_all,
-    lambda draw: [(np.array([[2.0, 3.0]]),), (draw(5, 3),), (draw(2, 5, 6),)],
-    reads=any_order,
-)
-
-
-def no_squares(K: Array) -> Array:
-    a, b = np.triu_indices(K.shape[-1], 1)
-    return np.concatenate([K, K[..., a] * K[..., b]], -1)
-
-
-def each_product_twice(K: Array) -> Array:
-    products = (K[..., :, None] * K[..., None, :]).reshape(*K.shape[:-1], -1)
-    return np.concatenate([K, products], -1)
+    with_all, lambda draw: [(np.array([[2.0, 3.0]]),), (draw(5, 3),), (draw(2, 5, 6),)], reads=any_order)  # fmt: skip
 
 
 with_products.knows(
-    ("no squares", no_squares,
+    ("no squares",
+     lambda K: np.concatenate([K, (K[..., None] * K[..., None, :])[..., *np.triu_indices(K.shape[-1], 1)]], -1),
      "The products of an entry with itself are missing: a ≤ b includes a = b. Without squares there is no ‖z‖²."),
-    ("each product twice", each_product_twice,
+    ("each product twice",
+     lambda K: np.concatenate([K, (K[..., :, None] * K[..., None, :]).reshape(*K.shape[:-1], -1)], -1),
      "You append d² products, those with a < b twice. One of each is enough: a ≤ b."),
     ("squares alone", lambda K: np.concatenate([K, K**2], -1),
      "You append squares only. ‖z‖² of a linear z = kA needs the mixed products too."),

@@ -11,89 +11,41 @@ from attn_tutor.check.exercise import Exercise
 
 draw = numbers(3)
 
-softmax = Exercise(
-    3,
-    "softmax(x): weights along the last axis, each row sums to 1; (…, n, m) → (…, n, m)",
-    an.softmax,
-    lambda draw: [
-        (np.array([[LN3, 0.0]]),),
-        (np.array([[LN3, 0.0], [0.0, 0.0]]),),
-        (np.array([[1000.0, 1000.0], [0.0, 0.0]]),),
-        (draw(3, 5),),
-        (draw(3, 5).astype(np.float32),),
-        (draw(2, 3, 5),),
-        (np.array([[-1000.0, -999.0], [2000.0, 0.0]]),),
-    ],
-)
-
-
-def no_maximum_subtracted(x: Array) -> Array:
-    e = np.exp(x)
-    return e / e.sum(-1, keepdims=True)
-
-
-def scores_cut_off(x: Array) -> Array:
-    e = np.exp(x.clip(-500, 500))
-    return e / e.sum(-1, keepdims=True)
-
-
-def mean_subtracted(x: Array) -> Array:
-    e = np.exp(x - x.mean(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
-
-
-def largest_absolute_value_subtracted(x: Array) -> Array:
-    e = np.exp(x - np.abs(x).max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
-
-
-def log_softmax(x: Array) -> Array:
-    x = x - x.max(-1, keepdims=True)
-    return x - np.log(np.exp(x).sum(-1, keepdims=True))
-
-
-def no_exponential(x: Array) -> Array:
-    x = x - x.min(-1, keepdims=True)
-    return x / np.maximum(x.sum(-1, keepdims=True), 1e-300)
-
-
-def maximum_of_the_whole_array(x: Array) -> Array:
-    e = np.exp(x - x.max())
-    return e / e.sum(-1, keepdims=True)
-
-
-def normalised_over_the_whole_array(x: Array) -> Array:
-    e = np.exp(x - x.max())
-    return e / e.sum()
-
-
+softmax = Exercise(3, "softmax(x): weights along the last axis, each row sums to 1; (…, n, m) → (…, n, m)",
+    an.softmax, lambda draw: [
+        (np.array([[LN3, 0.0]]),), (np.array([[LN3, 0.0], [0.0, 0.0]]),), (np.array([[1000.0, 1000.0], [0.0, 0.0]]),),
+        (draw(3, 5),), (draw(3, 5).astype(np.float32),), (draw(2, 3, 5),),
+        (np.array([[-1000.0, -999.0], [2000.0, 0.0]]),)
+    ])  # fmt: skip
 softmax.knows(
-    ("no maximum subtracted", no_maximum_subtracted,
+    ("no maximum subtracted", lambda x: (e := np.exp(x)) / e.sum(-1, keepdims=True),
      "exp(1000) is infinity, and ∞/∞ is NaN. Subtract the largest score of each row first: softmax does not see a "
      "shift, and exp of something ≤ 0 cannot overflow."),
-    ("the scores cut off", scores_cut_off,
+    ("the scores cut off", lambda x: (e := np.exp(x.clip(-500, 500))) / e.sum(-1, keepdims=True),
      "You cut the scores off (clip) so that exp does not overflow. Then −1000 and −999 become the same score, and get "
      "the same weight. Subtract the largest score of each row: nothing is lost."),
-    ("the mean subtracted", mean_subtracted,
+    ("the mean subtracted", lambda x: (e := np.exp(x - x.mean(-1, keepdims=True))) / e.sum(-1, keepdims=True),
      "You subtract the mean of each row. The largest score can lie far above it, and its exp still overflows: subtract "
      "the maximum, so that no exponent is above 0."),
-    ("the largest absolute value subtracted", largest_absolute_value_subtracted,
+    ("the largest absolute value subtracted",
+     lambda x: (e := np.exp(x - np.abs(x).max(-1, keepdims=True))) / e.sum(-1, keepdims=True),
      "You subtract the largest absolute value. In a row of scores near −1000 that leaves −2000, exp of it is 0, and "
      "0/0 is NaN. Subtract the maximum itself, sign and all."),
     ("2 in place of e", lambda x: weights_of(x * np.log(2)), "You compute 2 to the score. The base is e: np.exp."),
     ("a minus too many", lambda x: weights_of(-x),
      "Your largest scores get the smallest weights: you compute exp(−x)."),
-    ("log softmax", log_softmax, "You return the logarithms of the weights, log softmax. Take exp of them."),
+    ("log softmax", lambda x: (x := x - x.max(-1, keepdims=True)) - np.log(np.exp(x).sum(-1, keepdims=True)),
+     "You return the logarithms of the weights, log softmax. Take exp of them."),
     ("not divided by the sum", lambda x: np.exp(x - x.max(-1, keepdims=True)),
      "You do not divide. Each row must sum to 1: divide it by its own sum, .sum(-1, keepdims=True)."),
-    ("no exponential", no_exponential,
+    ("no exponential", lambda x: (x_ := (x - x.min(-1, keepdims=True))) / np.maximum(x_.sum(-1, keepdims=True), 1e-300),
      "You subtract the smallest score and divide by the sum. That is positive, but no softmax: exp comes first."),
     ("all weight on the largest", lambda x: np.where(np.arange(x.shape[-1]) == x.argmax(-1)[..., None], 1.0, 0.0),
      "You give all weight to the largest score of each row. Softmax is soft: exp of each score, divided by their sum."),
     ("sigmoid", lambda x: 1 / (1 + np.exp(-x)),
      "You take the sigmoid of each score by itself, and rows do not sum to 1. Softmax lets the keys share: exp, "
      "divided by the sum of the row."),
-    ("the maximum of the whole array", maximum_of_the_whole_array,
+    ("the maximum of the whole array", lambda x: (e := np.exp(x - x.max())) / e.sum(-1, keepdims=True),
      "You subtract the maximum of the whole array. A row that lies far below it underflows to 0/0. Each row needs its "
      "own: x.max(-1, keepdims=True)."),
     ("normalised over queries", lambda x: weights_of(x, -2),
@@ -101,7 +53,7 @@ softmax.knows(
      "shares out its own weight."),
     ("normalised over the first axis", lambda x: weights_of(x, 0),
      "You normalised over axis 0. Keys are the last axis whatever stands in front of it: write axis −1."),
-    ("normalised over the whole array", normalised_over_the_whole_array,
+    ("normalised over the whole array", lambda x: (e := np.exp(x - x.max())) / e.sum(),
      "All your weights together sum to 1. Each row must: .sum(-1, keepdims=True)."),
     ("no exponential", lambda x: x / x.sum(-1, keepdims=True),
      "You divide the scores by their sum. Scores may be negative, and 0 is no score to be left out: exp makes each "
@@ -109,43 +61,27 @@ softmax.knows(
 )  # fmt: skip
 
 SEEN = np.array([[True, True, False]])
-
 NAN = np.array([[LN3, 0.0, np.nan], [1.0, 2.0, 3.0]])
-
 EMPTY = np.array([[True, True, False], [False, False, False]])
-
 SCORES, ALLOWED = draw(2, 3, 5), draw(2, 3, 5) < 0.5
 
-masked_softmax = Exercise(
-    3,
+masked_softmax = Exercise(3,
     "masked_softmax(scores, mask): softmax over the permitted keys (True), 0 elsewhere and in a row without any; what "
     "is hidden may be NaN; (…, n, m), (…, n, m) → (…, n, m)",
-    an.masked_softmax,
-    [
-        (np.array([[LN3, 0.0]]), np.array([[True, True]])),
-        (np.array([[LN3, 0.0, 0.0]]), SEEN),
-        (np.array([[LN3, 0.0, 0.0]]), np.array([[False, False, False]])),
-        (NAN, EMPTY),
-        (np.array([[1e4, 1e4, 2e4], [-1e4, -1e4, 2e4]]), np.repeat(SEEN, 2, 0)),
-        (SCORES[0], ALLOWED[0]),
+    an.masked_softmax, [
+        (np.array([[LN3, 0.0]]), np.array([[True, True]])), (np.array([[LN3, 0.0, 0.0]]), SEEN),
+        (np.array([[LN3, 0.0, 0.0]]), np.array([[False, False, False]])), (NAN, EMPTY),
+        (np.array([[1e4, 1e4, 2e4], [-1e4, -1e4, 2e4]]), np.repeat(SEEN, 2, 0)), (SCORES[0], ALLOWED[0]),
         (SCORES[1].astype(np.float32), ALLOWED[1]),
         (SCORES[1].astype(np.float16), ALLOWED[1] & (np.arange(3) > 0)[:, None]),
-        (SCORES[0, :, :3], np.tri(3, dtype=bool)),
-        (SCORES, ALLOWED),
-        (np.array([[1000.0, 0.0, 5.0], [-1000.0, -999.0, 5.0]]), np.repeat(SEEN, 2, 0)),
-    ],
-)
+        (SCORES[0, :, :3], np.tri(3, dtype=bool)), (SCORES, ALLOWED),
+        (np.array([[1000.0, 0.0, 5.0], [-1000.0, -999.0, 5.0]]), np.repeat(SEEN, 2, 0))
+    ])  # fmt: skip
 
 
-def masked(
-    scores: Array,
-    mask: Array,
-    *,
-    hide: Callable[[Array, Array], Array] = lambda S, mask: np.where(mask, S, -np.inf),
-    axis: int = -1,
-    maximum: bool = True,
-    empty: bool = True,
-) -> Array:
+def masked(scores: Array, mask: Array, *, hide: Callable[[Array, Array], Array] = lambda S,
+           mask: np.where(mask, S, -np.inf), axis: int = -1, maximum: bool = True,
+           empty: bool = True) -> Array:  # fmt: skip
     """Masked softmax as one writes it: hide scores, take softmax, put empty rows to 0."""
     hidden = hide(scores, mask)
     e = np.exp(hidden - hidden.max(axis, keepdims=True) if maximum else hidden)
@@ -156,11 +92,6 @@ def masked(
 def low(S: Array) -> Any:
     """−1e9, or what float16 makes of it."""
     return S.dtype.type(-1e9)
-
-
-def minus_1e9_in_float16(scores: Array, mask: Array) -> Array:
-    hidden = np.where(mask, scores, scores.dtype.type(-1e9))
-    return weights_of(hidden) * mask
 
 
 def maximum_of_forbidden_scores_too(scores: Array, mask: Array) -> Array:
@@ -204,13 +135,11 @@ masked_softmax.knows(
     ("a large negative number added", dict(hide=lambda S, mask: S + np.where(mask, 0, low(S)), empty=False),
      "You *add* a number such as −1e9 to forbidden scores. A NaN among them stays NaN and spoils the row, and an empty "
      "row still gets weights. Replace the score, np.where(mask, scores, -np.inf), and do not add to it."),
-    by_hand=masked,
-)  # fmt: skip
-masked_softmax.knows(
     ("masked after softmax, not renormalised", lambda scores, mask: weights_of(scores) * mask,
      "Your rows sum to less than 1: forbidden keys had their share in the sum before you multiplied by the mask (and a "
      "NaN among them spoils the row, as 0 · NaN is NaN). Mask the scores *before* softmax."),
-    ("−1e9 in float16", minus_1e9_in_float16,
+    ("−1e9 in float16",
+     lambda scores, mask: weights_of(np.where(mask, scores, scores.dtype.type(-1000000000.0))) * mask,
      "In float64 you are right. But float16 ends at 65504: −1e9 becomes −∞ there (or an error, in torch), and an empty "
      "row −∞ − (−∞) = NaN. Use −∞ itself, and look after the empty row."),
     ("score multiplied by the mask", lambda scores, mask: weights_of(scores * mask) * mask,
@@ -222,19 +151,16 @@ masked_softmax.knows(
     ("the maximum of forbidden scores too", maximum_of_forbidden_scores_too,
      "You subtract the maximum of all scores, forbidden ones too. If that is far above the permitted ones, all their "
      "exp are 0. Take the maximum of the permitted scores: hide first."),
+    by_hand=masked,
 )  # fmt: skip
 
-softmax_vjp = Exercise(
-    3,
+softmax_vjp = Exercise(3,
     "softmax_vjp(p, g): the gradient through softmax, g J for each row; weights (n, m), g (n, m) → (n, m)",
-    an.softmax_vjp,
-    lambda draw: [
+    an.softmax_vjp, lambda draw: [
         (np.array([[0.75, 0.25]]), np.array([[1.0, 0.0]])),
         (np.array([[0.75, 0.25], [0.0, 0.0]]), np.array([[1.0, 0.0], [5.0, 3.0]])),
-        (weights_of(draw(3, 5)), draw(3, 5)),
-    ],
-)
-
+        (weights_of(draw(3, 5)), draw(3, 5))
+    ])  # fmt: skip
 softmax_vjp.knows(
     ("the diagonal alone", lambda p, g: p * (1 - p) * g,
      "You return p(1 − p)g, the diagonal of the Jacobian. Every weight answers to every score of its row, as they "
@@ -258,19 +184,12 @@ def plus_one(scores: Array) -> Array:
     return weights_of(np.concatenate([scores, zero], -1))[..., :-1]
 
 
-softmax_plus_one = Exercise(
-    3,
+softmax_plus_one = Exercise(3,
     "softmax_plus_one(scores): exp S_ij / (1 + Σ_l exp S_il), without overflow; (…, n, m) → (…, n, m)",
-    plus_one,
-    lambda draw: [
-        (np.array([[LN3, 0.0]]),),
-        (np.array([[-20.0, -20.0]]),),
-        (np.array([[1000.0, 999.0]]),),
-        (np.array([[-1000.0, -1000.0]]),),
-        (draw(3, 5),),
-        (draw(2, 3, 5),),
-    ],
-)
+    plus_one, lambda draw: [
+        (np.array([[LN3, 0.0]]),), (np.array([[-20.0, -20.0]]),), (np.array([[1000.0, 999.0]]),),
+        (np.array([[-1000.0, -1000.0]]),), (draw(3, 5),), (draw(2, 3, 5),)
+    ])  # fmt: skip
 
 
 def overflow(scores: Array) -> Array:
@@ -278,28 +197,15 @@ def overflow(scores: Array) -> Array:
     return e / (1 + e.sum(-1, keepdims=True))
 
 
-def extra_key_of_score_1(scores: Array) -> Array:
-    one = np.ones((*scores.shape[:-1], 1))
-    return weights_of(np.concatenate([scores, one], -1))[..., :-1]
-
-
-def scores_cut_off_too(scores: Array) -> Array:
-    e = np.exp(scores.clip(None, 500))
-    return e / (1 + e.sum(-1, keepdims=True))
-
-
-def by_1_not_shifted(scores: Array) -> Array:
-    e = np.exp(scores - scores.max(-1, keepdims=True))
-    return e / (1 + e.sum(-1, keepdims=True))
-
-
 softmax_plus_one.knows(
-    ("an extra key of score 1", extra_key_of_score_1,
+    ("an extra key of score 1",
+     lambda scores: weights_of(np.concatenate([scores, np.ones((*scores.shape[:-1], 1))], -1))[..., :-1],
      "You append a score of 1, which adds e to the denominator. The 1 is exp(0): append a score of 0."),
-    ("the scores cut off", scores_cut_off_too,
+    ("the scores cut off", lambda scores: (e := np.exp(scores.clip(None, 500))) / (1 + e.sum(-1, keepdims=True)),
      "You cut the scores off so that exp does not overflow. Then 1000 and 999 become the same score, and get the same "
      "weight. Subtract a maximum, and mind that the 1 is exp(0) and moves too."),
-    ("the 1 not shifted", by_1_not_shifted,
+    ("the 1 not shifted",
+     lambda scores: (e := np.exp(scores - scores.max(-1, keepdims=True))) / (1 + e.sum(-1, keepdims=True)),
      "You shift the scores by their maximum and add 1 all the same. The 1 is exp(0), the score of a key that is not "
      "there: it becomes exp(−maximum)."),
     ("ordinary softmax", lambda scores: weights_of(scores),

@@ -6,13 +6,9 @@ import attn_tutor.numpy as an
 from attn_tutor.check.chapters.inputs import Array
 from attn_tutor.check.exercise import Exercise, Row
 
-causal_mask = Exercise(
-    3,
+causal_mask = Exercise(3,
     "causal_mask(n, m): True where query i of n may see key j of m, the last query every key; → (n, m)",
-    an.causal_mask,
-    [(2, 2), (2, 3), (3, 2), (3, 3), (5, 7), (7, 5)],
-)
-
+    an.causal_mask, [(2, 2), (2, 3), (3, 2), (3, 3), (5, 7), (7, 5)])  # fmt: skip
 causal_mask.knows(
     ("aligned upper left", lambda n, m: np.tri(n, m, dtype=bool),
      "For n = m you are right. With n ≠ m your first query stands at the first key; decoding with a cache asks for the "
@@ -39,28 +35,14 @@ causal_mask.knows(
      "query must see every key: j ≤ i + m − n.)"),
 )  # fmt: skip
 
-padding_mask = Exercise(
-    3,
-    "padding_mask(valid_lens, m): True for the first valid_lens[b] of m keys; (b,) → (b, 1, m)",
-    an.padding_mask,
-    [
-        (np.array([1, 3]), 3),
-        (np.array([0, 2]), 2),
-        (np.array([5, 3, 1]), 7),
-    ],
-)
+padding_mask = Exercise(3, "padding_mask(valid_lens, m): True for the first valid_lens[b] of m keys; (b,) → (b, 1, m)",
+    an.padding_mask, [(np.array([1, 3]), 3), (np.array([0, 2]), 2), (np.array([5, 3, 1]), 7)])  # fmt: skip
 
-left_padding_mask = Exercise(
-    3,
+left_padding_mask = Exercise(3,
     "left_padding_mask(lengths, m): True for the last lengths[b] of m keys; (b,) → (b, 1, m)",
-    lambda lengths, m: np.arange(m) >= m - lengths[:, None, None],
-    [
-        (np.array([1, 3]), 3),
-        (np.array([0, 2]), 2),
-        (np.array([5, 3, 1]), 7),
-    ],
-)
-
+    lambda lengths, m: np.arange(m) >= m - lengths[:, None, None], [
+        (np.array([1, 3]), 3), (np.array([0, 2]), 2), (np.array([5, 3, 1]), 7)
+    ])  # fmt: skip
 padding_mask.knows(
     ("one key too many", lambda valid_lens, m: np.arange(m) <= valid_lens[:, None, None],
      "Each sequence sees one blank. Positions start at 0, so a length of 2 permits 0 and 1: <, not ≤."),
@@ -94,13 +76,11 @@ left_padding_mask.knows(
      "The first word is forbidden. It stands at position m − length: ≥, not >."),
 )  # fmt: skip
 
-window_mask = Exercise(
-    3,
+window_mask = Exercise(3,
     "window_mask(n, width): True where query i sees key j, itself and the width − 1 tokens before it; → (n, n)",
-    lambda n, width: np.tri(n, dtype=bool) & ~np.tri(n, k=-width, dtype=bool),
-    [(3, 1), (3, 2), (5, 3), (2, 5), (11, 5)],
-)
-
+    lambda n, width: np.tri(n, dtype=bool) & ~np.tri(n, k=-width, dtype=bool), [
+        (3, 1), (3, 2), (5, 3), (2, 5), (11, 5)
+    ])  # fmt: skip
 window_mask.knows(
     ("one token too many", lambda n, width: np.tri(n, dtype=bool) & ~np.tri(n, k=-width - 1, dtype=bool),
      "Your window is width + 1 wide. The query itself counts: width − 1 tokens before it."),

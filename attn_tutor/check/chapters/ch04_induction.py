@@ -9,16 +9,8 @@ from attn_tutor.check.exercise import Exercise
 
 
 # A token is (letter | free, as wide as the alphabet | place | 1).
-def two_layers(
-    a: int,
-    n: int,
-    *,
-    back: int = 1,
-    copies: bool = False,
-    sink: float = 1,
-    strength: float = STRONG,
-    places: bool = False,
-) -> Matrices:
+def two_layers(a: int, n: int, *, back: int = 1, copies: bool = False, sink: float = 1, strength: float = STRONG,
+               places: bool = False) -> Matrices:  # fmt: skip
     I = np.eye(2 * a + n + 1)
     T, F, P, one = np.split(I, [a, 2 * a, 2 * a + n], axis=1)
     Q, K = np.hstack([T, one]), np.hstack([T if copies else F, -sink * P[:, :1]])
@@ -53,16 +45,8 @@ def after_the_first_a(matrices: Matrices) -> Array:
     return written[np.cumsum(letters == 0, axis=-1) - (letters == 0) > 0]
 
 
-def newest_a(
-    a: int,
-    n: int,
-    *,
-    back: int = 1,
-    copies: bool = False,
-    slope: float = 1,
-    strength: float = STRONG,
-    places: bool = False,
-) -> Matrices:
+def newest_a(a: int, n: int, *, back: int = 1, copies: bool = False, slope: float = 1, strength: float = STRONG,
+             places: bool = False) -> Matrices:  # fmt: skip
     I = np.eye(2 * a + n + 1)
     T, F, P, one = np.split(I, [a, 2 * a, 2 * a + n], axis=1)
     first = strength * n**0.5 * P @ np.eye(n, k=-back), P, T @ F.T
@@ -75,31 +59,19 @@ SHAPES = (
     "then of the second layer, the output right to 0.002"
 )
 
-after_a = Exercise(
-    4,
+after_a = Exercise(4,
     f"after_a(a, n): two causal layers, the first added to X. Each token that has an a before it, itself not "
     f"counted, writes the letter after the newest of them; others, anything. {SHAPES}",
-    newest_a,
-    list(SEEN.values()),
-    reads=after_the_first_a,
-    tolerance=2e-3,
-)
-
+    newest_a, list(SEEN.values()), reads=after_the_first_a, tolerance=2e-3)  # fmt: skip
 after_a.knows(
     SOFT,
     by_hand=newest_a,
 )  # fmt: skip
 
-induction = Exercise(
-    4,
+induction = Exercise(4,
     "induction(a, n): two causal layers, the first added to X. Each token whose letter has stood before "
     f"writes the letter that came after it then (of several, the mean); others, anything. {SHAPES}",
-    two_layers,
-    list(SEEN.values()),
-    reads=after_copies,
-    tolerance=2e-3,
-)
-
+    two_layers, list(SEEN.values()), reads=after_copies, tolerance=2e-3)  # fmt: skip
 induction.knows(
     SOFT,
     ("the first token says that it follows itself", dict(sink=0),

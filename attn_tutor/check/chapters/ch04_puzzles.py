@@ -10,9 +10,7 @@ from attn_tutor.check.chapters.inputs import Array
 from attn_tutor.check.exercise import Exercise, Row
 
 STRONG = 50.0  # e to the power of this is a clear lead
-
 Matrices = tuple[Array, ...]
-
 Features = Callable[..., Matrices]
 
 
@@ -41,14 +39,9 @@ def orders(a: int, n: int) -> Array:
     return np.stack([np.random.default_rng(seed).permutation(n) for seed in range(20)])
 
 
-def puzzle(
-    statement: str,
-    features: Features,
-    *,
-    causal: bool,
-    sizes: Sequence[tuple[int, ...]] = ((2, 3), (3, 5), (5, 7)),
-    letters: Callable[[int, int], Array] = texts,
-) -> Exercise:
+def puzzle(statement: str, features: Features, *, causal: bool,
+           sizes: Sequence[tuple[int, ...]] = ((2, 3), (3, 5), (5, 7)),
+           letters: Callable[[int, int], Array] = texts) -> Exercise:  # fmt: skip
     """A checker that runs the layer with the matrices that it is given; ``features`` give scores of 0 and 1."""
     by_width = {size[0] + size[-1] + 1: (size[0], size[-1]) for size in sizes}
 
@@ -65,9 +58,7 @@ def puzzle(
 def by_hand(features: Features) -> Features:
     """Strong scores from features, with what people get wrong everywhere as options."""
 
-    def matrices(
-        *size: int, strength: float = STRONG, swapped: bool = False, **options: Any
-    ) -> Matrices:
+    def matrices(*size: int, strength: float = STRONG, swapped: bool = False, **options: Any) -> Matrices:  # fmt: skip
         Q, K, V = features(*size, **options)
         if swapped:
             Q, K = K, Q
@@ -88,9 +79,7 @@ SHAPES = (
 )
 
 
-def _successor(
-    a: int, n: int, *, step: int = 1, cyclic: bool = True, back: int = 0
-) -> Matrices:
+def _successor(a: int, n: int, *, step: int = 1, cyclic: bool = True, back: int = 0) -> Matrices:  # fmt: skip
     T, P, _ = parts(a, n)
     turn = np.roll(np.eye(a), step, axis=1) if cyclic else np.eye(a, k=1)
     return P @ np.roll(np.eye(n), -back, axis=1), P, T @ turn
@@ -110,9 +99,8 @@ successor.knows(
 )  # fmt: skip
 
 
-def _first_token(
-    a: int, n: int, *, place: int = 0, letters: bool = True, letter: bool = False
-) -> Matrices:
+def _first_token(a: int, n: int, *, place: int = 0, letters: bool = True,
+                 letter: bool = False) -> Matrices:  # fmt: skip
     T, P, one = parts(a, n)
     key = T[:, :1] if letter else P[:, [place]]
     return one, key, T if letters else P
@@ -129,9 +117,8 @@ first_token.knows(
 )  # fmt: skip
 
 
-def _letter_shares(
-    a: int, n: int, *, own: bool = False, first: bool = False, places: bool = False
-) -> Matrices:
+def _letter_shares(a: int, n: int, *, own: bool = False, first: bool = False,
+                   places: bool = False) -> Matrices:  # fmt: skip
     T, P, one = parts(a, n)
     Q, K = (P, P) if own else (one, P[:, :1]) if first else (0 * one, 0 * one)
     return Q, K, P if places else T
@@ -168,9 +155,7 @@ previous_token.knows(
 )  # fmt: skip
 
 
-def _reverse(
-    a: int, n: int, *, itself: bool = False, alphabet: bool = False, back: int = 0
-) -> Matrices:
+def _reverse(a: int, n: int, *, itself: bool = False, alphabet: bool = False, back: int = 0) -> Matrices:  # fmt: skip
     T, P, _ = parts(a, n)
     turn = np.eye(n) if itself else np.roll(np.eye(n)[::-1], back, axis=1)
     return P @ turn, P, T[:, ::-1].copy() if alphabet else T
@@ -189,9 +174,7 @@ reverse.knows(
 )  # fmt: skip
 
 
-def _same_letter(
-    a: int, n: int, *, sign: int = 1, own: bool = False, letters: bool = False
-) -> Matrices:
+def _same_letter(a: int, n: int, *, sign: int = 1, own: bool = False, letters: bool = False) -> Matrices:  # fmt: skip
     T, P, _ = parts(a, n)
     Q, K = (P, P) if own else (T, T)
     return sign * Q, K, T if letters else P
@@ -211,9 +194,8 @@ same_letter.knows(
 )  # fmt: skip
 
 
-def _largest_so_far(
-    a: int, n: int, *, sign: int = 1, places: bool = False, newest: bool = False
-) -> Matrices:
+def _largest_so_far(a: int, n: int, *, sign: int = 1, places: bool = False,
+                    newest: bool = False) -> Matrices:  # fmt: skip
     T, P, one = parts(a, n)
     key = P @ np.arange(n)[:, None] if newest else T @ np.arange(a)[:, None]
     return sign * one, key, P if places else T
@@ -231,9 +213,7 @@ largest_so_far.knows(
 )  # fmt: skip
 
 
-def _latest_a(
-    a: int, n: int, *, slope: float = 1, bonus: float = 1, letters: bool = False
-) -> Matrices:
+def _latest_a(a: int, n: int, *, slope: float = 1, bonus: float = 1, letters: bool = False) -> Matrices:  # fmt: skip
     T, P, one = parts(a, n)
     key = bonus * n * T[:, :1] + slope * P @ np.arange(n)[:, None]
     return one, key, T if letters else P

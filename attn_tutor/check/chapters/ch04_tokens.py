@@ -18,48 +18,27 @@ from attn_tutor.check.chapters.inputs import (
 from attn_tutor.check.exercise import Exercise
 
 draw = numbers(4)
-
 Layer = Callable[[Array], Array]
-
 ALLOWED = draw(2, 3, 5) < 0.5
-
 ALLOWED[0, 0] = False  # a query that sees nothing
 
 
-attention = Exercise(
-    4,
+attention = Exercise(4,
     "attention(Q, K, V, mask): masked_softmax(QKᵀ/√d, mask) V, True = may attend, 0 for a query that sees nothing; "
     "(…, n, d), (…, m, d), (…, m, d_v), (…, n, m) → (…, n, d_v)",
-    an.attention,
-    lambda draw: [
+    an.attention, lambda draw: [
         (column(1), column(LN3, 0), column(4, 8), np.array([[True, True]])),
-        (
-            column(1),
-            column(LN3, 0, 0),
-            column(4, 8, 5),
-            np.array([[True, True, False]]),
-        ),
+        (column(1), column(LN3, 0, 0), column(4, 8, 5), np.array([[True, True, False]])),
         (np.ones((1, 4)), np.eye(4)[:2], np.eye(4)[:2], np.array([[True, True]])),
         (column(1), column(LN3, 0), column(4, 8), np.array([[False, False]])),
-        (draw(3, 7), draw(5, 7), draw(5, 7), ALLOWED[1]),
-        (draw(3, 7), draw(5, 7), draw(5, 11), ALLOWED[0]),
+        (draw(3, 7), draw(5, 7), draw(5, 7), ALLOWED[1]), (draw(3, 7), draw(5, 7), draw(5, 11), ALLOWED[0]),
         (draw(2, 3, 7), draw(2, 5, 7), draw(2, 5, 11), ALLOWED),
-        (column(1, -1), column(1000, 999), column(4, 8), np.ones((2, 2), bool)),
-    ],
-    weights=lambda draw: (draw(3, 7), draw(5, 7), np.eye(5), ALLOWED[1]),
-)
+        (column(1, -1), column(1000, 999), column(4, 8), np.ones((2, 2), bool))
+    ], weights=lambda draw: (draw(3, 7), draw(5, 7), np.eye(5), ALLOWED[1]))  # fmt: skip
 
 
-def masked(
-    Q: Array,
-    K: Array,
-    V: Array,
-    mask: Array,
-    *,
-    hide: Callable[[Array, Array], Array] = lambda S, mask: np.where(mask, S, -np.inf),
-    empty: bool = True,
-    **options: Any,
-) -> Array:
+def masked(Q: Array, K: Array, V: Array, mask: Array, *, hide: Callable[[Array, Array], Array] = lambda S,
+           mask: np.where(mask, S, -np.inf), empty: bool = True, **options: Any) -> Array:  # fmt: skip
     """Attention as one writes it: hide scores, pool, put empty rows to 0."""
     output = pool(Q, K, V, hide=lambda S: hide(S, mask), **options)
     return np.where(mask.any(-1, keepdims=True), output, 0) if empty else output
@@ -87,9 +66,6 @@ attention.knows(
     ("a large negative number for −∞", dict(hide=lambda S, mask: np.where(mask, S, -1e9), empty=False),
      "You put a number such as −1e9 in place of forbidden scores. A query that sees nothing then averages all "
      "forbidden values alike. Its output must be 0."),
-    by_hand=masked,
-)  # fmt: skip
-attention.knows(
     ("inverted mask", lambda Q, K, V, mask: an.attention(Q, K, V, ~mask),
      "Your queries see the forbidden keys, and those alone. True means “may attend” here, as for a boolean mask of "
      "scaled_dot_product_attention: hand over the mask, not ~mask."),
@@ -102,36 +78,24 @@ attention.knows(
     ("value zeroed, score not masked", lambda Q, K, V, mask: weights_of(an.scaled_dot_score(Q, K)) * mask @ V,
      "You multiply the weights by the mask after softmax: forbidden keys had their share in the sum, so the output "
      "shrinks towards 0. Mask the scores *before* softmax."),
+    by_hand=masked,
 )  # fmt: skip
 
 EYE = np.eye(2)
 
-self_attention = Exercise(
-    4,
+self_attention = Exercise(4,
     "self_attention(X, W_q, W_k, W_v): softmax(QKᵀ/√d_k) V with Q = X W_q, K = X W_k, V = X W_v; "
     "(…, n, d_in), (d_in, d_k), (d_in, d_k), (d_in, d_v) → (…, n, d_v)",
-    an.self_attention,
-    lambda draw: [
-        (EYE, EYE, np.array([[1.0, 2], [0, 0]]), np.array([[4.0, 0], [0, 8]])),
-        (draw(3, 7), *draw(3, 7, 7) / 7**0.5),
-        (draw(3, 7), *draw(2, 7, 5) / 2, draw(7, 2)),
-        (draw(2, 3, 7), *draw(2, 7, 5) / 2, draw(7, 11)),
+    an.self_attention, lambda draw: [
+        (EYE, EYE, np.array([[1.0, 2], [0, 0]]), np.array([[4.0, 0], [0, 8]])), (draw(3, 7), *draw(3, 7, 7) / 7**0.5),
+        (draw(3, 7), *draw(2, 7, 5) / 2, draw(7, 2)), (draw(2, 3, 7), *draw(2, 7, 5) / 2, draw(7, 11)),
         (1e3 * EYE, EYE, EYE, np.array([[4.0, 0], [0, 8]])),
-        (column(1000, 999), column(1), column(-1e-3), column(0.004)),
-    ],
-    weights=lambda draw: (np.eye(5), *draw(2, 5, 3), np.eye(5)),
-)
+        (column(1000, 999), column(1), column(-1e-3), column(0.004))
+    ], weights=lambda draw: (np.eye(5), *draw(2, 5, 3), np.eye(5)))  # fmt: skip
 
 
-def projected(
-    X: Array,
-    W_q: Array,
-    W_k: Array,
-    W_v: Array,
-    *,
-    project: Callable[[Array, Array], Array] = np.matmul,
-    **options: Any,
-) -> Array:
+def projected(X: Array, W_q: Array, W_k: Array, W_v: Array, *, project: Callable[[Array, Array], Array] = np.matmul,
+              **options: Any) -> Array:  # fmt: skip
     return pool(*(project(X, W) for W in (W_q, W_k, W_v)), **options)
 
 
@@ -144,9 +108,6 @@ self_attention.knows(
      "You hide later tokens from each token. No mask is asked for here: every token sees all."),
     ("a token does not see itself", dict(hide=lambda S: np.where(np.eye(S.shape[-1], dtype=bool), -np.inf, S)),
      "You hide each token from itself, the diagonal of the scores. Every token sees all, itself too."),
-    by_hand=projected,
-)  # fmt: skip
-self_attention.knows(
     ("the weights returned", lambda X, W_q, W_k, W_v: an.attention_weights(X @ W_q, X @ W_k),
      "You return the weights. They are to be multiplied by the values, X W_v."),
     ("tokens used for V", lambda X, W_q, W_k, W_v: an.attention(X @ W_q, X @ W_k, X),
@@ -156,40 +117,29 @@ self_attention.knows(
      "They differ as soon as W_q is not square."),
     ("queries and keys swapped", lambda X, W_q, W_k, W_v: projected(X, W_k, W_q, W_v),
      "Your scores are KQᵀ: row i holds what all queries ask of token i. Rows are queries: QKᵀ."),
+    by_hand=projected,
 )  # fmt: skip
 
 
-def steps(
-    x: Array,
-    K: Array,
-    V: Array,
-    W_q: Array,
-    W_k: Array,
-    W_v: Array,
-    *,
-    project: Callable[[Array, Array], Array] = np.matmul,
-    **options: Any,
-) -> tuple[Array, Array, Array]:
+def steps(x: Array, K: Array, V: Array, W_q: Array, W_k: Array, W_v: Array, *,
+          project: Callable[[Array, Array], Array] = np.matmul,
+          **options: Any) -> tuple[Array, Array, Array]:  # fmt: skip
     K, V = np.vstack([K, project(x, W_k)]), np.vstack([V, project(x, W_v)])
     return pool(project(x, W_q)[None, :], K, V, **options)[0], K, V
 
 
 NO_ROWS = np.empty((0, 2))
 
-step = Exercise(
-    4,
+step = Exercise(4,
     "step(x, K, V, W_q, W_k, W_v): the output row of one new token, and K and V with its key and value at the end; "
     "(d_in,), (t, d_k), (t, d_v), … → (d_v,), (t+1, d_k), (t+1, d_v)",
-    steps,
-    lambda draw: [
+    steps, lambda draw: [
         (np.array([1.0, 0.0]), NO_ROWS, NO_ROWS, EYE, EYE, 2 * EYE),
         (np.array([1.0, 0.0]), EYE[1:], 8 * EYE[1:], EYE, LN3 * 2**0.5 * EYE, 4 * EYE),
         (draw(7), draw(3, 5), draw(3, 2), *draw(2, 7, 5) / 2, draw(7, 2)),
         (np.ones(1), column(1000), column(4), column(-1), column(999), column(8)),
-        (draw(5), draw(2, 5), draw(2, 5), *draw(3, 5, 5) / 2),
-    ],
-)
-
+        (draw(5), draw(2, 5), draw(2, 5), *draw(3, 5, 5) / 2)
+    ])  # fmt: skip
 step.knows(
     *pooling("no √d", "d in place of √d", "√ of the values' width", "√ of the number of keys",
              "divided by √d after softmax", "no softmax", "no maximum subtracted"),
@@ -199,23 +149,18 @@ step.knows(
 Rows = tuple[Array, Array, Array]
 
 
-def new_token_does_not_see_itself(
-    x: Array, K: Array, V: Array, W_q: Array, W_k: Array, W_v: Array
-) -> Rows:
+def new_token_does_not_see_itself(x: Array, K: Array, V: Array, W_q: Array, W_k: Array,
+                                  W_v: Array) -> Rows:  # fmt: skip
     _, longer_K, longer_V = steps(x, K, V, W_q, W_k, W_v)
     return an.attention((x @ W_q)[None, :], K, V)[0], longer_K, longer_V
 
 
-def new_row_in_front(
-    x: Array, K: Array, V: Array, W_q: Array, W_k: Array, W_v: Array
-) -> Rows:
+def new_row_in_front(x: Array, K: Array, V: Array, W_q: Array, W_k: Array, W_v: Array) -> Rows:  # fmt: skip
     row, K, V = steps(x, K, V, W_q, W_k, W_v)
     return row, np.roll(K, 1, 0), np.roll(V, 1, 0)
 
 
-def token_itself_in_the_cache(
-    x: Array, K: Array, V: Array, W_q: Array, W_k: Array, W_v: Array
-) -> Rows:
+def token_itself_in_the_cache(x: Array, K: Array, V: Array, W_q: Array, W_k: Array, W_v: Array) -> Rows:  # fmt: skip
     K, V = np.vstack([K, x]), np.vstack([V, x])
     return an.attention((x @ W_q)[None, :], K, V)[0], K, V
 
@@ -224,9 +169,6 @@ step.knows(
     ("W.T in place of W", dict(project=lambda x, W: x @ W.T),
      "You multiply by W.T, or W @ x. Here W_q has the shape (d_in, d_k), and rows are multiplied from the right: x @ "
      "W_q."),
-    by_hand=steps,
-)  # fmt: skip
-step.knows(
     ("the new token does not see itself", new_token_does_not_see_itself,
      "You attend to the old keys alone. A token sees itself too: append its key and value first, then attend."),
     ("the cache does not grow", lambda x, K, V, W_q, W_k, W_v: (steps(x, K, V, W_q, W_k, W_v)[0], K, V),
@@ -237,6 +179,7 @@ step.knows(
     ("the token itself in the cache", token_itself_in_the_cache,
      "You append x to K and to V. What is kept are its projections, x W_k and x W_v: keeping them is what saves the "
      "work."),
+    by_hand=steps,
 )  # fmt: skip
 
 # Layers to hold under a detector: rows are tokens, (n, 3) -> (n, 3).
@@ -303,13 +246,10 @@ def sees(layer: Layer, X: Array) -> bool:
     return False
 
 
-sees_future = Exercise(
-    4,
+sees_future = Exercise(4,
     "sees_future(layer, X): True if some row of layer(X) changes by more than rounding when a later token of this X "
     "changes; (n, d) → True or False",
-    sees,
-    lambda draw: [(layer, draw(5, 3)) for layer in LAYERS],
-)
+    sees, lambda draw: [(layer, draw(5, 3)) for layer in LAYERS])  # fmt: skip
 
 
 def last_token_never_changed(layer: Layer, X: Array) -> bool:
@@ -347,17 +287,12 @@ sees_future.knows(
      "notice. Put something random in its place."),
 )  # fmt: skip
 
-permutation_gap = Exercise(
-    4,
+permutation_gap = Exercise(4,
     "permutation_gap(layer, X, order): the largest difference between layer(X[order]) and layer(X)[order]; → a number",
-    lambda layer, X, order: np.abs(layer(X[order]) - layer(X)[order]).max(),
-    lambda draw: [
+    lambda layer, X, order: np.abs(layer(X[order]) - layer(X)[order]).max(), lambda draw: [
         *((layer, draw(5, 3), [3, 0, 1, 4, 2]) for layer in LAYERS),
-        (first_everywhere, -np.arange(15.0).reshape(5, 3), [3, 0, 1, 4, 2]),
-    ],
-)
-
-
+        (first_everywhere, -np.arange(15.0).reshape(5, 3), [3, 0, 1, 4, 2])
+    ])  # fmt: skip
 permutation_gap.knows(
     ("the output not permuted", lambda layer, X, order: float(np.abs(layer(X[order]) - layer(X)).max()),
      "You compare layer(X[order]) with layer(X). That asks for invariance. Equivariance lets the outputs move along: "

@@ -10,24 +10,15 @@ from attn_tutor.check.chapters.inputs import POOLING, Array, numbers, pool, pool
 from attn_tutor.check.exercise import Exercise, Row
 
 draw = numbers(5)
-
 ROWS = np.array([[1.0, 2, 3, 4], [5, 6, 7, 8]])
-
 FLAT = [(ROWS, 2), (draw(5, 6), 3), (draw(7, 6), 2)]
 
-split_heads = Exercise(
-    5,
+split_heads = Exercise(5,
     "split_heads(X, n_heads): the columns cut into heads, heads before tokens; (…, n, d) → (…, h, n, d/h)",
-    an.split_heads,
-    lambda draw: [*FLAT, (draw(5, 6).astype(np.float32), 3), (draw(3, 5, 14), 2)],
-)
+    an.split_heads, lambda draw: [*FLAT, (draw(5, 6).astype(np.float32), 3), (draw(3, 5, 14), 2)])  # fmt: skip
 
-split = Exercise(
-    5,
-    "split(X, n_heads): the columns cut into heads, without a transpose; (n, d) → (h, n, d/h)",
-    an.split_heads,
-    FLAT,
-)
+split = Exercise(5, "split(X, n_heads): the columns cut into heads, without a transpose; (n, d) → (h, n, d/h)",
+    an.split_heads, FLAT)  # fmt: skip
 
 
 def reshaped_in_place_of_transposed(X: Array, n_heads: int) -> Array:
@@ -51,17 +42,10 @@ SPLITTING: list[Row] = [
 split.knows(*SPLITTING)
 split_heads.knows(*SPLITTING)
 
-merge_heads = Exercise(
-    5,
-    "merge_heads(X): the heads of each token side by side again; (…, h, n, d_h) → (…, n, h·d_h)",
-    an.merge_heads,
-    lambda draw: [
-        (an.split_heads(ROWS, 2),),
-        (draw(3, 5, 2),),
-        (draw(3, 5, 2).astype(np.float32),),
-        (draw(2, 3, 5, 7),),
-    ],
-)
+merge_heads = Exercise(5, "merge_heads(X): the heads of each token side by side again; (…, h, n, d_h) → (…, n, h·d_h)",
+    an.merge_heads, lambda draw: [
+        (an.split_heads(ROWS, 2),), (draw(3, 5, 2),), (draw(3, 5, 2).astype(np.float32),), (draw(2, 3, 5, 7),)
+    ])  # fmt: skip
 
 
 def reshaped_without_moving_the_heads_back(X: Array) -> Array:
@@ -97,22 +81,14 @@ merge_heads.knows(
 Split = Callable[[Array, int], Array]
 
 
-def layer(
-    *everything: Any,
-    merge: Callable[[Array], Array] = an.merge_heads,
-    last: Callable[[Array], Array] = lambda W: W,
-    **options: Any,
-) -> Array:
+def layer(*everything: Any, merge: Callable[[Array], Array] = an.merge_heads,
+          last: Callable[[Array], Array] = lambda W: W, **options: Any) -> Array:  # fmt: skip
     *rest, W_o, n_heads = everything
     return merge(heads_of(*rest, n_heads, **options)) @ last(W_o)
 
 
-def heads_of(
-    *everything: Any,
-    split: Split = an.split_heads,
-    project: Callable[[Array, Array], Array] = np.matmul,
-    **options: Any,
-) -> Array:
+def heads_of(*everything: Any, split: Split = an.split_heads, project: Callable[[Array, Array], Array] = np.matmul,
+             **options: Any) -> Array:  # fmt: skip
     Q, K, V, W_q, W_k, W_v, n_heads = everything
     pairs = (Q, W_q), (K, W_k), (V, W_v)
     return pool(*(split(project(X, W), n_heads) for X, W in pairs), **options)
@@ -129,19 +105,15 @@ def of_itself(fn: Callable[..., Array]) -> Callable[..., Array]:
 
 SQUARE = draw(4, 6, 6) / 6**0.5
 
-multi_head_attention = Exercise(
-    5,
+multi_head_attention = Exercise(5,
     "multi_head_attention(Q, K, V, W_q, W_k, W_v, W_o, n_heads): project, split, attend in each head, merge, project; "
     "(…, n, d_q), (…, m, d_k), (…, m, d_v), … → (…, n, d_o)",
-    an.multi_head_attention,
-    lambda draw: [
+    an.multi_head_attention, lambda draw: [
         (*draw(3, 2, 6), *SQUARE, 2),
-        (draw(3, 5), draw(7, 11), draw(7, 13), draw(5, 6) / 2, draw(11, 6) / 3)
-        + (draw(13, 6) / 3, draw(6, 17) / 2, 3),
+        (draw(3, 5), draw(7, 11), draw(7, 13), draw(5, 6) / 2, draw(11, 6) / 3) + (draw(13, 6) / 3, draw(6, 17) / 2, 3),
         (draw(2, 3, 6), draw(2, 7, 6), draw(2, 7, 6), *SQUARE, 3),
-        (90 * draw(2, 6), 90 * draw(3, 6), draw(3, 6), *SQUARE, 2),
-    ],
-)
+        (90 * draw(2, 6), 90 * draw(3, 6), draw(3, 6), *SQUARE, 2)
+    ])  # fmt: skip
 
 multi_head = Exercise(
     5,
@@ -189,16 +161,6 @@ def one_head_in_place_of_several(*everything: Any) -> Array:
     return pool(Q @ W_q, K @ W_k, V @ W_v, width=lambda *_: d) @ W_o
 
 
-def one_head_in_place_of_several_too(*everything: Any) -> Array:
-    Q, K, V, W_q, W_k, W_v, W_o, _ = everything
-    return pool(Q @ W_q, K @ W_k, V @ W_v) @ W_o
-
-
-def k_used_for_v(*everything: Any) -> Array:
-    Q, K, V, W_q, W_k, W_v, W_o, h = everything
-    return layer(Q, K, K, W_q, W_k, W_k, W_o, h)
-
-
 LAYER: list[Row] = [
     *pooling(*COMMON),
     ("a causal mask", dict(hide=lambda S: np.where(an.causal_mask(*S.shape[-2:]), S, -np.inf)),
@@ -242,10 +204,13 @@ LAYER: list[Row] = [
     ("one head in place of several", one_head_in_place_of_several,
      "You do not split: one head as wide as all attends with all columns. Cut queries, keys and values into heads, "
      "each with scores and weights of its own."),
-    ("one head in place of several", one_head_in_place_of_several_too,
+    ("one head in place of several",
+     lambda *everything: (lambda Q, K, V, W_q, W_k, W_v, W_o, _: pool(Q @ W_q, K @ W_k, V @ W_v) @ W_o)(*everything),
      "You do not split: one head as wide as all attends with all columns, and divides by the root of the whole width. "
      "Cut queries, keys and values into heads, each with scores and weights of its own."),
-    ("K used for V", k_used_for_v, "Your heads sum the projected keys: W_v is not used."),
+    ("K used for V",
+     lambda *everything: (lambda Q, K, V, W_q, W_k, W_v, W_o, h: layer(Q, K, K, W_q, W_k, W_k, W_o, h))(*everything),
+     "Your heads sum the projected keys: W_v is not used."),
 ]  # fmt: skip
 multi_head_attention.knows(*LAYER, by_hand=layer)
 multi_head.knows(
@@ -259,13 +224,10 @@ def shares(*everything: Any) -> Array:
     return heads_of(Q, K, V, W_q, W_k, W_v, h) @ W_o.reshape(h, -1, W_o.shape[-1])
 
 
-contributions = Exercise(
-    5,
+contributions = Exercise(5,
     "contributions(Q, K, V, W_q, W_k, W_v, W_o, n_heads): what each head adds to the output, its O W_o; "
     "(…, n, d_q), (…, m, d_k), (…, m, d_v), … → (…, h, n, d_o)",
-    shares,
-    multi_head_attention.cases,
-)
+    shares, multi_head_attention.cases)  # fmt: skip
 
 
 def first_rows_of_w_o_for_every_head(*everything: Any) -> Array:

@@ -28,9 +28,7 @@ def rates(d: int, base: float = 10000.0) -> Array:
     return base ** (-np.arange(0, d, 2) / d)
 
 
-def waves_at(
-    positions: Array, d: int, rates: Callable[[int, float], Array] = rates
-) -> Array:
+def waves_at(positions: Array, d: int, rates: Callable[[int, float], Array] = rates) -> Array:  # fmt: skip
     return waves(positions, d, rates(d, 10000.0))
 
 
@@ -38,28 +36,15 @@ def waves_of(n: int, d: int, first: int = 0, **options: Any) -> Array:
     return waves_at(np.arange(first, first + n), d, **options)
 
 
-sinusoidal_encoding = Exercise(
-    6,
+sinusoidal_encoding = Exercise(6,
     "sinusoidal_encoding(n, d): sin(p/10000^(2i/d)) in column 2i, cos in column 2i+1, p from 0, any d; → (n, d)",
-    an.sinusoidal_encoding,
-    [(1, 2), (2, 2), (2, 4), (2, 3), (7, 6), (11, 5), (31, 10)],
-    tolerance=ANGLES,
-)
+    an.sinusoidal_encoding, [(1, 2), (2, 2), (2, 4), (2, 3), (7, 6), (11, 5), (31, 10)], tolerance=ANGLES)  # fmt: skip
 
-encode = Exercise(
-    6,
-    "encode(positions, d): the sinusoidal encoding of any positions, any d; (n,) → (n, d)",
-    waves_at,
-    [
-        (np.array([0.0, 1.0]), 2),
-        (np.array([2.5]), 4),
-        (np.array([-1.5, 3.0]), 4),
-        (np.array([1.0, 2.0]), 3),
-        (np.array([0.5, -4.0, 7.25]), 6),
-        (np.array([0.5, -4.0, 7.25]), 7),
-    ],
-    tolerance=ANGLES,
-)
+encode = Exercise(6, "encode(positions, d): the sinusoidal encoding of any positions, any d; (n,) → (n, d)",
+    waves_at, [
+        (np.array([0.0, 1.0]), 2), (np.array([2.5]), 4), (np.array([-1.5, 3.0]), 4), (np.array([1.0, 2.0]), 3),
+        (np.array([0.5, -4.0, 7.25]), 6), (np.array([0.5, -4.0, 7.25]), 7)
+    ], tolerance=ANGLES)  # fmt: skip
 
 # What people make of 10000^(−2i/d), for the columns 2i = 0, 2, 4, …
 RATES: list[Row] = [
@@ -120,8 +105,6 @@ sinusoidal_encoding.knows(
      "to d // 2 columns."),
     ("sine and cosine swapped", sine_and_cosine_swapped,
      "Your cosines stand in the even columns. Sine comes first: position 0 is 0, 1, 0, 1, …"),
-)  # fmt: skip
-sinusoidal_encoding.knows(
     ("positions from 1", dict(first=1),
      "Your first row is that of position 1. Positions start at 0, whose row is 0, 1, 0, 1, …"),
     by_hand=waves_of,
@@ -142,19 +125,12 @@ encode.knows(
      "You lose the fractions: 2.5 is encoded as 2. Keep the positions as real numbers."),
 )  # fmt: skip
 
-rotary = Exercise(
-    6,
+rotary = Exercise(6,
     "rotary(X): row p turned by the angle p/10000^(2i/d) in columns 2i and 2i+1, p from 0; (…, n, d) → (…, n, d)",
-    an.rotary,
-    lambda draw: [
-        (np.array([[1.0, 0.0], [1.0, 0.0]]),),
-        (np.array([[1.0, 0, 0, 0], [0, 0, 1, 0]]),),
-        (draw(5, 6),),
-        (draw(5, 6).astype(np.float32),),
-        (draw(2, 7, 10),),
-    ],
-    tolerance=ANGLES,
-)
+    an.rotary, lambda draw: [
+        (np.array([[1.0, 0.0], [1.0, 0.0]]),), (np.array([[1.0, 0, 0, 0], [0, 0, 1, 0]]),), (draw(5, 6),),
+        (draw(5, 6).astype(np.float32),), (draw(2, 7, 10),)
+    ], tolerance=ANGLES)  # fmt: skip
 
 
 def pairs_of(X: Array) -> tuple[Array, Array]:
@@ -178,17 +154,9 @@ def each(angles: Array) -> tuple[Array, Array]:
     return angles, angles
 
 
-def turned(
-    X: Array,
-    *,
-    first: int = 0,
-    rates: Callable[[int, float], Array] = rates,
-    sign: float = 1,
-    cut: Callable[[Array], tuple[Array, Array]] = pairs_of,
-    join: Callable[[Array, Array], Array] = woven,
-    spread: Callable[[Array], tuple[Array, Array]] = each,
-    minus: float = -1,
-) -> Array:
+def turned(X: Array, *, first: int = 0, rates: Callable[[int, float], Array] = rates, sign: float = 1,
+           cut: Callable[[Array], tuple[Array, Array]] = pairs_of, join: Callable[[Array, Array], Array] = woven,
+           spread: Callable[[Array], tuple[Array, Array]] = each, minus: float = -1) -> Array:  # fmt: skip
     positions = np.arange(first, first + X.shape[-2])
     angles = sign * positions[:, None] * rates(X.shape[-1], 10000.0)
     (x, y), (a, b) = cut(X), spread(angles)
@@ -225,22 +193,17 @@ rotary.knows(
     ("the minus forgotten", dict(minus=1),
      "There is no minus in your sum, so that lengths change, and this is no rotation: the even column is x cos θ − y "
      "sin θ, the odd one x sin θ + y cos θ."),
-    by_hand=turned,
-)  # fmt: skip
-rotary.knows(
     ("the batch counted in place of the tokens", batch_counted_in_place_of_the_tokens,
      "You count positions along axis 0. In a batch that is the sequences: all tokens of one are turned by the same "
      "angle. The tokens are X.shape[-2]."),
     ("an encoding added", lambda X: X + an.sinusoidal_encoding(*X.shape[-2:]),
      "You add sines and cosines. Rotary *turns*: it multiplies, and leaves the length of each row as it was."),
+    by_hand=turned,
 )  # fmt: skip
 
-alibi_bias = Exercise(
-    6,
+alibi_bias = Exercise(6,
     "alibi_bias(n_heads, n, m): −2^(−8(h+1)/n_heads) · |i + m − n − j|, n_heads a power of 2; → (h, n, m)",
-    an.alibi_bias,
-    [(1, 2, 2), (2, 2, 2), (2, 2, 3), (4, 5, 7), (8, 3, 3)],
-)
+    an.alibi_bias, [(1, 2, 2), (2, 2, 2), (2, 2, 3), (4, 5, 7), (8, 3, 3)])  # fmt: skip
 
 
 def bias(slopes: Array, n: int, m: int) -> Array:
@@ -252,17 +215,13 @@ def slopes(n_heads: int) -> Array:
     return 2 ** (-8 * np.arange(1, n_heads + 1) / n_heads)
 
 
-def aligned_upper_left(n_heads: int, n: int, m: int) -> Array:
-    distance = np.abs(np.arange(n)[:, None] - np.arange(m))
-    return -slopes(n_heads)[:, None, None] * distance
-
-
 alibi_bias.knows(
     ("a reward for distance", lambda n_heads, n, m: -bias(slopes(n_heads), n, m),
      "Your biases are positive, so that far keys win. Distance is a penalty: put a minus in front."),
     ("heads counted from 0", lambda n_heads, n, m: bias(2 ** (-8 * np.arange(n_heads) / n_heads), n, m),
      "Your first head has the slope 2⁰ = 1. Its exponent is −8(h+1)/n_heads with h from 0, so that the last is 2⁻⁸."),
-    ("aligned upper left", aligned_upper_left,
+    ("aligned upper left",
+     lambda n_heads, n, m: -slopes(n_heads)[:, None, None] * np.abs(np.arange(n)[:, None] - np.arange(m)),
      "For n = m you are right. With n ≠ m the queries are the *last* n of m tokens: query i stands at i + m − n."),
     ("slopes that halve from head to head", lambda n_heads, n, m: bias(0.5 ** np.arange(1, n_heads + 1), n, m),
      "Your slopes are ½, ¼, ⅛, …, which is right for 8 heads alone. For n_heads the exponent is −8(h+1)/n_heads, so "
@@ -281,14 +240,10 @@ def looking(n: int, d: int, scale: float, back: int = 1) -> Array:
     return an.attention_weights(Q, K, scale=scale)
 
 
-previous_weights = Exercise(
-    6,
+previous_weights = Exercise(6,
     "previous_weights(n, d, scale): weights of keys P and queries P turned back by one position, query 0 to position "
     "−1; scores times scale, d even; → (n, n)",
-    looking,
-    [(2, 2, 1.0), (3, 4, 1.0), (5, 6, 3.5), (11, 14, 2.0)],
-    tolerance=ANGLES,
-)
+    looking, [(2, 2, 1.0), (3, 4, 1.0), (5, 6, 3.5), (11, 14, 2.0)], tolerance=ANGLES)  # fmt: skip
 
 
 def normalised_over_queries(n: int, d: int, scale: float) -> Array:
@@ -311,23 +266,14 @@ def reordered(W: Array, n_heads: int) -> Array:
 
 NAMED = np.arange(8.0)[None, :]
 
-to_halves = Exercise(
-    6,
+to_halves = Exercise(6,
     "to_halves(W, n_heads): in each head's columns first the even ones, then the odd ones; (d_in, d) → (d_in, d)",
-    reordered,
-    lambda draw: [(NAMED[:, :6], 1), (NAMED, 2), (draw(5, 12), 2), (draw(7, 30), 5)],
-)
-
-
-def from_halves_to_neighbours(W: Array, n_heads: int) -> Array:
-    order = reordered(np.arange(W.shape[1])[None, :], n_heads)[0]
-    return W[:, np.argsort(order)]
-
-
+    reordered, lambda draw: [(NAMED[:, :6], 1), (NAMED, 2), (draw(5, 12), 2), (draw(7, 30), 5)])  # fmt: skip
 to_halves.knows(
     ("heads forgotten", lambda W, n_heads: reordered(W, 1),
      "You reorder all columns at once, so that heads trade columns. Each head has its own pairs: reorder inside it."),
-    ("from halves to neighbours", from_halves_to_neighbours,
+    ("from halves to neighbours",
+     lambda W, n_heads: W[:, np.argsort(reordered(np.arange(W.shape[1])[None, :], n_heads)[0])],
      "You go the other way, from halves to neighbours. New column i is old column 2i: W[:, order], not its inverse."),
 )  # fmt: skip
 
@@ -347,35 +293,20 @@ def squeeze(w: dict[str, Array], ids: Array, longest: int) -> Array:
 
 
 TINY = dict(words=2 * draw(11, 8), W_q=draw(8, 8), W_k=draw(8, 8), W_v=draw(8, 8))
-
 TINY["W_o"] = draw(8, 11)
 
-squeezed = Exercise(
-    6,
+squeezed = Exercise(6,
     "squeezed(w, ids, longest): the last token's answer with rotary in four heads, positions times longest/n if n > "
     "longest; (b, n) → (b, words)",
-    squeeze,
-    [
-        (TINY, np.array([[1, 5]]), 2),
-        (TINY, np.array([[1, 5, 3]]), 5),
-        (TINY, np.array([[1, 5, 3, 7, 2], [4, 0, 10, 9, 6]]), 2),
-        (TINY, np.array([[1, 5, 3, 7, 2, 0, 9]]), 3),
-    ],
-    tolerance=1e-4,
-)
+    squeeze, [
+        (TINY, np.array([[1, 5]]), 2), (TINY, np.array([[1, 5, 3]]), 5),
+        (TINY, np.array([[1, 5, 3, 7, 2], [4, 0, 10, 9, 6]]), 2), (TINY, np.array([[1, 5, 3, 7, 2, 0, 9]]), 3)
+    ], tolerance=1e-4)  # fmt: skip
 
 
-def stretched_in_place_of_squeezed(
-    w: dict[str, Array], ids: Array, longest: int
-) -> Array:
+def stretched_in_place_of_squeezed(w: dict[str, Array], ids: Array, longest: int) -> Array:  # fmt: skip
     n = ids.shape[-1]
     p = np.arange(n) * max(1.0, n / longest)
-    return last_answer(w, ids, p, p[-1])
-
-
-def short_texts_stretched(w: dict[str, Array], ids: Array, longest: int) -> Array:
-    n = ids.shape[-1]
-    p = np.arange(n) * (longest / n)
     return last_answer(w, ids, p, p[-1])
 
 
@@ -383,6 +314,7 @@ squeezed.knows(
     ("stretched in place of squeezed", stretched_in_place_of_squeezed,
      "You multiply by n/longest, and move long texts further apart. The factor is longest/n, so that the last position "
      "stays below `longest`."),
-    ("short texts stretched", short_texts_stretched,
+    ("short texts stretched",
+     lambda w, ids, longest: last_answer(w, ids, (p := (np.arange(n := ids.shape[-1]) * (longest / n))), p[-1]),
      "You multiply by longest/n in short texts too, where it is above 1 and stretches them. The factor is at most 1."),
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """Chapter 7: gradients by differences, and by hand."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -8,8 +9,7 @@ from attn_tutor.check.chapters.inputs import LN3, Array, numbers, weights_of
 from attn_tutor.check.exercise import Exercise
 
 draw = numbers(7)
-
-Gradients = tuple[Array, ...]
+Gradients = Any  # a tuple of arrays
 
 
 Scalar = Callable[[Array], float]
@@ -84,29 +84,16 @@ numerical_gradient.knows(
      "You move all entries together: every entry gets the sum of the gradient. Move one, and leave the others."),
 )  # fmt: skip
 
-log_softmax_vjp = Exercise(
-    7,
+log_softmax_vjp = Exercise(7,
     "log_softmax_vjp(scores, g): the gradient by the scores, where g is that by log softmax(scores); "
     "(…, n, m), (…, n, m) → (…, n, m)",
-    lambda scores, g: g - weights_of(scores) * g.sum(-1, keepdims=True),
-    lambda draw: [
-        (np.array([[LN3, 0.0]]), np.array([[1.0, 0.0]])),
-        (np.array([[1000.0, 999.0]]), np.array([[-2.0, 1.0]])),
-        (draw(3, 5), draw(3, 5)),
-        (draw(3, 5).astype(np.float32), draw(3, 5).astype(np.float32)),
-        (draw(2, 3, 5), draw(2, 3, 5)),
-        (np.array([[-1000.0, -999.0]]), np.array([[-2.0, 1.0]])),
-    ],
-)
-
-
-def gradient_of_softmax(scores: Array, g: Array) -> Array:
-    p = weights_of(scores)
-    return p * (g - (p * g).sum(-1, keepdims=True))
-
-
+    lambda scores, g: g - weights_of(scores) * g.sum(-1, keepdims=True), lambda draw: [
+        (np.array([[LN3, 0.0]]), np.array([[1.0, 0.0]])), (np.array([[1000.0, 999.0]]), np.array([[-2.0, 1.0]])),
+        (draw(3, 5), draw(3, 5)), (draw(3, 5).astype(np.float32), draw(3, 5).astype(np.float32)),
+        (draw(2, 3, 5), draw(2, 3, 5)), (np.array([[-1000.0, -999.0]]), np.array([[-2.0, 1.0]]))
+    ])  # fmt: skip
 log_softmax_vjp.knows(
-    ("the gradient of softmax", gradient_of_softmax,
+    ("the gradient of softmax", lambda scores, g: (p := weights_of(scores)) * (g - (p * g).sum(-1, keepdims=True)),
      "You return p(g − g·p), the gradient of softmax. The logarithm divides by p: ∂ log p_i / ∂s_j = δ_ij − p_j, so "
      "that it is g_j − p_j Σ_i g_i."),
     ("g not summed", lambda scores, g: g * (1 - weights_of(scores)),
@@ -125,34 +112,20 @@ def bilinear(Q: Array, K: Array, M: Array, g: Array) -> Gradients:
     return g @ K @ M.T, g.T @ Q @ M, Q.T @ g @ K
 
 
-bilinear_score_vjp = Exercise(
-    7,
+bilinear_score_vjp = Exercise(7,
     "bilinear_score_vjp(Q, K, M, g): dQ, dK, dM for the scores Q M Kᵀ, whose gradient is g; "
     "(n, q), (m, k), (q, k), (n, m) → (n, q), (m, k), (q, k)",
-    bilinear,
-    lambda draw: [
-        (draw(1, 2), draw(1, 2), draw(2, 2), np.ones((1, 1))),
-        (draw(3, 2), draw(3, 2), draw(2, 2), draw(3, 3)),
-        (draw(3, 2), draw(5, 7), draw(2, 7), draw(3, 5)),
-    ],
-)
-
-
-def m_transposed_in_dk(Q: Array, K: Array, M: Array, g: Array) -> Gradients:
-    dQ, _, dM = bilinear(Q, K, M, g)
-    return dQ, g.T @ Q @ M.T, dM
-
-
-def dm_transposed(Q: Array, K: Array, M: Array, g: Array) -> Gradients:
-    dQ, dK, dM = bilinear(Q, K, M, g)
-    return dQ, dK, dM.T
+    bilinear, lambda draw: [
+        (draw(1, 2), draw(1, 2), draw(2, 2), np.ones((1, 1))), (draw(3, 2), draw(3, 2), draw(2, 2), draw(3, 3)),
+        (draw(3, 2), draw(5, 7), draw(2, 7), draw(3, 5))
+    ])  # fmt: skip
 
 
 bilinear_score_vjp.knows(
-    ("M transposed in dK", m_transposed_in_dk,
+    ("M transposed in dK", lambda Q, K, M, g: (lambda dQ, _, dM: (dQ, g.T @ Q @ M.T, dM))(*bilinear(Q, K, M, g)),
      "In dK you multiply by Mᵀ. The keys stand behind the M as Kᵀ, and S = Q M Kᵀ gives dK = gᵀ (Q M). With q = k the "
      "shapes do not tell."),
-    ("dM transposed", dm_transposed,
+    ("dM transposed", lambda Q, K, M, g: (lambda dQ, dK, dM: (dQ, dK, dM.T))(*bilinear(Q, K, M, g)),
      "You return the transpose of dM. A gradient has the shape of what it belongs to, (q, k): dM = Qᵀ g K."),
 )  # fmt: skip
 
@@ -161,22 +134,11 @@ def through_softmax(A: Array, dA: Array) -> Array:
     return A * (dA - (dA * A).sum(-1, keepdims=True))
 
 
-def layer(
-    X: Array,
-    W_q: Array,
-    W_k: Array,
-    W_v: Array,
-    g: Array,
-    *,
-    forth: float = 0.5,
-    back: float = 0.5,
-    jacobian: Callable[[Array, Array], Array] = through_softmax,
-    paths: tuple[int, int, int] = (1, 1, 1),
-    share: float = 1,
-    turned: Callable[[Array], Array] = np.transpose,
-    crossed: Callable[[Array], Array] = np.transpose,
-    values: Callable[[Array], Array] = np.transpose,
-) -> Gradients:
+def layer(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array, *, forth: float = 0.5, back: float = 0.5,
+          jacobian: Callable[[Array, Array], Array] = through_softmax, paths: tuple[int, int, int] = (1, 1, 1),
+          share: float = 1, turned: Callable[[Array], Array] = np.transpose,
+          crossed: Callable[[Array], Array] = np.transpose,
+          values: Callable[[Array], Array] = np.transpose) -> Gradients:  # fmt: skip
     """Backwards through self-attention, with what people get wrong in it as options."""
     Q, K, V = X @ W_q, X @ W_k, X @ W_v
     A = weights_of(Q @ K.T / Q.shape[-1] ** forth)
@@ -187,17 +149,13 @@ def layer(
     return dX, X.T @ dQ, X.T @ dK, X.T @ dV
 
 
-self_attention_vjp = Exercise(
-    7,
+self_attention_vjp = Exercise(7,
     "self_attention_vjp(X, W_q, W_k, W_v, g): dX, dW_q, dW_k, dW_v for self_attention without a mask; "
     "(n, d_in), (d_in, d_k), (d_in, d_k), (d_in, d_v), (n, d_v) → the shapes of the first four",
-    layer,
-    lambda draw: [
-        (draw(2, 1), *draw(3, 1, 1), draw(2, 1)),
-        (draw(5, 3), *draw(3, 3, 3), draw(5, 3)),
-        (draw(7, 5), *draw(2, 5, 3), draw(5, 2), draw(7, 2)),
-    ],
-)
+    layer, lambda draw: [
+        (draw(2, 1), *draw(3, 1, 1), draw(2, 1)), (draw(5, 3), *draw(3, 3, 3), draw(5, 3)),
+        (draw(7, 5), *draw(2, 5, 3), draw(5, 2), draw(7, 2))
+    ])  # fmt: skip
 
 ADD = "X is used three times, and what comes back adds up: dQ W_qᵀ + dK W_kᵀ + dV W_vᵀ."
 
@@ -219,18 +177,9 @@ self_attention_vjp.knows(
 )  # fmt: skip
 
 
-def shared(
-    Q: Array,
-    K: Array,
-    V: Array,
-    g: Array,
-    *,
-    spread: Callable[[Array, int], Array] = lambda x, size: x.repeat(size, 0),
-    gather: Callable[[Array, int], Array] = lambda x, size: x.reshape(
-        -1, size, *x.shape[1:]
-    ).sum(1),
-    back: bool = True,
-) -> Gradients:
+def shared(Q: Array, K: Array, V: Array, g: Array, *, spread: Callable[[Array, int], Array] = lambda x,
+           size: x.repeat(size, 0), gather: Callable[[Array, int], Array] = lambda x,
+           size: x.reshape(-1, size, *x.shape[1:]).sum(1), back: bool = True) -> Gradients:  # fmt: skip
     """Backwards through heads that share keys, with what people get wrong in it as options."""
     size = len(Q) // len(K)
     K, V = spread(K, size), spread(V, size)
@@ -239,18 +188,15 @@ def shared(
     return dS @ K, gather(dS.mT @ Q, size), gather(A.mT @ g, size)
 
 
-grouped_attention_vjp = Exercise(
-    7,
+grouped_attention_vjp = Exercise(7,
     "grouped_attention_vjp(Q, K, V, g): dQ, dK, dV where query head i reads key head ⌊i h_kv / h⌋, no mask; "
     "(h, n, d), (h_kv, m, d), (h_kv, m, d_v), (h, n, d_v) → the shapes of the first three",
-    shared,
-    lambda draw: [
+    shared, lambda draw: [
         (draw(2, 1, 1), draw(1, 2, 1), draw(1, 2, 1), np.ones((2, 1, 1))),
         (draw(6, 5, 3), draw(2, 7, 3), draw(2, 7, 2), draw(6, 5, 2)),
         (draw(4, 3, 2), draw(2, 5, 2), draw(2, 5, 3), draw(4, 3, 3)),
-        (draw(3, 5, 2), draw(3, 7, 2), draw(3, 7, 2), draw(3, 5, 2)),
-    ],
-)
+        (draw(3, 5, 2), draw(3, 7, 2), draw(3, 7, 2), draw(3, 5, 2))
+    ])  # fmt: skip
 
 
 ADD_HEADS = "A key that several heads read gets the sum of what comes back from each."
@@ -262,20 +208,10 @@ grouped_attention_vjp.knows(
 )  # fmt: skip
 
 
-def masked(
-    Q: Array,
-    K: Array,
-    V: Array,
-    mask: Array,
-    g: Array,
-    *,
-    forth: Callable[[Array, Array], Array] = lambda S, mask: np.where(mask, S, -np.inf),
-    clear: bool = True,
-    clear_q: bool = True,
-    clear_g: bool = True,
-    empty: Callable[[Array, Array], Array] = lambda A, mask: np.where(mask, A, 0),
-    back: Callable[[Array, Array], Array] = lambda dA, mask: dA,
-) -> Gradients:
+def masked(Q: Array, K: Array, V: Array, mask: Array, g: Array, *, forth: Callable[[Array, Array], Array] = lambda S,
+           mask: np.where(mask, S, -np.inf), clear: bool = True, clear_q: bool = True, clear_g: bool = True,
+           empty: Callable[[Array, Array], Array] = lambda A, mask: np.where(mask, A, 0),
+           back: Callable[[Array, Array], Array] = lambda dA, mask: dA) -> Gradients:  # fmt: skip
     """Backwards through masked attention, with what people get wrong in it as options."""
     unread = ~mask.any(0, keepdims=True).T  # keys that no query may read
     idle = ~mask.any(1, keepdims=True)  # queries that may read no key
@@ -294,34 +230,21 @@ def masked(
 
 
 padded = np.array([[True, True, False, True, False]] * 3)
-
 some = np.array([[True, False, True], [False, False, False], [True, True, True]])
-
 pads = np.where(padded[0][:, None], draw(5, 2), np.nan)
-
 reads = some.any(1, keepdims=True)
 
-masked_attention_vjp = Exercise(
-    7,
+masked_attention_vjp = Exercise(7,
     "masked_attention_vjp(Q, K, V, mask, g): dQ, dK, dV; True may be read, what no query reads may be NaN, a query "
     "with nothing to read may be NaN, as may its g; neither gets or sends a gradient (0); (n, d), (m, d), (m, d_v), "
     "(n, m), (n, d_v) → shapes of the first three",
-    masked,
-    lambda draw: [
+    masked, lambda draw: [
         (draw(3, 2), draw(5, 2), draw(5, 7), np.ones((3, 5), bool), draw(3, 7)),
         (draw(3, 2), draw(5, 2), draw(5, 7), padded, draw(3, 7)),
         (draw(3, 2), draw(3, 2), draw(3, 5), np.tri(3, dtype=bool), draw(3, 5)),
-        (draw(3, 2), draw(3, 2), draw(3, 5), some, draw(3, 5)),
-        (draw(3, 7), draw(5, 7), pads, padded, draw(3, 2)),
-        (
-            np.where(reads, draw(3, 2), np.nan),
-            *draw(2, 3, 2),
-            some,
-            np.where(reads, draw(3, 2), np.nan),
-        ),
-    ],
-)
-
+        (draw(3, 2), draw(3, 2), draw(3, 5), some, draw(3, 5)), (draw(3, 7), draw(5, 7), pads, padded, draw(3, 2)),
+        (np.where(reads, draw(3, 2), np.nan), *draw(2, 3, 2), some, np.where(reads, draw(3, 2), np.nan))
+    ])  # fmt: skip
 masked_attention_vjp.knows(
     ("NaN not cleared", dict(clear=False),
      "A hidden value is NaN, and 0 · NaN is NaN: it enters the mean r of every row, and so every query and key. Put 0 "

@@ -1,6 +1,7 @@
 """Chapter 8: what the decoder is fed, and how sentences are searched and compared."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -8,7 +9,6 @@ from attn_tutor.check.chapters.inputs import Array, numbers
 from attn_tutor.check.exercise import Exercise
 
 Step = Callable[[Array], Array]
-
 END = 2
 
 
@@ -25,20 +25,11 @@ def model(seed: int, n_tokens: int = 3) -> Step:
 
 
 # The search itself, with what people get wrong in it as options.
-def search(
-    step: Step,
-    end: int,
-    max_len: int,
-    k: int,
-    *,
-    rank: Callable[[float, float], float] = lambda so_far, new: so_far + new,
-    over: Callable[[tuple, int], bool] = lambda tokens, end: tokens[-1:] == (end,),
-    keep_ended: bool = True,
-    prune: bool = True,
-    first_end: bool = False,
-    key: Callable[[tuple, float], float] = lambda tokens, score: score,
-    start: tuple = (),
-) -> tuple[Array, float]:
+def search(step: Step, end: int, max_len: int, k: int, *, rank: Callable[[float, float], float] = lambda so_far,
+           new: so_far + new, over: Callable[[tuple, int], bool] = lambda tokens, end: tokens[-1:] == (end,),
+           keep_ended: bool = True, prune: bool = True, first_end: bool = False,
+           key: Callable[[tuple, float], float] = lambda tokens, score: score,
+           start: tuple = ()) -> Any:  # fmt: skip
     """One sentence a row, in Python's own lists: slow, and easy to read."""
     beam: list[tuple[tuple, float]] = [((), 0.0)]
     for _ in range(max_len):
@@ -67,39 +58,19 @@ def never(tokens: tuple, end: int) -> bool:
     return False
 
 
-greedy = Exercise(
-    8,
+greedy = Exercise(8,
     "greedy(step, end, max_len): the likeliest next token again and again, until the end or max_len tokens, and the "
     "log-probability of all; step(tokens) gives those of each next token → (t), number",
     lambda step, end, max_len: search(step, end, max_len, 1),
-    [(model(seed), END, max_len) for seed in range(8) for max_len in (4, 6)],
-)
-
-
-def end_cut_off(step: Step, end: int, max_len: int) -> tuple[Array, float]:
-    tokens, score = search(step, end, max_len, 1)
-    return tokens[tokens != end], score
-
-
-def probability_in_place_of_its_logarithm(
-    step: Step, end: int, max_len: int
-) -> tuple[Array, float]:
-    tokens, score = search(step, end, max_len, 1)
-    return tokens, float(np.exp(score))
-
-
-def log_probabilities_averaged(
-    step: Step, end: int, max_len: int
-) -> tuple[Array, float]:
-    tokens, score = search(step, end, max_len, 1)
-    return tokens, score / len(tokens)
+    [(model(seed), END, max_len) for seed in range(8) for max_len in (4, 6)])  # fmt: skip
 
 
 greedy.knows(
     ("goes on after the end", lambda step, end, max_len: search(step, end, max_len, 1, over=never),
      "You go on after the end of the sentence, so that what follows it is written, and paid for, too. Stop as soon as "
      "the token is the end."),
-    ("the end cut off", end_cut_off,
+    ("the end cut off",
+     lambda step, end, max_len: (lambda tokens, score: (tokens[tokens != end], score))(*search(step, end, max_len, 1)),
      "You leave the end out. It is a token as any other: the model gave it a probability, and it belongs to the "
      "sentence."),
     ("begun with the end symbol", lambda step, end, max_len: search(step, end, max_len, 1, start=(end,)),
@@ -112,9 +83,11 @@ greedy.knows(
     ("only the last token is fed back",
      lambda step, end, max_len: search(lambda tokens: step(tokens[-1:]), end, max_len, 1),
      "You give the model the last token alone. What comes next depends on all tokens so far."),
-    ("probability in place of its logarithm", probability_in_place_of_its_logarithm,
+    ("probability in place of its logarithm",
+     lambda step, end, max_len: (lambda tokens, score: (tokens, float(np.exp(score))))(*search(step, end, max_len, 1)),
      "Your tokens are right, but the score is a probability. Its logarithm is asked for: leave out the exp."),
-    ("log-probabilities averaged", log_probabilities_averaged,
+    ("log-probabilities averaged",
+     lambda step, end, max_len: (lambda tokens, score: (tokens, score / len(tokens)))(*search(step, end, max_len, 1)),
      "Your score is the mean over the tokens. The log-probability of a sentence is the sum."),
 )  # fmt: skip
 
@@ -160,14 +133,11 @@ TARGETS = [
     np.abs(draw(5, 7) * 3).astype(int) % 5,
 ]
 
-previous_symbols = Exercise(
-    8,
+previous_symbols = Exercise(8,
     "previous_symbols(target, end): what the decoder is fed when the right answer is target, the end first; "
     "(b, T) → (b, T)",
     lambda target, end: np.roll(np.c_[target[:, :-1], [end] * len(target)], 1, -1),
-    [(target, end) for target in TARGETS for end in (4, 5)],
-)
-
+    [(target, end) for target in TARGETS for end in (4, 5)])  # fmt: skip
 previous_symbols.knows(
     ("shifted the wrong way", lambda target, end: np.c_[target[:, 1:], [end] * len(target)],
      "You shift to the left: to write symbol i the decoder reads symbol i + 1, which is not there yet when it "
@@ -233,9 +203,7 @@ def side_by_side(found: Array, target: Array, end: int) -> tuple[Array, Array]:
     return pad(found, width, end), pad(target, width, end)
 
 
-def what_stands_after_the_end_is_compared(
-    found: Array, target: Array, end: int
-) -> float:
+def what_stands_after_the_end_is_compared(found: Array, target: Array, end: int) -> float:  # fmt: skip
     one, other = side_by_side(found, target, end)
     return float((one == other).all(1).mean())
 

@@ -23,27 +23,16 @@ def _before(p: Array) -> Array:
     return falling.cumsum() - falling
 
 
-nucleus = Exercise(
-    8,
+nucleus = Exercise(8,
     "nucleus(p, share): the likeliest tokens, as few as have at least that share of the probability together; the "
     "others get 0, and the rest is divided by its sum; no two are equal, share < 1; (n) → (n)",
-    lambda p, share: _kept(p, _before(p) < share),
-    lambda draw: [
-        (np.array([0.2, 0.5, 0.3]), 0.6),
-        (np.array([0.1, 0.9]), 0.5),
+    lambda p, share: _kept(p, _before(p) < share), lambda draw: [
+        (np.array([0.2, 0.5, 0.3]), 0.6), (np.array([0.1, 0.9]), 0.5),
         *((weights_of(2 * draw(7)), share) for share in (0.3, 0.7, 0.95)),
-        *((weights_of(draw(11)), share) for share in (0.15, 0.5, 0.8)),
-    ],
-)
-
-
-def not_divided_again(p: Array, share: float) -> Array:
-    kept = _kept(p, _before(p) < share)
-    return np.where(kept > 0, p, 0)
-
-
+        *((weights_of(draw(11)), share) for share in (0.15, 0.5, 0.8))
+    ])  # fmt: skip
 nucleus.knows(
-    ("not divided again", not_divided_again,
+    ("not divided again", lambda p, share: np.where(_kept(p, _before(p) < share) > 0, p, 0),
      "You set the others to 0 and leave the rest as it is, so that it no longer sums to 1. Divide by the sum."),
     ("the token that reaches the share left out", lambda p, share: _kept(p, _before(p) - np.sort(-p) <= share),
      "You keep tokens while their sum is at most the share, so they have less than it together, and where the first "
@@ -86,15 +75,11 @@ def _distances(m: int, backwards: bool) -> Array:
     return 2 * np.arange(m) + 1 if backwards else np.full(m, m)
 
 
-path_lengths = Exercise(
-    8,
+path_lengths = Exercise(8,
     "path_lengths(m, backwards): an encoder reads m words in one direction, then a decoder writes m symbols, and word "
     "j becomes symbol j. How many steps are there from the state that read word j to the state that writes symbol j? "
     "→ (m) whole numbers",
-    _distances,
-    [(m, backwards) for m in (1, 2, 5, 7) for backwards in (False, True)],
-)
-
+    _distances, [(m, backwards) for m in (1, 2, 5, 7) for backwards in (False, True)])  # fmt: skip
 path_lengths.knows(
     ("the same in both directions", lambda m, backwards: np.full(m, m),
      "You do not look at backwards. Read from its end, a sentence has its first word nearest to the decoder."),

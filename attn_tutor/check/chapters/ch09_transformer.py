@@ -9,26 +9,13 @@ from attn_tutor.check.chapters.inputs import Array, numbers, weights_of
 from attn_tutor.check.exercise import Exercise
 
 draw = numbers(9)
-
 EPS = 1e-5
 
 
-def normed(
-    X: Array,
-    gain: Array,
-    shift: Array,
-    *,
-    axis: Any = -1,
-    eps: float = EPS,
-    ddof: int = 0,
-    centre: bool = True,
-    around: bool = True,
-    power: float = 0.5,
-    outside: float = 0,
-    after: Callable[[Array, Array, Array], Array] = lambda Y, gain, shift: (
-        Y * gain + shift
-    ),
-) -> Array:
+def normed(X: Array, gain: Array, shift: Array, *, axis: Any = -1, eps: float = EPS, ddof: int = 0,
+           centre: bool = True, around: bool = True, power: float = 0.5, outside: float = 0,
+           after: Callable[[Array, Array, Array], Array] = lambda Y, gain,
+           shift: (Y * gain + shift)) -> Array:  # fmt: skip
     """Layer norm, with what people get wrong in it as options."""
     centred = X - X.mean(axis, keepdims=True)
     squares = ((centred if around else X) ** 2).sum(axis, keepdims=True)
@@ -37,20 +24,15 @@ def normed(
     return after(Y, gain, shift)
 
 
-layer_norm = Exercise(
-    9,
+layer_norm = Exercise(9,
     "layer_norm(X, gain, shift): each row less its mean, over √(variance + 1e-5), times gain, plus shift; "
     "(…, n, d), (d,), (d,) → (…, n, d)",
-    normed,
-    lambda draw: [
+    normed, lambda draw: [
         (np.array([[1.0, 3.0]]), np.ones(2), np.zeros(2)),
         (np.array([[1.0, 3.0], [2.0, 8.0]]), np.array([2.0, 0.5]), np.array([1.0, 0])),
-        (np.array([[4.0, 4.0, 4.0]]), np.ones(3), np.zeros(3)),
-        (0.004 * draw(3, 5), np.ones(5), np.zeros(5)),
-        (draw(2, 3, 7) + 5, draw(7), draw(7)),
-        (1e7 + draw(2, 3), np.ones(3), np.zeros(3)),
-    ],
-)
+        (np.array([[4.0, 4.0, 4.0]]), np.ones(3), np.zeros(3)), (0.004 * draw(3, 5), np.ones(5), np.zeros(5)),
+        (draw(2, 3, 7) + 5, draw(7), draw(7)), (1e7 + draw(2, 3), np.ones(3), np.zeros(3))
+    ])  # fmt: skip
 
 
 def variance_as_e_x2_minus_e_x_2(X: Array, gain: Array, shift: Array) -> Array:
@@ -96,13 +78,11 @@ layer_norm.knows(
     ("no gain", dict(after=lambda Y, gain, shift: Y + shift), "You do not multiply by the gain."),
     ("the shift subtracted", dict(after=lambda Y, gain, shift: Y * gain - shift),
      "You subtract the shift. It is added."),
-    by_hand=normed,
-)  # fmt: skip
-layer_norm.knows(
     ("variance as E[x²] − E[x]²", variance_as_e_x2_minus_e_x_2,
      "You compute the variance as E[x²] − E[x]². Where the mean is large these are two large numbers that nearly "
      "cancel, and what is left is rounding, at times below 0. Subtract the mean first, then take the mean of the "
      "squares."),
+    by_hand=normed,
 )  # fmt: skip
 
 
@@ -112,21 +92,12 @@ def pairs(ids: Array, starts: Array, n: int, ahead: int = 1) -> tuple[Array, Arr
 
 
 TEXT = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4])
-
-windows = Exercise(
-    9,
-    "windows(ids, starts, n): n tokens from each start, and the token that follows each of them; "
+windows = Exercise(9, "windows(ids, starts, n): n tokens from each start, and the token that follows each of them; "
     "(N,), (b,) → (b, n), (b, n)",
-    pairs,
-    [
-        (TEXT[:5], np.array([1]), 2),
-        (TEXT, np.array([4]), 5),
-        (TEXT, np.array([11, 2, 7]), 5),
-        (TEXT, np.array([1, 11, 5, 3, 9, 2]), 7),
-    ],
-)
-
-
+    pairs, [
+        (TEXT[:5], np.array([1]), 2), (TEXT, np.array([4]), 5), (TEXT, np.array([11, 2, 7]), 5),
+        (TEXT, np.array([1, 11, 5, 3, 9, 2]), 7)
+    ])  # fmt: skip
 windows.knows(
     ("targets are the inputs", lambda ids, starts, n: pairs(ids, starts, n, 0),
      "Your targets are the inputs themselves. A model learns to copy them, its loss falls to 0, and it cannot write. "
@@ -142,31 +113,13 @@ def log_p(logits: Array, targets: Array) -> Array:
     return np.take_along_axis(logs, targets[..., None], -1)[..., 0]
 
 
-next_token_loss = Exercise(
-    9,
-    "next_token_loss(logits, targets): mean of −ln softmax(logits)[target] over all tokens; "
+next_token_loss = Exercise(9, "next_token_loss(logits, targets): mean of −ln softmax(logits)[target] over all tokens; "
     "(…, n, V), (…, n) → one number",
-    lambda logits, targets: -log_p(logits, targets).mean(),
-    lambda draw: [
-        (np.array([[np.log(3.0), 0.0]]), np.array([0])),
-        (np.array([[np.log(3.0), 0.0], [0.0, 0.0]]), np.array([1, 0])),
-        (draw(5, 3), np.array([0, 2, 1, 1, 0])),
-        (draw(2, 3, 7), np.array([[0, 6, 3], [5, 5, 1]])),
-        (np.array([[0.0, 1000.0], [1000.0, 0.0]]), np.array([0, 0])),
-    ],
-)
-
-
-def ln_of_0(logits: Array, targets: Array) -> float:
-    p = np.take_along_axis(weights_of(logits), targets[..., None], -1)
-    return -np.log(p).mean()
-
-
-def shifted_once_more(logits: Array, targets: Array) -> float:
-    logs = log_p(logits[..., :-1, :], targets[..., 1:])
-    return -logs.sum() / logs.size
-
-
+    lambda logits, targets: -log_p(logits, targets).mean(), lambda draw: [
+        (np.array([[np.log(3.0), 0.0]]), np.array([0])), (np.array([[np.log(3.0), 0.0], [0.0, 0.0]]), np.array([1, 0])),
+        (draw(5, 3), np.array([0, 2, 1, 1, 0])), (draw(2, 3, 7), np.array([[0, 6, 3], [5, 5, 1]])),
+        (np.array([[0.0, 1000.0], [1000.0, 0.0]]), np.array([0, 0]))
+    ])  # fmt: skip
 next_token_loss.knows(
     ("the sum, not the mean", lambda logits, targets: -log_p(logits, targets).sum(),
      "You add up the losses of the tokens. Their mean does not depend on how long a text or how large a batch is."),
@@ -176,7 +129,7 @@ next_token_loss.knows(
      "Your loss is negative: the logarithm of a probability is below 0, and the loss is minus that."),
     ("bits", lambda logits, targets: -log_p(logits, targets).mean() / np.log(2),
      "You take logarithms to base 2: a loss in bits. Here it is in nats, with the natural logarithm."),
-    ("ln of 0", ln_of_0,
+    ("ln of 0", lambda logits, targets: -np.log(np.take_along_axis(weights_of(logits), targets[..., None], -1)).mean(),
      "Your loss is infinite where the others are finite: softmax rounded a probability to 0 before its logarithm was "
      "taken. Use ln softmax(x) = x − max − ln Σ exp(x − max)."),
     ("softmax twice", lambda logits, targets: -log_p(weights_of(logits), targets).mean(),
@@ -185,7 +138,8 @@ next_token_loss.knows(
     ("no softmax", lambda logits, targets: -np.take_along_axis(logits, targets[..., None], -1).mean(),
      "You average minus the logits of the targets. A logit is no log-probability: ln softmax(x) = x − max − ln Σ exp(x "
      "− max)."),
-    ("shifted once more", shifted_once_more,
+    ("shifted once more",
+     lambda logits, targets: -(logs := log_p(logits[..., :-1, :], targets[..., 1:])).sum() / logs.size,
      "You shift targets against logits. The targets that you get are already the next tokens: row i of the logits "
      "belongs to targets[i]."),
     ("no logarithm", lambda logits, targets: 1 - np.exp(log_p(logits, targets)).mean(),

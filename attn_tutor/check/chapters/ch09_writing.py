@@ -24,19 +24,10 @@ def at_least(logits: Array, k: int) -> Array:
     return logits >= np.sort(logits)[..., [-k]]
 
 
-def probabilities(
-    logits: Array,
-    k: int,
-    temperature: float,
-    *,
-    keep: Callable[[Array, int], Array] = exactly,
-    more: int = 0,
-    cool: Callable[[Array, float], Array] = lambda x, temperature: x / temperature,
-    late: bool = False,
-    maximum: bool = True,
-    hidden: float = -np.inf,
-    again: bool = True,
-) -> Array:
+def probabilities(logits: Array, k: int, temperature: float, *, keep: Callable[[Array, int], Array] = exactly,
+                  more: int = 0, cool: Callable[[Array, float], Array] = lambda x, temperature: x / temperature,
+                  late: bool = False, maximum: bool = True, hidden: float = -np.inf,
+                  again: bool = True) -> Array:  # fmt: skip
     """Softmax of the k largest, with what people get wrong in it as options."""
     kept = keep(logits, min(k + more, logits.shape[-1]))
     x = logits if late else cool(logits, temperature)
@@ -59,23 +50,14 @@ def with_ties_in_order(p: Array) -> Array:
     return np.where(equal & some, np.sort(p), p)
 
 
-top_k = Exercise(
-    9,
+top_k = Exercise(9,
     "top_k(logits, k, temperature): probabilities softmax(logits / temperature) of exactly k largest logits, all "
     "others 0; (…, V) → (…, V)",
-    probabilities,
-    lambda draw: [
-        (np.log([[3.0, 1.0, 2.0]]), 2, 1.0),
-        (np.log([[3.0, 1.0, 2.0]]), 1, 0.5),
-        (np.zeros((1, 5)), 3, 1.0),
-        (draw(3, 7), 7, 2.0),
-        (draw(3, 7), 3, 0.7),
-        (draw(2, 5, 11), 4, 1.7),
-        (np.array([[1000.0, 999.0, 0.0]]), 2, 1.0),
-        (np.array([[-1000.0, -999.0, -2000.0]]), 2, 1.0),
-    ],
-    reads=with_ties_in_order,
-)
+    probabilities, lambda draw: [
+        (np.log([[3.0, 1.0, 2.0]]), 2, 1.0), (np.log([[3.0, 1.0, 2.0]]), 1, 0.5), (np.zeros((1, 5)), 3, 1.0),
+        (draw(3, 7), 7, 2.0), (draw(3, 7), 3, 0.7), (draw(2, 5, 11), 4, 1.7),
+        (np.array([[1000.0, 999.0, 0.0]]), 2, 1.0), (np.array([[-1000.0, -999.0, -2000.0]]), 2, 1.0)
+    ], reads=with_ties_in_order)  # fmt: skip
 
 OF_ALL = "You keep the k largest logits of the whole array. Each row keeps its own k."
 
@@ -112,9 +94,7 @@ top_k.knows(
 )  # fmt: skip
 
 
-def joined(
-    ids: Array, pair: tuple[int, int], new: int, *, swap: bool = False, step: int = 2
-) -> Array:
+def joined(ids: Array, pair: tuple[int, int], new: int, *, swap: bool = False, step: int = 2) -> Array:  # fmt: skip
     """Neighbours that are the pair become one token, from the left; ``step`` is how far to go on after one."""
     first, second = pair[::-1] if swap else pair
     out, i = [], 0
@@ -127,20 +107,13 @@ def joined(
 
 PAIRS = np.array([4, 1, 2, 1, 2, 2, 7, 1, 2, 1, 1, 5, 2, 1])
 
-join_pair = Exercise(
-    9,
+join_pair = Exercise(9,
     "join_pair(ids, pair, new): each pair of neighbours replaced by the number new, from the left; "
     "(n,), two numbers, a number → (at most n,)",
-    joined,
-    [
-        (np.array([3, 1, 2]), (1, 2), 9),
-        (np.array([5, 6, 7]), (1, 2), 9),
-        (np.array([1, 1, 1]), (1, 1), 9),
-        (np.array([1, 1, 1, 1, 1, 4]), (1, 1), 8),
-        (PAIRS, (1, 2), 30),
-        (PAIRS, (2, 1), 31),
-    ],
-)
+    joined, [
+        (np.array([3, 1, 2]), (1, 2), 9), (np.array([5, 6, 7]), (1, 2), 9), (np.array([1, 1, 1]), (1, 1), 9),
+        (np.array([1, 1, 1, 1, 1, 4]), (1, 1), 8), (PAIRS, (1, 2), 30), (PAIRS, (2, 1), 31)
+    ])  # fmt: skip
 
 
 def pairs_that_overlap(ids: Array, pair: tuple[int, int], new: int) -> Array:
@@ -153,11 +126,9 @@ join_pair.knows(
     ("a token used twice", dict(step=1),
      "After a pair you go on by one place, so that its second token stays and may even begin another pair. Two tokens "
      "become one: go on by two."),
-    by_hand=joined,
-)  # fmt: skip
-join_pair.knows(
     ("pairs that overlap", pairs_that_overlap,
      "Where two pairs share a token you join both. A token that has gone into one pair is not there for the next."),
+    by_hand=joined,
 )  # fmt: skip
 
 
@@ -167,25 +138,18 @@ def looks(A: Array, period: int, *, off: int = 1, first: int = 0) -> Array:
     return A[..., i, i - period + off].mean(-1)
 
 
-induction_score = Exercise(
-    9,
+induction_score = Exercise(9,
     "induction_score(A, period): mean weight of the queries i ≥ period on key i − period + 1, for each head; "
     "(…, n, n) → (…)",
-    looks,
-    lambda draw: [
-        (np.tril(weights_of(draw(4, 4))), 2),
-        (np.tril(weights_of(draw(3, 7, 7))), 3),
-        (np.tril(weights_of(3 * draw(2, 3, 11, 11))), 5),
-    ],
-)
-
+    looks, lambda draw: [
+        (np.tril(weights_of(draw(4, 4))), 2), (np.tril(weights_of(draw(3, 7, 7))), 3),
+        (np.tril(weights_of(3 * draw(2, 3, 11, 11))), 5)
+    ])  # fmt: skip
 induction_score.knows(
     ("the same letter", dict(off=0),
      "You take the weight on the present letter's last occurrence, i − period. What is wanted is what came after it, "
      "one place on."),
-    by_hand=looks,
-)  # fmt: skip
-induction_score.knows(
     ("divided by all queries", lambda A, period: looks(A, period) * (A.shape[-1] - period) / A.shape[-1],
      "You divide by n. The queries of the second copy alone are asked: n − period of them."),
+    by_hand=looks,
 )  # fmt: skip

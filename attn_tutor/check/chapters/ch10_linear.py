@@ -21,20 +21,13 @@ def _linear_attention(Q: Array, K: Array, V: Array) -> Array:
     return averages(np.tril(phi(Q) @ phi(K).T), V)
 
 
-causal_linear_attention = Exercise(
-    10,
+causal_linear_attention = Exercise(10,
     "causal_linear_attention(Q, K, V): the weight of key j for query i is φ(qᵢ) · φ(kⱼ) divided by the sum of these "
     "over j ≤ i, with φ(x) = elu(x) + 1; (n, d), (n, d), (n, d_v) → (n, d_v)",
-    _linear_attention,
-    lambda draw: [
-        (column(1), column(5), column(4)),
-        (column(1, 2), column(1, 3), column(3, 6)),
-        (draw(3, 5), draw(3, 5), draw(3, 2)),
-        (3 * draw(7, 2), 3 * draw(7, 2), draw(7, 5)),
-    ],
-)
-
-
+    _linear_attention, lambda draw: [
+        (column(1), column(5), column(4)), (column(1, 2), column(1, 3), column(3, 6)),
+        (draw(3, 5), draw(3, 5), draw(3, 2)), (3 * draw(7, 2), 3 * draw(7, 2), draw(7, 5))
+    ])  # fmt: skip
 causal_linear_attention.knows(
     ("not causal", lambda Q, K, V: averages(phi(Q) @ phi(K).T, V),
      "Each query reads the whole text, the future too. Add key i to the sums, then answer query i, then go on."),

@@ -8,7 +8,6 @@ from attn_tutor.check.chapters.inputs import Array, column, numbers
 from attn_tutor.check.exercise import Exercise
 
 draw = numbers(10)
-
 State = tuple[Array, Array, Array]
 
 
@@ -28,38 +27,23 @@ def joined(t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array) -> 
 
 
 NOTHING = column(-np.inf), column(0), column(0)
-
 FIRST = column(np.log(2)), column(1.5), column(15)
-
 SECOND = column(np.log(6)), column(1.5), column(8)
-
 SOME = draw(5, 1), 1 + draw(5, 1) ** 2, draw(5, 3)
-
 MORE = 3 * draw(5, 1), 1 + draw(5, 1) ** 2, draw(5, 3)
 
-merge = Exercise(
-    10,
+merge = Exercise(10,
     "merge(t1, z1, u1, t2, z2, u2): top, total and pooled of two sets of keys together, from those of each; the top "
     "is the larger one, and a set of no keys has −∞, 0, 0; (n, 1), (n, 1), (n, d_v), twice → t, z, u",
-    joined,
-    [
-        (*FIRST, *SECOND),
-        (*SECOND, *FIRST),
-        (*NOTHING, *SECOND),
-        (*NOTHING, *NOTHING),
-        (column(1000), column(1), column(3), column(-1000), column(2), column(5)),
-        (*SOME, *MORE),
-        tuple(x.astype(np.float32) for x in (*SOME, *MORE)),
-    ],
-)
+    joined, [
+        (*FIRST, *SECOND), (*SECOND, *FIRST), (*NOTHING, *SECOND), (*NOTHING, *NOTHING),
+        (column(1000), column(1), column(3), column(-1000), column(2), column(5)), (*SOME, *MORE),
+        tuple(x.astype(np.float32) for x in (*SOME, *MORE))
+    ])  # fmt: skip
 
 
-def pooled_values_divided_by_the_total(
-    factor: Callable[[Array, Array], Array],
-) -> Callable[..., State]:
-    def wrong(
-        t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array
-    ) -> State:
+def pooled_values_divided_by_the_total(factor: Callable[[Array, Array], Array]) -> Callable[..., State]:  # fmt: skip
+    def wrong(t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array) -> State:  # fmt: skip
         t = np.maximum(t1, t2)
         first, second = factor(t1, t), factor(t2, t)
         total, pooled = first * l1 + second * l2, first * o1 + second * o2
@@ -68,24 +52,13 @@ def pooled_values_divided_by_the_total(
     return wrong
 
 
-def first_top_kept(
-    t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array
-) -> State:
-    second = careless(t2, t1)
-    return t1, l1 + second * l2, o1 + second * o2
-
-
-def shrunk_the_wrong_way(
-    t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array
-) -> State:
+def shrunk_the_wrong_way(t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array) -> State:  # fmt: skip
     t = np.maximum(t1, t2)
     first, second = np.exp(t - t1), np.exp(t - t2)
     return t, first * l1 + second * l2, first * o1 + second * o2
 
 
-def nan_from_two_empty_sets(
-    t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array
-) -> State:
+def nan_from_two_empty_sets(t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array) -> State:  # fmt: skip
     t = np.maximum(t1, t2)
     first, second = careless(t1, t), careless(t2, t)
     return t, first * l1 + second * l2, first * o1 + second * o2
@@ -98,7 +71,8 @@ merge.knows(
     ("nothing rescaled", lambda t1, l1, o1, t2, l2, o2: (np.maximum(t1, t2), l1 + l2, o1 + o2),
      "You add totals and values that were summed under different tops. Bring both under the new one first: times e^(t₁ "
      "− t) and e^(t₂ − t)."),
-    ("the first top kept", first_top_kept,
+    ("the first top kept",
+     lambda t1, l1, o1, t2, l2, o2: (t1, l1 + (second := careless(t2, t1)) * l2, o1 + second * o2),
      "You keep the first top, whichever is larger. e^(t₂ − t₁) overflows where the second is much larger: take the "
      "maximum, and bring both under it."),
     ("shrunk the wrong way", shrunk_the_wrong_way,
@@ -119,30 +93,16 @@ def needed(n: int, m: int, tile: int) -> Array:
     return blocks(m, tile) <= last[:, None]
 
 
-causal_tiles = Exercise(
-    10,
+causal_tiles = Exercise(10,
     "causal_tiles(n, m, tile): True for each tile of queries × keys in which some query may see some key, causally and "
     "aligned lower right; → boolean (⌈n/tile⌉, ⌈m/tile⌉)",
-    needed,
-    [(2, 2, 1), (4, 4, 2), (1, 5, 2), (3, 5, 2), (5, 3, 2), (6, 6, 4), (7, 11, 3)],
-)
-
-
-def aligned_upper_left(n: int, m: int, tile: int) -> Array:
-    last = np.minimum(blocks(n, tile) + tile, n) - 1
-    return blocks(m, tile) <= last[:, None]
-
-
-def only_the_whole_tiles(n: int, m: int, tile: int) -> Array:
-    end = np.minimum(blocks(m, tile) + tile, m) - 1
-    return end <= blocks(n, tile)[:, None] + m - n
-
-
+    needed, [(2, 2, 1), (4, 4, 2), (1, 5, 2), (3, 5, 2), (5, 3, 2), (6, 6, 4), (7, 11, 3)])  # fmt: skip
 causal_tiles.knows(
-    ("aligned upper left", aligned_upper_left,
+    ("aligned upper left", lambda n, m, tile: blocks(m, tile) <= (np.minimum(blocks(n, tile) + tile, n) - 1)[:, None],
      "For n = m you are right. With n ≠ m the queries are the *last* n of m tokens: query i sees keys up to i + m − "
      "n."),
-    ("only the whole tiles", only_the_whole_tiles,
+    ("only the whole tiles",
+     lambda n, m, tile: np.minimum(blocks(m, tile) + tile, m) - 1 <= blocks(n, tile)[:, None] + m - n,
      "You leave out the tiles that the diagonal crosses. Some of their pairs are permitted: compute those tiles, and "
      "mask inside them."),
     ("the first query of a block asked", lambda n, m, tile: blocks(m, tile) <= blocks(n, tile)[:, None] + m - n,
@@ -154,19 +114,14 @@ def norms(X: Array) -> Array:
     return np.sqrt((X**2).sum(-1))
 
 
-score_bound = Exercise(
-    10,
+score_bound = Exercise(10,
     "score_bound(Q, K, scale): a number that no |scale · qᵢ · kⱼ| exceeds, whatever the sign of scale, from the "
     "largest norms and in O((n + m) d); (n, d), (m, d) → a number",
-    lambda Q, K, scale: norms(Q).max() * norms(K).max() * abs(scale),
-    lambda draw: [
+    lambda Q, K, scale: norms(Q).max() * norms(K).max() * abs(scale), lambda draw: [
         (np.array([[3.0, 4.0]]), np.array([[1.0, 0.0], [0.0, 2.0]]), 1.0),
-        (np.array([[3.0, 4.0]]), np.array([[1.0, 0.0]]), -0.5),
-        (draw(3, 5), draw(7, 5), 5**-0.5),
-        (draw(3, 5), draw(2, 5), -2.0),
-    ],
-)
-
+        (np.array([[3.0, 4.0]]), np.array([[1.0, 0.0]]), -0.5), (draw(3, 5), draw(7, 5), 5**-0.5),
+        (draw(3, 5), draw(2, 5), -2.0)
+    ])  # fmt: skip
 score_bound.knows(
     ("the norm of the whole matrix", lambda Q, K, scale: float(np.linalg.norm(Q) * np.linalg.norm(K) * abs(scale)),
      "You take the norm of all entries at once. It is a bound, but grows with the number of tokens: take the norm of "
@@ -204,24 +159,18 @@ def safely(a: Array, b: Array, w: Array) -> Array:
     return quotients(x, y, w)
 
 
-quotient_scores = Exercise(
-    10,
+quotient_scores = Exercise(10,
     "quotient_scores(a, b, w): the scores Σ w tanh(aᵢ + bⱼ) minus Σw, as quotients of exponentials of a and of b "
     "alone, finite also where a is near 800 and b near −800; (n, h), (m, h), (h,) → (n, m)",
-    safely,
-    lambda draw: [
+    safely, lambda draw: [
         (column(np.log(2) / 2), column(np.log(3) / 2), np.array([1.0])),
-        (column(np.log(2) / 2, 0), column(np.log(3) / 2), np.array([7.0])),
-        (draw(2, 3), draw(5, 3), draw(3)),
+        (column(np.log(2) / 2, 0), column(np.log(3) / 2), np.array([7.0])), (draw(2, 3), draw(5, 3), draw(3)),
         (draw(2, 3).astype("f4"), draw(5, 3).astype("f4"), draw(3).astype("f4")),
-        (draw(2, 3) + 800, draw(5, 3) - 800, draw(3)),
-    ],
-)
+        (draw(2, 3) + 800, draw(5, 3) - 800, draw(3))
+    ])  # fmt: skip
 
 
-def ea_in_place_of_e2a(
-    near: Callable[[Array, Array], tuple[Array, Array]],
-) -> Callable[..., Array]:
+def ea_in_place_of_e2a(near: Callable[[Array, Array], tuple[Array, Array]]) -> Callable[..., Array]:  # fmt: skip
     def wrong(a: Array, b: Array, w: Array) -> Array:
         a, b = near(a, b)
         return quotients(np.exp(a), np.exp(b), w)
@@ -229,9 +178,7 @@ def ea_in_place_of_e2a(
     return wrong
 
 
-def minus_forgotten(
-    near: Callable[[Array, Array], tuple[Array, Array]],
-) -> Callable[..., Array]:
+def minus_forgotten(near: Callable[[Array, Array], tuple[Array, Array]]) -> Callable[..., Array]:  # fmt: skip
     def wrong(a: Array, b: Array, w: Array) -> Array:
         a, b = near(a, b)
         return -quotients(np.exp(2 * a), np.exp(2 * b), w)

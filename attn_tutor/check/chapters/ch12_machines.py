@@ -29,23 +29,16 @@ def column(*entries: float) -> Array:
 
 
 EMPTY = draw(3, 2, 1)
-
 EMPTY[0, 0], EMPTY[:, 1] = -np.inf, -np.inf
 
-merge_parts = Exercise(
-    12,
+merge_parts = Exercise(12,
     "merge_parts(outputs, levels): the output over all keys, from the outputs of p processes and the log-sum-exps of "
     "their scores; no key anywhere gives 0; (p, n, d), (p, n, 1) → (n, d)",
-    by_hand,
-    lambda draw: [
-        (column(2, 5, 11), np.log(column(1, 2, 3))),
-        (column(2, 5), np.log(column(3, 1))),
-        (draw(3, 5, 2), draw(3, 5, 1)),
-        (draw(3, 2, 5) * np.isfinite(EMPTY), EMPTY),
-        (draw(2, 3, 5), 1000 + draw(2, 3, 1)),
-        (draw(2, 3, 5).astype("f4"), draw(2, 3, 1).astype("f4")),
-    ],
-)
+    by_hand, lambda draw: [
+        (column(2, 5, 11), np.log(column(1, 2, 3))), (column(2, 5), np.log(column(3, 1))),
+        (draw(3, 5, 2), draw(3, 5, 1)), (draw(3, 2, 5) * np.isfinite(EMPTY), EMPTY),
+        (draw(2, 3, 5), 1000 + draw(2, 3, 1)), (draw(2, 3, 5).astype("f4"), draw(2, 3, 1).astype("f4"))
+    ])  # fmt: skip
 
 
 def small_levels_preferred(outputs: Array, levels: Array) -> Array:
@@ -68,20 +61,12 @@ def larger_level_of_a_pair_kept(outputs: Array, levels: Array) -> Array:
     return output
 
 
-def only_the_best_process(outputs: Array, levels: Array) -> Array:
-    best = levels.argmax(0)[None]
-    return np.take_along_axis(outputs, best, 0)[0]
-
-
 merge_parts.knows(
     ("no maximum subtracted", dict(top=False),
      "e^1000 is infinity, and ∞/∞ is NaN. Subtract the largest level of the processes first: only differences count."),
     ("NaN where there is no key", dict(safe=False),
      "Where no process has a key every level is −∞: −∞ − (−∞) is NaN, and so is 0/0. Subtract 0 there, and divide by "
      "1."),
-    by_hand=by_hand,
-)  # fmt: skip
-merge_parts.knows(
     ("a plain mean", lambda outputs, levels: outputs.mean(0),
      "You average the outputs as if each process had the same weight. One that holds the best keys has more: e to its "
      "level, over the sum of all."),
@@ -106,34 +91,24 @@ merge_parts.knows(
     ("the larger level of a pair kept", larger_level_of_a_pair_kept,
      "You merge two at a time, and give the pair the larger of the two levels. It has the weight of both: the level of "
      "a pair is log(e^ℓ1 + e^ℓ2)."),
-    ("only the best process", only_the_best_process,
+    ("only the best process", lambda outputs, levels: np.take_along_axis(outputs, levels.argmax(0)[None], 0)[0],
      "You keep the output of the process with the largest level. The others have a share too."),
+    by_hand=by_hand,
 )  # fmt: skip
 
 
-def halves(n: int, size: int) -> tuple[Array, Array]:
+def halves(n: int, size: int) -> Any:
     """The chunks of the front, and those of the back, the last first."""
     chunks = np.arange(n).reshape(2 * size, -1)
     return chunks[:size], chunks[size:][::-1]
 
 
-zigzag_positions = Exercise(
-    12,
+zigzag_positions = Exercise(12,
     "zigzag_positions(n, size): the positions of the tokens that each process holds: chunk r of 2 · size from the "
     "front, then chunk r from the back, each in the order of the text; → integers (size, n / size)",
-    lambda n, size: np.concatenate(halves(n, size), 1),
-    [(8, 2), (4, 2), (12, 3), (18, 3), (16, 4), (6, 1)],
-)
-
-
-def back_not_reversed(n: int, size: int) -> Array:
-    front, back = halves(n, size)
-    return np.concatenate([front, back[::-1]], 1)
-
-
-def tokens_of_the_back_reversed(n: int, size: int) -> Array:
-    front, back = halves(n, size)
-    return np.concatenate([front, back[:, ::-1]], 1)
+    lambda n, size: np.concatenate(halves(n, size), 1), [
+        (8, 2), (4, 2), (12, 3), (18, 3), (16, 4), (6, 1)
+    ])  # fmt: skip
 
 
 def one_token_a_chunk(n: int, size: int) -> Array:
@@ -157,10 +132,12 @@ zigzag_positions.knows(
     ("blocks", lambda n, size: np.arange(n).reshape(size, -1),
      "Your processes hold blocks, one after the other. The last has the most past to read, and the others wait for it: "
      "give each an early chunk and a late one."),
-    ("the back not reversed", back_not_reversed,
+    ("the back not reversed",
+     lambda n, size: (lambda front, back: np.concatenate([front, back[::-1]], 1))(*halves(n, size)),
      "Process r has chunk r and chunk r + size. Then both halves get later with r, and so does the work. Count the "
      "second chunk from the end: 2 · size − 1 − r."),
-    ("tokens of the back reversed", tokens_of_the_back_reversed,
+    ("tokens of the back reversed",
+     lambda n, size: (lambda front, back: np.concatenate([front, back[:, ::-1]], 1))(*halves(n, size)),
      "The chunks are right, but inside those from the back your tokens run backwards. Reverse the order of the chunks, "
      "not that of their tokens."),
     ("one token a chunk", one_token_a_chunk,
@@ -177,25 +154,10 @@ zigzag_positions.knows(
 )  # fmt: skip
 
 
-def sent(
-    n: int,
-    size: int,
-    heads: int,
-    kv_heads: int,
-    width: int,
-    number: int,
-    *,
-    last: int = 1,
-    whole: bool = False,
-    both: int = 2,
-    copied: tuple[bool, bool] = (False, False),
-    enough: bool = True,
-    moves: str = "qkvo",
-    local: bool = True,
-    queries: bool = False,
-    parted: bool = True,
-    weighed: tuple[bool, bool] = (True, True),
-) -> tuple[Any, Any]:
+def sent(n: int, size: int, heads: int, kv_heads: int, width: int, number: int, *, last: int = 1, whole: bool = False,
+         both: int = 2, copied: tuple[bool, bool] = (False, False), enough: bool = True, moves: str = "qkvo",
+         local: bool = True, queries: bool = False, parted: bool = True,
+         weighed: tuple[bool, bool] = (True, True)) -> tuple[Any, Any]:  # fmt: skip
     """Bytes of a ring and of an all-to-all, with what people get wrong as options."""
     tokens = n // size if local else n
     kv, turned_kv = (heads if copy else kv_heads for copy in copied)
@@ -208,21 +170,13 @@ def sent(
     return np.array(ring), np.array(swapped // size if parted else swapped)
 
 
-bytes_sent = Exercise(
-    12,
+bytes_sent = Exercise(12,
     "bytes_sent(n, size, heads, kv_heads, width, number): bytes that one process sends in a ring, which passes keys "
     "and values on size − 1 times, and in the all-to-alls of queries, keys, values and output, with a head of keys for "
     "each process at least; no quotient is rounded; → two whole numbers",
-    sent,
-    [
-        (8, 2, 4, 2, 3, 2),
-        (6, 2, 2, 2, 5, 4),
-        (24, 4, 8, 2, 5, 2),
-        (27, 3, 6, 3, 7, 8),
-        (7, 1, 2, 1, 3, 2),
-    ],
-)
-
+    sent, [
+        (8, 2, 4, 2, 3, 2), (6, 2, 2, 2, 5, 4), (24, 4, 8, 2, 5, 2), (27, 3, 6, 3, 7, 8), (7, 1, 2, 1, 3, 2)
+    ])  # fmt: skip
 bytes_sent.knows(
     ("the ring passes on once too often", dict(last=0),
      "Your ring passes its block on p times. After p − 1 all have seen it, and the last would only bring it home."),
@@ -254,22 +208,9 @@ bytes_sent.knows(
 )  # fmt: skip
 
 
-def around(
-    Q: Array,
-    K: Array,
-    V: Array,
-    size: int,
-    *,
-    mask_of: int = -1,
-    local: bool = False,
-    steps: int = 0,
-    values: int = -1,
-    rescale: tuple[bool, bool] = (True, True),
-    top: bool = True,
-    divided: bool = True,
-    width: str = "d",
-    hidden: str = "later",
-) -> Array:
+def around(Q: Array, K: Array, V: Array, size: int, *, mask_of: int = -1, local: bool = False, steps: int = 0,
+           values: int = -1, rescale: tuple[bool, bool] = (True, True), top: bool = True, divided: bool = True,
+           width: str = "d", hidden: str = "later") -> Array:  # fmt: skip
     """Ring attention in one process, with what people get wrong as options."""
     places = np.split(np.arange(len(Q)), size)
     rows = []
@@ -301,24 +242,14 @@ def around(
 
 I = np.eye(4)
 
-ring = Exercise(
-    12,
+ring = Exercise(12,
     "ring(Q, K, V, size): causal attention of tokens in `size` equal blocks; in each of `size` steps every block of "
     "queries meets one block of keys, and the blocks of keys move on by one; (n, d), (n, d), (n, d_v) → (n, d_v)",
-    around,
-    lambda draw: [
-        (I * 2, I * 2, np.array([[1.0], [2.0], [4.0], [8.0]]), 2),
-        (draw(4, 3), draw(4, 3), draw(4, 2), 1),
-        (draw(6, 3), draw(6, 3), draw(6, 5), 3),
-        (draw(8, 5), draw(8, 5), draw(8, 2), 4),
-        (40 * draw(6, 3), 40 * draw(6, 3), draw(6, 2), 3),
-    ],
-)
-
-
-def query_does_not_see_itself(Q: Array, K: Array, V: Array, size: int) -> Array:
-    before = around(Q, K, V, size, hidden="itself")
-    return np.concatenate([V[:1], before[1:]])
+    around, lambda draw: [
+        (I * 2, I * 2, np.array([[1.0], [2.0], [4.0], [8.0]]), 2), (draw(4, 3), draw(4, 3), draw(4, 2), 1),
+        (draw(6, 3), draw(6, 3), draw(6, 5), 3), (draw(8, 5), draw(8, 5), draw(8, 2), 4),
+        (40 * draw(6, 3), 40 * draw(6, 3), draw(6, 2), 3)
+    ])  # fmt: skip
 
 
 def each_block_alone(Q: Array, K: Array, V: Array, size: int) -> Array:
@@ -362,16 +293,15 @@ ring.knows(
      "Your keys move on, but the values are always one's own. Each key must meet its own value."),
     ("√ of the width of the values", dict(width="d_v"),
      "Your scores are divided by the root of the values' width. It is that of the keys, √d."),
-    by_hand=around,
-)  # fmt: skip
-ring.knows(
-    ("a query does not see itself", query_does_not_see_itself,
+    ("a query does not see itself",
+     lambda Q, K, V, size: np.concatenate([V[:1], around(Q, K, V, size, hidden="itself")[1:]]),
      "Your queries see the keys before them, but not their own, except the first, which has no other. The mask is ≥, "
      "not >."),
     ("each block alone", each_block_alone, "Your blocks attend to their own keys only: the blocks of keys never move."),
     ("outputs of blocks averaged", outputs_of_blocks_averaged,
      "You take a softmax over each block and average the outputs. Blocks have different weight: keep top, total and "
      "pooled values, and divide once, at the end."),
+    by_hand=around,
 )  # fmt: skip
 
 

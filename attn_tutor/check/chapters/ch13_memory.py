@@ -8,16 +8,8 @@ from attn_tutor.check.exercise import Exercise
 draw = numbers(13)
 
 
-def sink_mask(
-    n: int,
-    m: int,
-    window: int,
-    sinks: int,
-    first: int | None = None,
-    wider: int = 0,
-    past: bool = True,
-    sinks_past: bool = True,
-) -> Array:
+def sink_mask(n: int, m: int, window: int, sinks: int, first: int | None = None, wider: int = 0, past: bool = True,
+              sinks_past: bool = True) -> Array:  # fmt: skip
     i = np.arange(n)[:, None] + (m - n if first is None else first)
     j = np.arange(m)
     recent = j > i - window - wider
@@ -26,26 +18,20 @@ def sink_mask(
     return np.asarray(recent | ((j < sinks) & ((j <= i) | (not sinks_past))))
 
 
-window_with_sinks = Exercise(
-    13,
+window_with_sinks = Exercise(13,
     "window_with_sinks(n, m, window, sinks): the mask of n queries, the last of m tokens: each sees itself, the "
     "window − 1 tokens before it and the first sinks, and none after itself; boolean, (n, m)",
-    sink_mask,
-    [(3, 8, 2, 1), (5, 5, 2, 2), (7, 11, 3, 0), (2, 5, 1, 3), (4, 4, 9, 1)],
-)
-
+    sink_mask, [(3, 8, 2, 1), (5, 5, 2, 2), (7, 11, 3, 0), (2, 5, 1, 3), (4, 4, 9, 1)])  # fmt: skip
 window_with_sinks.knows(
     ("a sink in the future", dict(sinks_past=False),
      "Early queries see sinks that come after them. A sink is never dropped, but it must have been written: j ≤ i for "
      "sinks, too."),
     ("window one too wide", dict(wider=1),
      "Each query sees window tokens before itself. Its own counts as one of them: j > i − window."),
-    by_hand=sink_mask,
-)  # fmt: skip
-window_with_sinks.knows(
     ("no sinks", lambda n, m, window, sinks: sink_mask(n, m, window, 0),
      "This is a plain sliding window. Whoever drops the first tokens drops what trained heads park their weight on: "
      "add j < sinks."),
+    by_hand=sink_mask,
 )  # fmt: skip
 
 
@@ -54,16 +40,8 @@ def phi(x: Array) -> Array:
     return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
 
 
-def chunked(
-    Q: Array,
-    K: Array,
-    V: Array,
-    size: int,
-    past: bool = True,
-    total_past: bool = True,
-    early: bool = False,
-    inside: bool = True,
-) -> Array:
+def chunked(Q: Array, K: Array, V: Array, size: int, past: bool = True, total_past: bool = True, early: bool = False,
+            inside: bool = True) -> Array:  # fmt: skip
     S, z, out = np.zeros((K.shape[1], V.shape[1])), np.zeros(K.shape[1]), []
     for i in range(0, len(Q), size):
         q, k, v = phi(Q[i : i + size]), phi(K[i : i + size]), V[i : i + size]
@@ -77,20 +55,13 @@ def chunked(
     return np.vstack(out)
 
 
-linear_in_chunks = Exercise(
-    13,
+linear_in_chunks = Exercise(13,
     "linear_in_chunks(Q, K, V, size): causal linear attention with φ(x) = elu(x) + 1, a chunk of so many tokens at a "
     "time; (n, d), (n, d), (n, d_v) → (n, d_v)",
-    chunked,
-    lambda draw: [
-        (draw(2, 3), draw(2, 3), draw(2, 2), 1),
-        (draw(6, 3), draw(6, 3), draw(6, 5), 2),
-        (draw(7, 2), draw(7, 2), draw(7, 3), 3),
-        (draw(5, 2), draw(5, 2), draw(5, 3), 8),
-    ],
-)
-
-
+    chunked, lambda draw: [
+        (draw(2, 3), draw(2, 3), draw(2, 2), 1), (draw(6, 3), draw(6, 3), draw(6, 5), 2),
+        (draw(7, 2), draw(7, 2), draw(7, 3), 3), (draw(5, 2), draw(5, 2), draw(5, 3), 8)
+    ])  # fmt: skip
 linear_in_chunks.knows(
     ("each chunk forgets the past", dict(past=False, total_past=False),
      "Your chunks do not know of one another. Add what the state holds: φ(q) S above the line, φ(q) · z below."),
@@ -101,9 +72,7 @@ linear_in_chunks.knows(
 )  # fmt: skip
 
 
-def corrected(
-    S: Array, k: Array, v: Array, beta: float, unit: bool = True, all_of: bool = True
-) -> Array:
+def corrected(S: Array, k: Array, v: Array, beta: float, unit: bool = True, all_of: bool = True) -> Array:  # fmt: skip
     if unit:
         k = k / np.sqrt(k @ k)
     answer = S.T @ k
@@ -111,42 +80,23 @@ def corrected(
     return S + np.outer(k, change)
 
 
-delta_step = Exercise(
-    13,
+delta_step = Exercise(13,
     "delta_step(S, k, v, beta): write the value v under the key k, scaled to length 1, into the state S: add beta "
     "times the difference between v and what S answers; (d, d_v), (d), (d_v) → (d, d_v)",
-    corrected,
-    lambda draw: [
-        (np.zeros((2, 1)), np.array([3.0, 4]), np.array([5.0]), 1.0),
-        (draw(3, 2), draw(3), draw(2), 0.5),
-        (draw(3, 5), 2 * draw(3), draw(5), 0.25),
-        (draw(5, 2), draw(5), draw(2), 1.0),
-    ],
-)
-
-
-def added_not_corrected(S: Array, k: Array, v: Array, beta: float) -> Array:
-    k = k / np.sqrt(k @ k)
-    return S + beta * np.outer(k, v)
-
-
-def everything_fades(S: Array, k: Array, v: Array, beta: float) -> Array:
-    k = k / np.sqrt(k @ k)
-    return (1 - beta) * S + beta * np.outer(k, v)
-
-
+    corrected, lambda draw: [
+        (np.zeros((2, 1)), np.array([3.0, 4]), np.array([5.0]), 1.0), (draw(3, 2), draw(3), draw(2), 0.5),
+        (draw(3, 5), 2 * draw(3), draw(5), 0.25), (draw(5, 2), draw(5), draw(2), 1.0)
+    ])  # fmt: skip
 delta_step.knows(
     ("the key as it is", dict(unit=False),
      "You write under the key as it comes. A key of length 2 then writes four times too much: divide it by its length "
      "first."),
-    by_hand=corrected,
-)  # fmt: skip
-delta_step.knows(
-    ("added, not corrected", added_not_corrected,
+    ("added, not corrected", lambda S, k, v, beta: S + beta * np.outer(k / np.sqrt(k @ k), v),
      "You add β k vᵀ, as plain linear attention does. Write the difference between v and what S answers now, Sᵀk."),
-    ("everything fades", everything_fades,
+    ("everything fades", lambda S, k, v, beta: (1 - beta) * S + beta * np.outer(k / np.sqrt(k @ k), v),
      "You multiply the whole state by 1 − β, so that every key fades. Only what is stored under *this* key is "
      "replaced: S − β k (kᵀS) + β k vᵀ."),
+    by_hand=corrected,
 )  # fmt: skip
 
 
@@ -155,45 +105,26 @@ def replacement(left: Array, draw: float) -> int:
     return int(np.searchsorted(upto, draw * upto[-1], side="right"))
 
 
-def kept_or_drawn(
-    p: Array, q: Array, guess: int, coin: float, draw: float
-) -> int | Array:
+def kept_or_drawn(p: Array, q: Array, guess: int, coin: float, draw: float) -> int | Array:  # fmt: skip
     if coin * q[guess] < p[guess]:
         return guess
     return replacement(np.maximum(p - q, 0), draw)
 
 
 P, Q = np.array([0.5, 0.3, 0.2, 0.0]), np.array([0.1, 0.2, 0.3, 0.4])
-
 R = np.array([0.05, 0.15, 0.1, 0.7])
 
-keep_guess = Exercise(
-    13,
+keep_guess = Exercise(13,
     "keep_guess(p, q, guess, coin, draw): the guess if coin < min(1, p/q), else the first token at which the running "
     "sum of max(0, p − q), divided by its total, exceeds draw; coin and draw are random numbers in [0, 1); (t), (t) → "
     "a token",
-    kept_or_drawn,
-    [
-        (P, Q, 0, 0.9, 0.95),
-        (P, Q, 3, 0.0, 0.1),
-        (P, Q, 3, 0.9, 0.85),
-        (P, Q, 2, 0.6, 0.7),
-        (P, Q, 2, 0.7, 0.82),
-        (P, Q, 1, 0.35, 0.2),
-        (R, P, 0, 0.2, 0.1),
-        (R, P, 0, 0.08, 0.1),
-        (R, P, 1, 0.45, 0.99),
-    ],
-)
-
-
-def ratio_upside_down(p: Array, q: Array, guess: int, coin: float, draw: float) -> int:
-    keep = coin * p[guess] < q[guess]
-    return guess if keep else replacement(np.maximum(p - q, 0), draw)
-
-
+    kept_or_drawn, [
+        (P, Q, 0, 0.9, 0.95), (P, Q, 3, 0.0, 0.1), (P, Q, 3, 0.9, 0.85), (P, Q, 2, 0.6, 0.7), (P, Q, 2, 0.7, 0.82),
+        (P, Q, 1, 0.35, 0.2), (R, P, 0, 0.2, 0.1), (R, P, 0, 0.08, 0.1), (R, P, 1, 0.45, 0.99)
+    ])  # fmt: skip
 keep_guess.knows(
-    ("the ratio upside down", ratio_upside_down,
+    ("the ratio upside down",
+     lambda p, q, guess, coin, draw: guess if coin * p[guess] < q[guess] else replacement(np.maximum(p - q, 0), draw),
      "You keep with probability q/p. Refused must be what the small model says too *often*: keep with p/q."),
     ("drawn from p", lambda p, q, guess, coin, draw: guess if coin * q[guess] < p[guess] else replacement(p, draw),
      "After a refusal you draw from p. Part of p has come out as kept guesses already: draw from what is missing, "

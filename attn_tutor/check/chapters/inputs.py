@@ -31,19 +31,9 @@ def weights_of(scores: Array, axis: int = -1) -> Array:
 Width = Callable[[Array, Array, Array], float]
 
 
-def pool(
-    Q: Array,
-    K: Array,
-    V: Array,
-    *,
-    width: Width = lambda Q, K, V: Q.shape[-1],
-    late: bool = False,
-    axis: int = -1,
-    maximum: bool = True,
-    turn: bool = False,
-    scores_only: bool = False,
-    hide: Callable[[Array], Array] = lambda scores: scores,
-) -> Array:
+def pool(Q: Array, K: Array, V: Array, *, width: Width = lambda Q, K, V: Q.shape[-1], late: bool = False,
+         axis: int = -1, maximum: bool = True, turn: bool = False, scores_only: bool = False,
+         hide: Callable[[Array], Array] = lambda scores: scores) -> Array:  # fmt: skip
     """softmax(QKᵀ/√width) V, with what people get wrong in it as options."""
     scores = hide(Q @ K.mT / (1 if late else width(Q, K, V) ** 0.5))
     if scores_only:

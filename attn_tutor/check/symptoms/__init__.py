@@ -44,9 +44,8 @@ def strongest(answers: list[Answer]) -> tuple[Finding, Case] | None:
     return None
 
 
-def one_for_all(
-    answers: list[Answer], exact: list[tuple[str, Sight]], at_least: int = 1
-) -> Finding | None:
+def one_for_all(answers: list[Answer], exact: list[tuple[str, Sight]],
+                at_least: int = 1) -> Finding | None:  # fmt: skip
     """The symptom that all these answers show, of those that leave no room for chance if there are many numbers."""
     many = [x for x in answers if x.right.size > 4]
     with np.errstate(all="ignore"):
@@ -57,9 +56,8 @@ def one_for_all(
     return None
 
 
-def _most_common(
-    symptoms: list[tuple[str, Sight]], answers: list[Answer]
-) -> tuple[Finding, list[Answer], Answer] | None:
+def _most_common(symptoms: list[tuple[str, Sight]],
+                 answers: list[Answer]) -> tuple[Finding, list[Answer], Answer] | None:  # fmt: skip
     """What is seen in most of the answers, in the words for the largest, these, and the smallest with such words."""
     seen: dict[tuple[str, Sight, str], list[tuple[str, Answer]]] = {}
     with np.errstate(all="ignore"):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attn_tutor.check.symptoms.symptom import Answer, Sight, of_one_shape, symptom
+from attn_tutor.check.symptoms.symptom import Answer, Sight, of_one_shape, seen, symptom
 
 SYMPTOMS: list[tuple[str, Sight]] = []
 
@@ -15,21 +15,11 @@ def _of_a_table(x: Answer) -> bool:
     return _of_booleans(x) and x.right.ndim == 2
 
 
-@symptom(SYMPTOMS, "a mask to be added", _of_booleans)
-def _(x: Answer) -> str | None:
-    if np.isin(x.got, [0, -np.inf]).all() and (x.got < 0).any():
-        return (
-            "This is a mask to be added to scores, 0 and −∞. Here masks are boolean: True where a query may see a key, "
-            "False where it may not."
-        )
-    return None
-
-
-@symptom(SYMPTOMS, "numbers for True and False", _of_booleans)
-def _(x: Answer) -> str | None:
-    if np.array_equal(x.got.astype(bool), x.right):
-        return "You return numbers, 0 where it should be False. Compare them with 0, to make a boolean array: x > 0."
-    return None
+seen(SYMPTOMS, "a mask to be added", _of_booleans, lambda x: np.isin(x.got, [0, -np.inf]).all() and (x.got < 0).any(),
+    "This is a mask to be added to scores, 0 and −∞. Here masks are boolean: True where a query may see a key, False "
+    "where it may not.")  # fmt: skip
+seen(SYMPTOMS, "numbers for True and False", _of_booleans, lambda x: np.array_equal(x.got.astype(bool), x.right),
+    "You return numbers, 0 where it should be False. Compare them with 0, to make a boolean array: x > 0.")  # fmt: skip
 
 
 @symptom(SYMPTOMS, "sees the future", _of_a_table)
@@ -56,15 +46,7 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(SYMPTOMS, "too few permitted", _of_booleans)
-def _(x: Answer) -> str | None:
-    if not (x.got.astype(bool) & ~x.right).any():
-        return "What you permit is permitted, but some that should be is not. Is it < where it should be ≤?"
-    return None
-
-
-@symptom(SYMPTOMS, "too many permitted", _of_booleans)
-def _(x: Answer) -> str | None:
-    if not (x.right & ~x.got.astype(bool)).any():
-        return "All that should be permitted is, and more besides. Is it ≤ where it should be <?"
-    return None
+seen(SYMPTOMS, "too few permitted", _of_booleans, lambda x: not (x.got.astype(bool) & ~x.right).any(),
+    "What you permit is permitted, but some that should be is not. Is it < where it should be ≤?")  # fmt: skip
+seen(SYMPTOMS, "too many permitted", _of_booleans, lambda x: not (x.right & ~x.got.astype(bool)).any(),
+    "All that should be permitted is, and more besides. Is it ≤ where it should be <?")  # fmt: skip

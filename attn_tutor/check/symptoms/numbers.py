@@ -10,6 +10,7 @@ from attn_tutor.check.symptoms.symptom import (
     Sight,
     of_numbers,
     of_one_shape,
+    seen,
     symptom,
 )
 
@@ -30,26 +31,14 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(CORNERS, "NaN from what is hidden", of_numbers)
-def _(x: Answer) -> str | None:
-    given = any(np.isnan(a).any() for a in x.floats)
-    if given and np.isnan(x.got[~np.isnan(x.right)]).any():
-        return (
-            "A NaN stands where the mask is False, and reaches your answer: NaN · 0 and NaN + anything are NaN. Put "
-            "another number in its place before you compute, np.where(mask, x, 0)."
-        )
-    return None
-
-
-@symptom(CORNERS, "NaN in an empty row", of_numbers)
-def _(x: Answer) -> str | None:
-    empty = (x.right == 0).all(-1)
-    if np.isnan(x.got[empty]).any() and not np.isnan(x.got[~empty]).any():
-        return (
-            "Where nothing is permitted, or all weights are 0, you return NaN: 0/0, or −∞ − (−∞). Such a row must be "
-            "0."
-        )
-    return None
+seen(CORNERS, "NaN from what is hidden", of_numbers,
+    lambda x: any(np.isnan(a).any() for a in x.floats) and np.isnan(x.got[~np.isnan(x.right)]).any(),
+    "A NaN stands where the mask is False, and reaches your answer: NaN · 0 and NaN + anything are NaN. Put another "
+    "number in its place before you compute, np.where(mask, x, 0).")  # fmt: skip
+seen(CORNERS, "NaN in an empty row", of_numbers,
+    lambda x: np.isnan(x.got[(empty := (x.right == 0).all(-1))]).any() and (not np.isnan(x.got[~empty]).any()),
+    "Where nothing is permitted, or all weights are 0, you return NaN: 0/0, or −∞ − (−∞). Such a row must be 0."
+)  # fmt: skip
 
 
 def ratio_of(right: Array, got: Array) -> float | None:
@@ -92,11 +81,8 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(EXACT, "the sign", of_numbers)
-def _(x: Answer) -> str | None:
-    if x.is_now(-x.right):
-        return "Your numbers are right but for the sign: all are minus what they should be."
-    return None
+seen(EXACT, "the sign", of_numbers, lambda x: x.is_now(-x.right),
+    "Your numbers are right but for the sign: all are minus what they should be.")  # fmt: skip
 
 
 @symptom(EXACT, "a step too many or too few", of_numbers)

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import numpy as np
 
-from attn_tutor.check.symptoms.symptom import Answer, Sight, symptom
+from attn_tutor.check.symptoms.symptom import Answer, Sight, seen, symptom
 
 EXACT: list[tuple[str, Sight]] = []  # all numbers, in their order
 SYMPTOMS: list[tuple[str, Sight]] = []
@@ -54,11 +54,8 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(EXACT, "cut into another shape", _differs)
-def _(x: Answer) -> str | None:
-    if x.right.size > 1 and x.same(x.right.ravel(), x.got.ravel()):
-        return "The numbers are right and in the right order, but cut into another shape: reshape them at the end."
-    return None
+seen(EXACT, "cut into another shape", _differs, lambda x: x.right.size > 1 and x.same(x.right.ravel(), x.got.ravel()),
+    "The numbers are right and in the right order, but cut into another shape: reshape them at the end.")  # fmt: skip
 
 
 @symptom(SYMPTOMS, "too long or too short", _differs)

@@ -47,6 +47,7 @@ class Answer:
 
 Sight = Callable[[Answer], str | None]
 Kind = Callable[[Answer], bool]
+Function = Callable[[Answer], Any]
 
 
 def of_one_shape(x: Answer) -> bool:
@@ -57,9 +58,7 @@ def of_numbers(x: Answer) -> bool:
     return of_one_shape(x) and x.right.dtype.kind == "f"
 
 
-def symptom(
-    into: list[tuple[str, Sight]], title: str, kind: Kind
-) -> Callable[[Sight], Sight]:
+def symptom(into: list[tuple[str, Sight]], title: str, kind: Kind) -> Callable[[Sight], Sight]:  # fmt: skip
     """Add to a list what can be seen in answers of a kind."""
 
     def add(sight: Sight) -> Sight:
@@ -71,3 +70,8 @@ def symptom(
         return sight
 
     return add
+
+
+def seen(into: list[tuple[str, Sight]], title: str, kind: Kind, holds: Function, words: str) -> None:  # fmt: skip
+    """Add what is told in the same words wherever it is seen."""
+    symptom(into, title, kind)(lambda x: words if holds(x) else None)

@@ -2,7 +2,14 @@
 
 import numpy as np
 
-from attn_tutor.check.symptoms.symptom import Answer, Array, Sight, of_numbers, symptom
+from attn_tutor.check.symptoms.symptom import (
+    Answer,
+    Array,
+    Sight,
+    of_numbers,
+    seen,
+    symptom,
+)
 
 EXACT: list[tuple[str, Sight]] = []
 SYMPTOMS: list[tuple[str, Sight]] = []
@@ -48,15 +55,10 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(SYMPTOMS, "inverted mask", _of_weights)
-def _(x: Answer) -> str | None:
-    hidden = x.right == 0
-    if (x.got[~hidden] == 0).all() and (not hidden.any() or (x.got[hidden] > 0).any()):
-        return (
-            "Your weights lie on the forbidden keys, and on those alone: the mask is inverted. True means “may attend” "
-            "here: hide where it is False, ~mask."
-        )
-    return None
+seen(SYMPTOMS, "inverted mask", _of_weights,
+    lambda x: (x.got[~(hidden := (x.right == 0))] == 0).all() and (not hidden.any() or (x.got[hidden] > 0).any()),
+    "Your weights lie on the forbidden keys, and on those alone: the mask is inverted. True means “may attend” here: "
+    "hide where it is False, ~mask.")  # fmt: skip
 
 
 @symptom(SYMPTOMS, "weight on what is hidden", _of_weights)
@@ -93,18 +95,10 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(SYMPTOMS, "rows do not sum to 1", _of_weights)
-def _(x: Answer) -> str | None:
-    if (
-        np.isfinite(x.got).all()
-        and (x.got >= 0).all()
-        and not _sums_to_one(x.got[_full(x)])
-    ):
-        return (
-            "Your rows do not sum to 1. Divide each row by its own sum, at the very end; a sum over the last axis "
-            "needs keepdims=True, or it is laid along the columns."
-        )
-    return None
+seen(SYMPTOMS, "rows do not sum to 1", _of_weights,
+    lambda x: np.isfinite(x.got).all() and (x.got >= 0).all() and (not _sums_to_one(x.got[_full(x)])),
+    "Your rows do not sum to 1. Divide each row by its own sum, at the very end; a sum over the last axis needs "
+    "keepdims=True, or it is laid along the columns.")  # fmt: skip
 
 
 @symptom(SYMPTOMS, "others kept", of_numbers)
@@ -145,11 +139,7 @@ def _less_mean(x: Array, some: Array) -> Array:
     return np.where(some, x - total / some.sum(-1, keepdims=True), 0)
 
 
-@symptom(VAGUE, "other proportions", _of_weights)
-def _(x: Answer) -> str | None:
-    if (x.got >= 0).all() and _sums_to_one(x.got) and not x.got[x.right == 0].any():
-        return (
-            "Your rows sum to 1, but they are shared out in other proportions: look at the scores that you make, and "
-            "at what makes weights of them."
-        )
-    return None
+seen(VAGUE, "other proportions", _of_weights,
+    lambda x: (x.got >= 0).all() and _sums_to_one(x.got) and (not x.got[x.right == 0].any()),
+    "Your rows sum to 1, but they are shared out in other proportions: look at the scores that you make, and at what "
+    "makes weights of them.")  # fmt: skip
