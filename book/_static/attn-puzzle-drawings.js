@@ -30,9 +30,8 @@ attn.puzzle_drawings = (() => {
     const bar = (x, y) => ({ parts: [..."abcd"].map(() => tile(x, y, 0)), frame: box(x, y, 64, tall - 2, "attn-axis"), x });
     const layers = range(many).map((layer) => {
       const top = layer * block, last = layer === many - 1;
-      word(18, top + 12, many > 1 ? `layer ${layer + 1}` : "query", "attn-small");
-      word(right + 32, top + 12, last ? "writes" : "passes on", "attn-small");
-      if (last) word(right + 104, top + 12, "must write", "attn-small");
+      const heads = [[18, many > 1 ? `layer ${layer + 1}` : "query"], [right + 32, last ? "writes" : "passes on"], [right + 104, last ? "must write" : ""]];
+      for (const [x, text] of heads) word(x, top + 12, text, "attn-small");
       for (const j of range(n)) tiles.push([j, ...tile(40 + 34 * j, top)]);
       return range(n).map((i) => {
         const y = top + 30 + tall * i;
@@ -41,8 +40,9 @@ attn.puzzle_drawings = (() => {
       });
     });
     const lamps = range(8).map((k) => {
-      box(width - 20 * (8 - k), height - 20, 16, 18, "attn-axis");
-      return box(width - 20 * (8 - k), height - 2, 16, 0);
+      const x = width - 20 * (8 - k);
+      box(x, height - 20, 16, 18, "attn-axis");
+      return box(x, height - 2, 16, 0);
     });
     const score = word(0, height - 11, "", "attn-start");
     return {
@@ -62,7 +62,8 @@ attn.puzzle_drawings = (() => {
           for (const part of parts) to(part, { class: `attn-mid attn-is-${x[i].letter}` });
           parts[1].textContent = x[i].letter + (x[i].number || "");
         }
-        layers.at(-1).forEach(({ asked, mark }, i) => {
+        layers.at(-1).forEach(({ cells, given, asked, mark }, i) => {
+          for (const part of [...cells, ...given.parts].flat()) to(part, { opacity: wants[i] ? 1 : 0.3 });
           fill(asked, wants[i]);
           mark.textContent = right[i] ? "✓" : "";
         });
@@ -100,7 +101,7 @@ attn.puzzle_drawings = (() => {
     });
     return { part, paint: (asks) => hills.forEach(([X, curve, dot], p) => {
       const score = (r) => asks[p][0] * r + asks[p][1] * r * r, tops = range(4).map(score), top = Math.max(...tops);
-      to(curve, { points: range(31).map((k) => [X(k / 10), Math.max(16, Math.min(90, 26 + 7 * (top - score(k / 10))))]).join(" ") });
+      to(curve, { points: range(31).map((k) => [X(k / 10), Math.min(90, 26 + 7 * (top - score(k / 10)))]).join(" ") });
       to(dot, { cx: X(tops.indexOf(top)) });
     }) };
   };

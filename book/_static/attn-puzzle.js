@@ -3,18 +3,9 @@
 customElements.define("attn-puzzle", class extends attn.Figure {
   static title = "Puzzles of attention";
   static start = { puzzle: "mean", word: 0, numbers: "" }; // numbers as text, "" as the puzzle opens
-  // Why something could not be done, and what is said where that is not so.
-  static reasons = {
-    "": ["choose a reason"],
-    sum: ["weights sum to 1, so only means can be written", "One letter is such a mean as well."],
-    zero: ["no weight is ever exactly 0", "But 0.03 is near enough, and a greater lead makes it less."],
-    future: ["a mask hides what is needed", "What is asked of a token stands where it may look."],
-    own: ["what a key adds depends on itself, not on its neighbours", "Here no key has to know its neighbours, or a layer tells it."],
-    order: ["attention does not know the order", "The tokens carry their places, or their order does not count."],
-  };
 
   build() {
-    const { html, puzzles, button } = attn, list = html("div", { class: "attn-buttons" });
+    const { html, puzzles, button } = attn, row = (...parts) => html("div", { class: "attn-buttons" }, ...parts);
     this.all = Object.keys(puzzles);
     this.fits.puzzle = (puzzle) => this.all.includes(puzzle);
     this.fits.numbers = (text) => /^(-?\d( -?\d)*)?$/.test(text);
@@ -27,26 +18,28 @@ customElements.define("attn-puzzle", class extends attn.Figure {
       this.set({ puzzle: this.all.find((puzzle) => puzzle !== this.state.puzzle && !this.kept(puzzle).solved) ?? this.all[0] });
       this.ask.focus(); // the button that had the focus is gone
     });
-    this.why = html("select", { "aria-label": "It cannot be done, because" }, ...Object.entries(this.constructor.reasons).map(([value, [text]]) => html("option", { value }, text)));
+    this.why = html("select", { "aria-label": "It cannot be done, because" }, ...Object.entries({
+      "": "choose a reason", sum: "weights sum to 1, so only means can be written", zero: "no weight is ever exactly 0", future: "a mask hides what is needed",
+      own: "what a key adds depends on itself, not on its neighbours", order: "attention does not know the order",
+    }).map(([value, text]) => html("option", { value }, text)));
     this.claims = html("details", {}, html("summary", {}, "It cannot be done …"), html("div", { class: "attn-commit" }, "because", this.why, button("Claim it", () => this.claim())));
-    list.append(this.next, button("Hint", () => this.help()), this.claims);
-    this.task.part.replaceChildren(this.ask, list, this.task.verdict);
+    this.task.part.replaceChildren(this.ask, row(this.next, button("Hint", () => this.help()), this.claims), this.task.verdict);
     this.task.part.hidden = false;
 
-    this.guest = html("div", { class: "attn-buttons" }, "Your own numbers are kept.", button("Back to mine", () => this.set({ puzzle: this.state.puzzle })),
-      button("Replace mine with these", () => {
+    this.guest = row("Your own numbers are kept.", button("Back to mine", () => this.set({ puzzle: this.state.puzzle })),
+      button("Keep these", () => {
         this.keep({ numbers: this.state.numbers });
         this.set({});
       }));
     [this.less, this.more] = [-1, 1].map((d) => button(d < 0 ? "−" : "+", () => this.edit(this.held, this.flat[this.held] + d)));
-    this.steps = html("div", { class: "attn-buttons" }, this.less, this.more, "or drag, ↑ ↓, type");
+    this.steps = row(this.less, this.more, "or drag, ↑ ↓, type");
     [this.setting, this.drawn] = [html("div", { class: "attn-setting" }), html("div")];
     this.picture.append(this.setting, this.drawn);
     this.words.classList.add("visually-hidden"); // the drawing shows what it says
     Object.assign(this.state, this.open(this.state));
   }
 
-  /* What the reader's machine keeps of a puzzle: numbers, whether it is solved, and what is added now. */
+  /* What the reader's machine keeps of a puzzle, with what is added now. */
   kept(puzzle = this.state.puzzle, change = null) {
     const name = "attn-puzzle-" + puzzle;
     try {
@@ -85,7 +78,7 @@ customElements.define("attn-puzzle", class extends attn.Figure {
   get opening() { return this.puzzle.boards.flatMap(({ start }) => start.flat()); }
   get limits() { return this.puzzle.boards.flatMap(({ start, limits = [-9, 9] }) => start.flat().map(() => limits)); }
 
-  /* All numbers of the boards in one row; what does not fit the puzzle is as it opens. */
+  /* All numbers of the boards; what does not fit the puzzle is as it opens. */
   get flat() {
     const { limits } = this, given = this.state.numbers.split(" ").map(Number);
     return given.length === limits.length && given.every((x, k) => limits[k][0] <= x && x <= limits[k][1]) ? given : this.opening;
@@ -93,7 +86,7 @@ customElements.define("attn-puzzle", class extends attn.Figure {
 
   tokens(text) { return [...text.matchAll(/([a-d])(\d?)/g)].map(([, letter, number]) => ({ letter, number: +number })); }
 
-  /* The layers on a text: weights and outputs of each, and the queries of the first. */
+  /* The weights, outputs and queries of each layer. */
   run(text) {
     const { flat, puzzle: { boards, layers } } = this, set = boards.map(({ start }) => start.map((row) => row.map(() => flat.shift())));
     const sharp = boards.at(-1).limits?.[0] ? set.at(-1)[0][0] : 1, maps = [], outs = [], asks = [];
@@ -114,6 +107,7 @@ customElements.define("attn-puzzle", class extends attn.Figure {
 
   edit(k, x) {
     const [least, most] = this.limits[k], flat = this.flat.with(k, Math.max(least, Math.min(most, x))).join(" "), numbers = flat === this.opening.join(" ") ? "" : flat;
+    if (numbers === this.state.numbers) return;
     if (!this.foreign) this.keep({ numbers });
     this.touched = true;
     this.set({ numbers });
@@ -130,11 +124,11 @@ customElements.define("attn-puzzle", class extends attn.Figure {
 
   claim() {
     const reason = this.why.value;
-    if (!reason || this.claimed === this.state.numbers) this.tell = reason ? "One claim for each setting: change a number first." : "Choose the reason, too.";
+    if (!reason || this.claimed === this.state.numbers) this.tell = reason ? "Change a number before you claim again." : "Choose the reason, too.";
     else if (reason === this.puzzle.reason) this.keep({ solved: true });
     else {
       this.claimed = this.state.numbers;
-      this.tell = `That does not forbid it. ${this.constructor.reasons[reason][1]} Wrong claims here: ${this.wrong += 1}.`;
+      this.tell = `That does not forbid it here. Wrong claims so far: ${this.wrong += 1}.`;
     }
     this.set({});
   }
@@ -151,13 +145,14 @@ customElements.define("attn-puzzle", class extends attn.Figure {
       const made = table(html("span", {}, html("b", {}, name), ": " + says), [...(rows ? [""] : []), ...columns],
         start.map((row, i) => [...(rows ? [html("th", { scope: "row" }, rows[i])] : []), ...row.map((_, j) => html("td", {}, this.knob(board, i, j)))]));
       made.className = "attn-board";
+      for (const head of made.querySelectorAll("th")) if (/^[a-d]$/.test(head.textContent)) head.className = "attn-is-" + head.textContent;
       return made;
     }), this.steps, this.guest);
     this.steps.hidden = boards[0].press;
     this.maps = attn.puzzle_drawings.maps(this.tokens(this.text).length, layers.length);
     this.drawn.replaceChildren(this.maps.part);
     this.side = picture && attn.puzzle_drawings[picture]();
-    if (picture) (picture === "clock" ? this.setting : this.drawn).append(this.side.part);
+    if (picture) this[picture === "clock" ? "setting" : "drawn"].append(this.side.part);
   }
 
   /* A number that is dragged, typed or nudged, or a cell that is pressed. */
@@ -171,20 +166,19 @@ customElements.define("attn-puzzle", class extends attn.Figure {
     part.addEventListener("focus", () => this.hold(k));
     part.addEventListener("keydown", (event) => {
       const { key } = event, now = this.flat[k], way = { ArrowLeft: -1, ArrowRight: 1, ...(press && { ArrowUp: -4, ArrowDown: 4 }) }[key];
-      const x = press ? undefined : { ArrowUp: now + 1, ArrowDown: now - 1, "+": now + 1, "-": -now }[key] ?? (/^\d$/.test(key) ? +key : undefined);
-      if (!way && x === undefined) return;
+      const x = /^\d$/.test(key) ? +key : { ArrowUp: now + 1, ArrowDown: now - 1, "+": now + 1, "-": -now }[key];
+      if (!way && (press || x === undefined)) return;
       event.preventDefault();
       if (way) this.knobs[k + way]?.focus();
       else this.edit(k, x);
     });
-    part.addEventListener("pointerdown", (event) => {
-      if (press) return;
+    if (!press) part.addEventListener("pointerdown", (event) => {
       from = [this.flat[k], event.clientX - event.clientY];
       part.setPointerCapture(event.pointerId);
       part.focus({ preventScroll: true });
     });
     part.addEventListener("pointermove", ({ clientX, clientY }) => from && this.edit(k, from[0] + Math.round((clientX - clientY - from[1]) / 12)));
-    for (const end of ["pointerup", "pointercancel"]) part.addEventListener(end, () => { from = null; });
+    part.addEventListener("lostpointercapture", () => { from = null; });
     return part;
   }
 
@@ -199,7 +193,7 @@ customElements.define("attn-puzzle", class extends attn.Figure {
   }
 
   draw() {
-    const { puzzle, all, state: { puzzle: key }, text, texts, hidden, flat } = this, many = (list) => list.filter((yes) => yes).length, passes = (list) => !list.includes(false);
+    const { puzzle, all, state: { puzzle: key }, text, texts, hidden, flat } = this, many = (list, kind = true) => list.filter((yes) => yes === kind).length, passes = (list) => !list.includes(false);
     if (this.laid !== key) {
       this.laid = key;
       this.lay();
@@ -220,7 +214,7 @@ customElements.define("attn-puzzle", class extends attn.Figure {
     this.guest.hidden = !this.foreign;
     this.range.max = texts.length - 1;
     this.chips.forEach((chip, k) => chip.classList.toggle("attn-right", known[k]));
-    this.maps.show(x, puzzle.wants(x), right, judged.map((list) => many(list) / list.filter((yes) => yes !== null).length));
+    this.maps.show(x, puzzle.wants(x), right, judged.map((list) => many(list) / (many(list) + many(list, false))));
     const now = this.run(text);
     this.glide("all", now.flat(4), (numbers) => {
       let k = 0;
@@ -232,10 +226,10 @@ customElements.define("attn-puzzle", class extends attn.Figure {
     this.ask.replaceChildren(attn.html("strong", {}, `Puzzle ${all.indexOf(key) + 1} of ${all.length}. `), puzzle.ask);
     this.next.hidden = !done;
     this.claims.hidden = done;
-    const verdict = done ? (puzzle.reason ? "Right, it cannot be done. " : "Solved. ") + puzzle.learnt : this.tell || (passes(right) ? "This text is right. Not yet all others: slide through them." : "");
+    const verdict = done ? (puzzle.reason ? "Right, it cannot be done. " : "Solved. ") + puzzle.learnt : this.tell || (passes(right) ? "This text is right. Try the others." : "");
     if (this.task.verdict.textContent !== verdict) this.task.say(verdict);
     this.task.part.classList.toggle("attn-done", done);
-    return this.maps.part.ariaLabel = `${puzzle.name}: ${many(right)} of ${right.filter((yes) => yes !== null).length} tokens of ${text} are right, and ${passed} of ${hidden.length} hidden texts. `
+    return this.maps.part.ariaLabel = `${puzzle.name}: ${many(right)} of ${many(right) + many(right, false)} tokens of ${text} are right, and ${passed} of ${hidden.length} hidden texts. `
       + `Solved so far: ${many(known)} of ${all.length} puzzles.`;
   }
 });

@@ -237,7 +237,7 @@ def test_what_suits_a_text_that_is_shown_does_not_suit_the_hidden(
     put(figure, word=word)
     play(figure, numbers)
     assert figure.evaluate("(f, text) => f.judge(text).every(Boolean)", text)
-    assert verdict(figure).startswith("This text is right. Not yet all others")
+    assert verdict(figure).startswith("This text is right. Try the others.")
     passed = figure.evaluate(
         "f => f.hidden.filter(t => !f.judge(t).includes(false)).length"
     )
@@ -276,12 +276,12 @@ def test_impossible_is_right_once_and_for_its_reason(figure: Locator) -> None:
     page = figure.page
     for puzzle in PLAYED:
         put(figure, puzzle=puzzle)
-        assert claim(figure, "own").startswith("That does not forbid it.")
+        assert claim(figure, "own").startswith("That does not forbid it here.")
         assert "solved" not in kept(page, puzzle)
     put(figure, puzzle="after")
     assert claim(figure, "") == "Choose the reason, too."
-    assert claim(figure, "zero").endswith("Wrong claims here: 1.")
-    assert claim(figure, "own").startswith("One claim for each setting")
+    assert claim(figure, "zero").endswith("Wrong claims so far: 1.")
+    assert claim(figure, "own").startswith("Change a number")
     hit(figure.locator(".attn-knob").first, "ArrowUp")
     assert claim(figure, "own").startswith("Right, it cannot be done. In abcda")
     assert kept(page, "after")["solved"]
@@ -321,7 +321,7 @@ def test_what_is_set_lasts_and_is_never_overwritten_unasked(
         press(figure, "Back to mine")
         assert state(figure)["numbers"] == "4 0 0 -2 3"
         assert not figure.get_by_text("Your own numbers are kept.").is_visible()
-    press(figure, "Again", "Replace mine with these")
+    press(figure, "Again", "Keep these")
     assert kept(page, "mean")["numbers"] == ""
     page.evaluate("location.hash = '#top'")
 
@@ -366,19 +366,24 @@ def test_a_number_is_dragged_and_stepped(figure: Locator) -> None:
 
 
 def test_weights_glide_where_motion_is_welcome(visit: Visit, sheet: Path) -> None:
+    """By a clock of the test's own: half way after half of the time, and then there."""
     with visit(sheet, reduced_motion="no-preference") as page:
-        steps = page.locator("attn-puzzle").evaluate(
+        seen = page.locator("attn-puzzle").evaluate(
             """async figure => {
-                const cell = figure.querySelector("svg[role=img]"), seen = new Set();
+                let time = 0, seen = [];
+                const paint = figure.maps.paint, frame = () => new Promise(requestAnimationFrame);
+                performance.now = () => time;
+                figure.maps.paint = (weights, outs) => { seen.push(weights[0][4][0]); paint(weights, outs); };
+                const start = figure.run(figure.text)[0][0][4][0];
                 figure.edit(3, -9);
-                for (let k = 0; k < 40; k++) {
-                    await new Promise(requestAnimationFrame);
-                    seen.add(cell.textContent);
-                }
-                return seen.size;
+                for (time of [0, 125, 250]) for (const _ of "ab") await frame();
+                return [start, figure.run(figure.text)[0][0][4][0], seen];
             }"""
         )
-        assert steps > 4
+        start, end, painted = seen
+        assert start != end and painted[-1] == end
+        half_way = [start, (start + end) / 2, end]
+        assert list(dict.fromkeys(painted)) == pytest.approx(half_way)
 
 
 ROOM = """figure => {
