@@ -27,11 +27,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Kernels inherit what is set here; they also compare the figures with their records."""
     if config.getoption("nbval", False):
-        import notebooks  # here, as the tests of the package do not need it
+        import kernels  # here, as the tests of the package do not need them
+        import notebooks
 
         settings = ExitStack()
         config.add_cleanup(settings.close)
         settings.enter_context(notebooks.same_everywhere())
+        settings.enter_context(kernels.forked())
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

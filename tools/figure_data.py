@@ -25,7 +25,7 @@ def watch(figure: Any) -> list[dict[str, Any]]:
     def drawn(event: Any) -> None:
         found[:] = [of_axes(ax) | heat_maps(ax) for ax in figure.axes]
 
-    for _ in range(2):  # until the layout rests
+    for _ in range(2 if os.environ.get(RECORD) else 0):  # until the layout rests
         figure.draw_without_rendering()
     figure.canvas.mpl_connect("draw_event", drawn)
     return found

@@ -35,14 +35,15 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-# Sharp figures that keep their size on the page; no warning that a kernel talks over a local socket; figures on record.
+# Figures on record; no warning that a kernel talks over a local socket.
 KERNEL_CONFIG = f"""
 import sys
 sys.path.append({str(Path(__file__).parent)!r})
-c.InlineBackend.figure_formats = {{"retina"}}
 c.IPKernelApp.log_level = "ERROR"
 c.InteractiveShellApp.extensions = ["figure_data"]
 """
+# Sharp pictures that keep their size on the page; where figures are only compared, nobody looks at their pixels.
+SHARP = 'c.InlineBackend.figure_formats = {"retina"}'
 
 
 def normalise(notebook: Any) -> str:
@@ -182,13 +183,16 @@ def chosen(names: list[str]) -> list[Path]:
 
 
 @contextmanager
-def same_everywhere() -> Iterator[None]:
-    """Keep a reader's own settings of IPython, matplotlib and threads out of the notebooks."""
+def same_everywhere(record: bool = False) -> Iterator[None]:
+    """Keep a reader's own settings of IPython, matplotlib and threads out of the notebooks.
+
+    Their figures are recorded, or else compared with their records.
+    """
     with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ):
         profile = Path(folder) / "profile_default"
         profile.mkdir()
         config = profile / "ipython_kernel_config.py"
-        config.write_text(KERNEL_CONFIG, encoding="utf-8")
+        config.write_text(KERNEL_CONFIG + SHARP * record, "utf-8")
         empty = Path(folder) / "matplotlibrc"
         empty.touch()
         os.environ.pop("MPLBACKEND", None)
@@ -198,6 +202,7 @@ def same_everywhere() -> Iterator[None]:
             "PYTHONHASHSEED": "0",
             "ATTN_TUTOR_QUIET": "1",  # no progress bars
             "OMP_NUM_THREADS": "1",  # small tensors gain nothing, and notebooks run side by side
+            **({figure_data.RECORD: "yes"} if record else {}),
         }
         yield
 
@@ -229,8 +234,7 @@ def main() -> None:
                 "Not in the fixed form; type 'make notebooks':\n  " + "\n  ".join(wrong)
             )
         return
-    with same_everywhere():
-        os.environ[figure_data.RECORD] = "yes"
+    with same_everywhere(record=True):
         for path in paths:
             print(f"{shown(path)} …", end=" ", flush=True)
             start = time.monotonic()
