@@ -500,6 +500,22 @@ def test_birth_figure_shows_what_was_measured(
         np.testing.assert_allclose(arcs, drawn, atol=0.002)
 
 
+GLIDE = """figure => new Promise(done => {
+    const seen = [];
+    for (const goal of [[0], [1]]) figure.glide("test", goal, ([x]) => seen.push(x));
+    setTimeout(() => done(seen), 600);
+})"""
+
+
+def test_numbers_glide_where_motion_is_welcome(page: Page) -> None:
+    figure = page.locator("attn-birth")
+    assert figure.evaluate(GLIDE) == [0, 1]
+    page.emulate_media(reduced_motion="no-preference")
+    seen = figure.evaluate(GLIDE)
+    page.emulate_media(reduced_motion="reduce")
+    assert seen[1] < 1 and seen[-1] == 1  # it does not jump
+
+
 def test_the_training_plays_before_ones_eyes(page: Page) -> None:
     page.emulate_media(reduced_motion="no-preference")
     figure = page.locator("attn-birth")
