@@ -63,7 +63,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   /* The page Remember: what is due, or all. */
   const list = document.querySelector(".recall-list"), listed = Boolean(list);
-  const records = () => Object.entries(memory.asked).filter(([id]) => !listed || document.getElementById(id));
+  const records = () => Object.entries(memory.asked);
   const is_due = ([, record]) => due(record) <= today();
   const total = html("p", { class: "recall-total", role: "status" });
   const views = ["What is due", "All questions"].map((name, i) =>
@@ -102,7 +102,8 @@ document.addEventListener("DOMContentLoaded", () => {
     let given;
     try { given = JSON.parse(await target.files[0].text()); } catch { given = {}; }
     const whole = (x) => Number.isInteger(x) && x >= 0;
-    const answers = Object.entries(given?.asked ?? {}).filter(([, x]) => whole(x?.[0]) && whole(x[2]));
+    const answers = Object.entries(given?.asked ?? {}).filter(([id, x]) =>
+      document.getElementById(id) && whole(x?.[0]) && whole(x[2]));
     const newer = answers.filter(([id, x]) => !(memory.asked[id]?.[2] >= x[2]));
     change(() => {
       for (const [id, [before, knew, day]] of newer) memory.asked[id] = [before, Boolean(knew), day];
@@ -124,6 +125,9 @@ document.addEventListener("DOMContentLoaded", () => {
 
   look();
   if (listed) {
+    change(() => { // what the book asks no more is never due
+      for (const id in memory.asked) if (!document.getElementById(id)) delete memory.asked[id];
+    });
     const file = html("input", { type: "file", accept: ".json", hidden: "", onchange: take });
     list.before(html("div", { class: "recall-desk" }, total, html("p", {}, ...views,
       html("button", { type: "button", onclick: save }, "Save to a file"),
