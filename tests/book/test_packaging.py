@@ -152,13 +152,18 @@ def test_the_tree_of_the_readme_is_there() -> None:
         assert (folder / name if indent else folder).exists(), name
 
 
+def found(program: str) -> str:
+    """A program of .venv, as it is called on this system."""
+    return shutil.which(Path(program).name, path=Path(sys.executable).parent) or ""
+
+
 @pytest.mark.parametrize("command", readme_commands())
 def test_readme_commands_are_there_in_a_fresh_shell(command: str) -> None:
     """What make would do, without doing it; of what is called by its path, the program."""
     program, *arguments = shlex.split(command)
     if program != "make":
         assert program.startswith(".venv/bin/"), "a fresh shell has no other"
-        assert (Path(sys.executable).parent / Path(program).name).exists()
+        assert found(program)
     elif make := shutil.which("make"):
         subprocess.run(
             [make, "-n", *arguments], cwd=ROOT, check=True, capture_output=True
@@ -171,9 +176,8 @@ def test_readme_commands_are_there_in_a_fresh_shell(command: str) -> None:
 def test_the_readme_trains_in_two_processes(tmp_path: Path) -> None:
     [command] = [x for x in readme_commands() if "torchrun" in x]
     program, *arguments = shlex.split(command)
-    here = Path(sys.executable).parent / Path(program).name
     for steps in ("2", "4"):
-        run = [str(here), *arguments, "--steps", steps]
+        run = [found(program), *arguments, "--steps", steps]
         done = subprocess.run(
             run, cwd=tmp_path, capture_output=True, text=True, check=True
         )
