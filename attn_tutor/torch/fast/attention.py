@@ -222,8 +222,10 @@ class Core(NamedTuple):
         see, wide = self.see, self.see.window
         if wide is None or see.last is None or "prefix" in see.arrays:
             return range(0), 1, 1
-        # Few, so that there are few keys that some of them do not see; but each block's gradient of keys is stored.
-        height = min(ROWS, max(64, 4 * math.isqrt(wide))) if self.back else 32
+        # Few, so that there are few keys that some of them do not see. But the textbook copies the keys of each block,
+        # and the gradient stores its own.
+        taller = self.plain or self.back
+        height = min(ROWS, max(64, 4 * math.isqrt(wide))) if taller else 32
         width = height + -(-wide // height) * height
         first = max(0, see.sinks + width - height - see.last)
         end = min(see.n, see.m - see.last)  # later keys may be cut off
@@ -413,7 +415,7 @@ def textbook(
     if seen is not None:
         S = torch.where(seen, S, -torch.inf)
     log_sum = S.logsumexp(-1, keepdim=True)
-    A = torch.exp(S - finite(log_sum))
+    A = (S - finite(log_sum)).exp_()
     return (A if grown is None else A * grown) @ V.to(A.dtype), log_sum
 
 
@@ -459,9 +461,10 @@ def scores(
     """q·k · scale, capped, plus a bias; single where half precision would overflow."""
     if q.dtype == torch.float16:
         q, k = q.float(), k.float()
-    S = q * scale @ k.mT
-    if softcap is not None:
-        S = softcap * torch.tanh(S / softcap)
+    if softcap is None:
+        S = q * scale @ k.mT
+    else:
+        S = (q * (scale / softcap) @ k.mT).tanh_() * softcap
     return S if added is None else S + added.to(S.dtype)
 
 
