@@ -461,10 +461,9 @@ def scores(
     """q·k · scale, capped, plus a bias; single where half precision would overflow."""
     if q.dtype == torch.float16:
         q, k = q.float(), k.float()
-    if softcap is None:
-        S = q * scale @ k.mT
-    else:
-        S = (q * (scale / softcap) @ k.mT).tanh_() * softcap
+    S = q * (scale / (softcap or 1)) @ k.mT
+    if softcap is not None:
+        S = S.tanh_() * softcap
     return S if added is None else S + added.to(S.dtype)
 
 
