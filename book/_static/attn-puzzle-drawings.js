@@ -56,7 +56,7 @@ attn.puzzle_drawings = (() => {
         });
         fill(given, outs[layer][i]);
       })),
-      /* The tokens, what they must write, which are right, and how much of each hidden text is. */
+      // Of the hidden texts only how much of each is right
       show: (x, wants, right, shares) => {
         for (const [i, ...parts] of tiles) {
           for (const part of parts) to(part, { class: `attn-mid attn-is-${x[i].letter}` });

@@ -19,8 +19,8 @@ customElements.define("attn-puzzle", class extends attn.Figure {
       this.ask.focus(); // the button that had the focus is gone
     });
     this.why = html("select", { "aria-label": "It cannot be done, because" }, ...Object.entries({
-      "": "choose a reason", sum: "weights sum to 1, so only means can be written", zero: "no weight is ever exactly 0", future: "a mask hides what is needed",
-      own: "what a key adds depends on itself, not on its neighbours", order: "attention does not know the order",
+      "": "choose", sum: "only means can be written", zero: "no weight is ever exactly 0", future: "a mask hides what is needed",
+      own: "no key knows its neighbours", order: "attention does not know the order",
     }).map(([value, text]) => html("option", { value }, text)));
     this.claims = html("details", {}, html("summary", {}, "It cannot be done …"), html("div", { class: "attn-commit" }, "because", this.why, button("Claim it", () => this.claim())));
     this.task.part.replaceChildren(this.ask, row(this.next, button("Hint", () => this.help()), this.claims), this.task.verdict);
@@ -69,8 +69,6 @@ customElements.define("attn-puzzle", class extends attn.Figure {
     this.set({ word: 0, numbers: "" });
   }
 
-  // The puzzle
-
   get puzzle() { return attn.puzzles[this.state.puzzle]; }
   get texts() { return [...this.puzzle.words, ...this.failing]; }
   get text() { return this.texts[this.state.word] ?? this.texts[0]; }
@@ -116,10 +114,10 @@ customElements.define("attn-puzzle", class extends attn.Figure {
   help() {
     const { hints } = this.puzzle, fails = this.hidden.find((text) => this.judge(text).includes(false));
     this.given = this.given % (hints.length + Boolean(fails)) + 1;
-    this.tell = hints[this.given - 1] ? `Hint ${this.given} of ${hints.length}: ${hints[this.given - 1]}` : `${fails} was hidden, and fails.`;
-    if (hints[this.given - 1]) return this.set({});
-    this.failing = [fails];
-    return this.set({ word: 3 });
+    const hint = hints[this.given - 1];
+    this.tell = hint ? `Hint ${this.given} of ${hints.length}: ${hint}` : `${fails} was hidden, and fails.`;
+    if (!hint) this.failing = [fails];
+    this.set(hint ? {} : { word: 3 });
   }
 
   claim() {
@@ -133,8 +131,7 @@ customElements.define("attn-puzzle", class extends attn.Figure {
     this.set({});
   }
 
-  // What belongs to one puzzle on the page
-
+  /* The page of another puzzle. */
   lay() {
     const { html, table } = attn, { boards, picture, layers } = this.puzzle;
     Object.assign(this, { held: 0, knobs: [] });

@@ -45,7 +45,7 @@ attn.puzzles = (() => {
       words: ["abcab", "bacba", "cabbc"], hidden: five,
     },
     before: {
-      name: "Before", layers: [(x, [mask]) => ({ Q: ones(x), K: times(ones(x), 0), V: letters(x), mask: mask.map((row) => row.map(Boolean)) })],
+      name: "Before", layers: [(x, [mask]) => ({ Q: ones(x), K: x.map(() => [0]), V: letters(x), mask: mask.map((row) => row.map(Boolean)) })],
       boards: [{ name: "Mask", says: "rows ask, columns are keys; press to permit or forbid", rows: [0, 1, 2, 3], columns: [0, 1, 2, 3], press: true, limits: [0, 1],
         start: range(4).map((i) => range(4).map((j) => +(j <= i))) }],
       ask: "All scores are 0. Each token writes the mean of the letters before it, without its own; the first writes nothing.",
@@ -83,7 +83,7 @@ attn.puzzles = (() => {
       name: "Newest a", boards: taste([1, 0, 0, 0]), layers: tasting(numbers),
       ask: "Each token writes the number of the newest a so far, itself included; as long as there is none, its own.",
       wants: (x) => x.map((token, i) => [(x.slice(0, i + 1).findLast(({ letter }) => letter === "a") ?? token).number]),
-      hints: ["Two wishes: an a, and new. Give each a score.", "An old a must beat every newer letter. How many places can it lie back?", "Place 1. The a must outbid five places: 6 or more. And sharp."],
+      hints: ["Two wishes: an a, and new. Give each a score.", "An old a must beat every newer letter. How many places can it lie back?", "Place 1, a 6 or more to outbid five places. And sharp."],
       learnt: "Two wishes in one score: the letter outbids all places, and the place breaks the tie.",
       words: ["b2a5c1a3b4c7", "c4b1a6b3c2a8", "a1b5b2c6a9b3"], hidden: "a7b2c4b1c3b8 b3c1b5c8b2c4 c6a2c9b4b7c1 a3c8b1b6c2c5 b9a1c7c3b2b5 c2c6b8a4b3a9 a5a8b2c7c4b1 b4c5a7b9c6b3 a2b6c1c8b5a7",
     },
@@ -92,7 +92,7 @@ attn.puzzles = (() => {
       ask: "Two layers, one W_q: the second reads what the first wrote. After both, each token has the letter two places back, round the clock. No mask.",
       wants: (x) => letters(x).map((_, i) => letters(x)[(i + 2) % 4]),
       hints: ["Half a turn is two steps back, but done twice it comes home.", "Which turn, done twice, is half a turn?", "That of “One back”: rows (0, −1) and (1, 0)."],
-      learnt: "A matrix whose square is −1: the quarter turn, as i² = −1. Layers compose, so depth makes long steps out of short ones.",
+      learnt: "A matrix whose square is −1: the quarter turn, as i² = −1. Layers compose.",
       words: ["abca", "bcab", "caab"], hidden: four,
     },
     sort: {

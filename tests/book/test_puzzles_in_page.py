@@ -435,12 +435,15 @@ def test_each_puzzle_fits_a_screen(visit: Visit, book: Path) -> None:
             assert box and box["height"] < 800 - head["height"], puzzle
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_barrier_in_any_puzzle(page: Page, theme: str) -> None:
+@pytest.mark.parametrize(
+    ("theme", "puzzles"),
+    [("light", "before twice sort"), ("dark", "like induction")],
+)
+def test_no_barrier_in_any_kind(page: Page, theme: str, puzzles: str) -> None:
     figure = page.locator("attn-puzzle")
     page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
     everything = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]
-    for puzzle in ("like", "before", "twice", "sort", "induction"):
+    for puzzle in puzzles.split():
         put(figure, puzzle=puzzle)
         rules = everything if theme == "light" else ["color-contrast"]
         found = Axe().run(page, options={"runOnly": rules, "preload": False}).response
