@@ -121,8 +121,8 @@ customElements.define("attn-sentence", class extends attn.Figure {
   }
 
   move(by) {
-    const { drawn_part: part, column } = this, last = this.values[part][this.state.at].length - 1;
-    this.set({ column: Math.max(0, Math.min(last, column + by)) });
+    const { at, column } = this.state, last = this.values[this.drawn_part][at].length - 1;
+    this.set({ column: Math.max(0, Math.min(last, Math.min(last, column) + by)) });
   }
 
   /* Every number that the model makes of a text. */
