@@ -51,13 +51,15 @@ class Mend:
     # What is seen: shapes that lost an axis, met one that has it, and should have kept it;
     met: tuple[Any, ...] = ()
     beside: tuple[Any, ...] = ()  # shapes of rows beside other rows;
-    axes: set[Axis] = field(default_factory=set)  # along which the reader reduces
+    axes: dict[Axis, bool] = field(
+        default_factory=dict
+    )  # of the reader's reductions, and whether all keep theirs
 
     def reduce(self, fn: Function, x: Any, axis: Any, keeps: bool, loses: bool = True) -> Any:  # fmt: skip
         """``fn(axis, keeps)`` along the axis that is meant, marked with the axis that it loses."""
         if not (axis is None or isinstance(axis, int)) or not _by_the_reader():
             return fn(axis, keeps)
-        self.axes.add(axis)
+        self.axes[axis] = self.axes.get(axis, True) and keeps
         if axis == self.axis != self.along and x.ndim > 1:
             axis, keeps = self.along, keeps or self.keeps
         result = fn(axis, keeps)
@@ -216,8 +218,7 @@ def _watched_tensor() -> Any:
 def mended(fn: Function, mend: Mend) -> Function:
     """``fn``, of arrays or tensors that watch, and give what it returns without them."""
     array = type("Watched", (Watched,), dict(mend=mend))
-    torch = "torch" in sys.modules
-    tensor = torch and type("Watched", (_watched_tensor(),), dict(mend=mend))
+    tensors: list[Any] = []  # the type of tensors, made when one is met
 
     def watch(x: Any) -> Any:
         if isinstance(x, dict):
@@ -226,7 +227,11 @@ def mended(fn: Function, mend: Mend) -> Function:
             return x.view(array)
         if callable(x):
             return lambda *args: watch(x(*map(_plain, args)))
-        return x.as_subclass(tensor) if is_tensor(x) else x
+        if not is_tensor(x):
+            return x
+        if not tensors:
+            tensors.append(type("Watched", (_watched_tensor(),), dict(mend=mend)))
+        return x.as_subclass(tensors[0])
 
     return lambda *args: _plain(fn(*map(watch, args)))
 
