@@ -2,7 +2,7 @@
    if it is drawn, its name, the stage in which it comes, its rows (value) and how number j of row i comes about (made): a sum of products of a row
    (left, found at from) with a column (right, found at other), or words (says) with the numbers that they need. */
 attn.sentence_parts = (model) => {
-  const { apply, normed, gelu, turned, range, number, letter: seen_as } = attn, { d, width, n_heads } = model, { factor } = attn.flow, parts = {};
+  const { apply, normed, gelu, turned, range, number, letter: seen_as } = attn, { d, width, n_heads } = model, { factor } = attn, parts = {};
   const part = (name, of, label, words, stage, value, made, more) => { parts[name] = { of, label, name: words, stage, value, made, ...more }; };
   const linear = (name, of, label, words, stage, from, layer, letter) => part(name, of, label, words, stage, (v) => apply(layer, v[from]), (i, j, v) => {
     const left = v[from][i], n = left.length;
@@ -68,10 +68,13 @@ attn.sentence_parts = (model) => {
 
 /* A sum of products in words: the three largest, the rest together, a bias, and what all is divided by. */
 attn.sum_in_words = ({ left, right, names, plus, scale }) => {
-  const { number, sum, range } = attn, { factor } = attn.flow, products = [...left].map((a, k) => a * right[k]);
+  const { number, sum, range, factor } = attn, products = [...left].map((a, k) => a * right[k]);
   const order = range(products.length).sort((a, b) => Math.abs(products[b]) - Math.abs(products[a])).slice(0, 3), many = products.length - order.length;
   const written = order.map((k) => `${factor(left[k])} · ${factor(right[k])}`), rest = sum(products) - sum(order.map((k) => products[k]));
   const says = `${names[0]} times ${names[1]}: ${written.join(" + ")}` + (many ? `, ${many} smaller products, together ${number(rest, 2)}` : "")
     + (plus === undefined ? "" : `, and the bias ${number(plus, 2)}`) + (scale ? `; all that divided by √${left.length}` : "");
   return { order, says, written };
 };
+
+/* A number in a product, always with two digits, so that the sum can be checked. */
+attn.factor = (x) => (x < 0 ? `(${attn.number(x, 2)})` : attn.number(x, 2));

@@ -1,5 +1,5 @@
 /* Chapter 9: its trained language model as its drawing, alive: what every part makes of one character, and how each number comes about.
-   Needs attn-flow.js, attn-transformer.js, attn-text.js, attn-parts.js, attn-lm-data.js: how numbers are written, the model, a text to type, its parts, its weights. */
+   Needs attn-transformer.js, attn-text.js, attn-parts.js, attn-lm-data.js: the model, a text to type, its parts, its weights. */
 customElements.define("attn-sentence", class extends attn.Figure {
   static title = "One sentence through the whole model";
   static start = { text: "The query is compared", at: 17, stage: 5, part: "q0", column: 12 };
@@ -35,7 +35,7 @@ customElements.define("attn-sentence", class extends attn.Figure {
       return met.size === 5;
     },
     seen: (figure, met) => "Lengths: " + ["p0", "f0", "p1", "f1"].map((part) => `${figure.parts[part].of} ${attn.number(met.get(part), 2)}`).join(", ")
-      + `. Over the ${figure.state.text.length} characters here the longest is ${attn.flow.list(figure.longest)}: what a part adds depends on what it reads.`,
+      + `. Over the ${figure.state.text.length} characters here the longest is ${figure.longest.join(", ")}: what a part adds depends on what it reads.`,
   }];
 
   build() {
@@ -227,7 +227,7 @@ customElements.define("attn-sentence", class extends attn.Figure {
 
   /* How the chosen number comes about: in a line, in words, and with the numbers to which one can go on. */
   show_sum(name, at, j, x, made) {
-    const part = this.parts[name], { number } = attn, { factor } = attn.flow, letter = `“${attn.letter(this.state.text[at])}”`;
+    const part = this.parts[name], { number, factor } = attn, letter = `“${attn.letter(this.state.text[at])}”`;
     const of = name === "r" || name === "z" ? `for “${attn.letter(attn.lm.alphabet[j])}”` : /[as]/.test(name[0]) ? `on “${attn.letter(this.state.text[j])}” at ${j}` : `number ${j}`;
     this.formula.textContent = `${part.name} of ${letter}, ${of}: ${number(x, /[ra]/.test(name[0]) ? 3 : 2)}`;
     const go = (to, text) => ({ to: { at, ...to }, text });
