@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from markdown_tokens import shown, words
 
 BOOK = Path(__file__).resolve().parents[1]
 Cell = dict[str, Any]
@@ -24,15 +25,8 @@ MINUTES_A_FIGURE = 1  # and for each displayed equation
 MINUTES_A_MOVING_FIGURE = 4
 MINUTES_OF_STARS = {"★": 5, "★★": 10, "★★★": 20}
 
-EQUATION = re.compile(r"(?ms)^\$\$.*?^\$\$|\$\$.+?\$\$")
-PICTURE = re.compile(r"(?m)^[`:]{3,}\{(?:figure|image)\}")
-MOVING = re.compile(r"(?m)^<attn-\w+>$")
-FENCE = re.compile(r"(:{3,}|`{3,})(?:\{[^}]+\})?")
-# Code, formulas, roles' names, pictures and addresses are no words; a role's or a link's words are.
-NO_WORDS = re.compile(
-    r"(?s)^```.*?^```|\$\$.*?\$\$|\$[^$\n]*\$|\{[\w:-]+\}|!\[[^]]*\]|\]\([^)]*\)|<[^>\n]*>",
-    re.MULTILINE,
-)
+DISPLAYED = {"math_block", "math_block_label", "amsmath", "math_inline_double"}
+WORD = re.compile(r"[^\W\d_]{2,}")
 STARS = re.compile(r"(?m)^:{3,}\{exercise\}.*?(★+)")
 EXERCISES = re.compile(r"(?m)^## Exercises$")
 
@@ -113,7 +107,7 @@ class Notebook:
 
     @property
     def words(self) -> int:
-        return sum(words_of(unfolded(cell["source"])) for cell in texts(self.main_line))
+        return sum(words_of(cell["source"]) for cell in texts(self.main_line))
 
     def minutes_until(self, label: str) -> float:
         """To the end of the displayed equation with this label."""
@@ -148,14 +142,20 @@ def texts(cells: Sequence[Cell]) -> Iterator[Cell]:
 
 
 def minutes_of_text(cell: Cell) -> float:
-    text = unfolded(cell["source"])
-    shown = len(EQUATION.findall(text)) + len(PICTURE.findall(text))
-    moving = MINUTES_A_MOVING_FIGURE * len(MOVING.findall(text))
-    return words_of(text) / WORDS_A_MINUTE + MINUTES_A_FIGURE * shown + moving
+    text, seen = cell["source"], [*shown(cell["source"])]
+    inside = [child for token in seen for child in token.children or []]
+    drawn = sum(token.info.startswith(("{figure}", "{image}")) for token in seen)
+    drawn += sum(token.type in DISPLAYED for token in [*seen, *inside])
+    moving = sum(token.content.startswith("<attn-") for token in seen)
+    return (
+        words_of(text) / WORDS_A_MINUTE
+        + MINUTES_A_FIGURE * drawn
+        + MINUTES_A_MOVING_FIGURE * moving
+    )
 
 
 def words_of(text: str) -> int:
-    return len(re.findall(r"[^\W\d_]{2,}", NO_WORDS.sub(" ", text)))
+    return sum(len(WORD.findall(words(token))) for token in shown(text))
 
 
 def lines_shown(cell: Cell) -> int:
@@ -172,23 +172,6 @@ def draws(cell: Cell) -> bool:
     return not tags & {"hide-cell", "remove-cell"} and any(
         kind.startswith("image") for found in data for kind in found
     )
-
-
-def unfolded(text: str) -> str:
-    """Without the boxes that open at a click."""
-    kept: list[str] = []
-    open_boxes: list[tuple[str, int]] = []  # the fence of each, and where it began
-    for line in text.split("\n"):
-        fence = FENCE.match(line)
-        kept.append(line)
-        if open_boxes and line.strip() == open_boxes[-1][0]:
-            _, start = open_boxes.pop()
-            is_asked = kept[start].startswith(":::{recall}")
-            if is_asked or ":class: dropdown" in kept[start + 1 : start + 4]:
-                del kept[start:]
-        elif fence:
-            open_boxes.append((fence[1], len(kept) - 1))
-    return "\n".join(kept)
 
 
 def main() -> None:

@@ -11,7 +11,6 @@ import mimetypes
 import re
 import textwrap
 from collections.abc import Iterator
-from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,8 @@ import nbformat
 import source_tabs
 from book_pages import notebooks, settings
 from further_pages import head
-from markdown_it import MarkdownIt
-from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
-from myst_parser.config.main import MdParserConfig
-from myst_parser.parsers.mdit import create_md_parser
+from markdown_tokens import tokens
 from pybtex.database import parse_file
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -222,18 +218,6 @@ class Plain:
             if code:
                 body = textwrap.dedent("\n".join(code))
                 yield from fold(f"In the package, {title}", f"```python\n{body}\n```")
-
-
-@cache
-def tokens(source: str) -> list[Token]:
-    return parser().parse(source)
-
-
-@cache
-def parser() -> MarkdownIt:
-    """As the pages are read."""
-    extensions = {*settings()["parse"]["myst_enable_extensions"]}
-    return create_md_parser(MdParserConfig(enable_extensions=extensions), RendererHTML)
 
 
 def fold(title: str, text: str) -> Iterator[str]:

@@ -470,6 +470,18 @@ def test_topics_are_linked_to_the_glossary(chapter: str, terms: str) -> None:
         assert term.casefold() in linked, f"chapter {chapter} does not link to {term}"
 
 
+def test_the_clock_counts_what_is_seen_without_opening_a_box() -> None:
+    seen = ":::{note} On top\n:class: tip\n\nTwo `words` {term}`more <x>`.\n\n$$\na\n$$ (eq)\n:::\n"
+    closed = (
+        ":::{note} Ask\n:class: dropdown\n\nunread $$b$$\n:::\n\n```{source} a.b\n```\n"
+    )
+    cell = {"cell_type": "markdown", "source": f"{seen}\n{closed}\n<attn-a>\n"}
+    assert book_pages.words_of(cell["source"]) == 5  # On top Two words more
+    expected = 5 / book_pages.WORDS_A_MINUTE + book_pages.MINUTES_A_FIGURE
+    expected += book_pages.MINUTES_A_MOVING_FIGURE
+    assert book_pages.minutes_of_text(cell) == pytest.approx(expected)
+
+
 # The tool itself: two runs of the same cells, as an editor and a slow machine leave them, give one text.
 
 
