@@ -153,7 +153,7 @@ class Exercise(Comparison):
             if attempt.got and attempt.got[0] is np.nan:
                 ours, others = shapes(take(value)), shapes(right)
                 words = f"What you return does not fit together: it has the shapes {ours}, where {others} would do."
-            different = shapes(right) != shapes(take(value))
+            different = shapes(attempt.right) != shapes(attempt.got)
             title = "wrong shape" if different else "wrong values"
             return title, f"{words}\n{shown}\n{self._difference(attempt)}"
         if found := wrong_dtype(case, right, take(value)):

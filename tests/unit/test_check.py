@@ -220,6 +220,17 @@ def test_parts_that_do_not_fit_together():
     assert "got      = nan" in text
 
 
+def test_other_matrices_that_fit_have_no_wrong_shape():
+    """Wider queries and keys are as good; it is what the layer makes of them that differs."""
+    right = check.letter_shares.right
+
+    def mine(a, n):
+        W_q, W_k, W_v = right(a, n)
+        return np.eye(len(W_q)), np.eye(len(W_k)), W_v
+
+    assert check.letter_shares.examine(mine).title == "wrong values"
+
+
 def test_an_input_that_is_changed_is_named():
     def mine(scores, mask):
         A = an.masked_softmax(scores, mask)
