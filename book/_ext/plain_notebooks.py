@@ -221,6 +221,8 @@ class Plain:
 
 
 def fold(title: str, text: str) -> Iterator[str]:
+    for mark, tag in (("`", "code"), (r"\*", "em")):  # in HTML no Markdown is read
+        title = re.sub(rf"{mark}([^{mark}$]+){mark}", rf"<{tag}>\1</{tag}>", title)
     yield f"<details><summary>{title}</summary>\n\n{text}\n\n</details>\n"
 
 

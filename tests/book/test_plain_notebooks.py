@@ -81,6 +81,13 @@ def test_nothing_is_left_that_only_the_book_understands(path, solved, students):
 
 
 @each_page
+def test_titles_of_folds_need_no_markdown(solved):
+    titles = re.findall("<summary>(.*?)</summary>", markdown(solved))
+    words = [re.sub(r"\$[^$]+\$", "", title) for title in titles]
+    assert [title for title in words if re.search("[`*]", title)] == []
+
+
+@each_page
 def test_references_have_the_numbers_of_the_page(path, book, solved):
     page = book / "book" / path.relative_to(book_pages.BOOK).with_suffix(".html")
     page = page.read_text(encoding="utf-8")
