@@ -177,7 +177,8 @@ customElements.define("attn-lm", class extends attn.Figure {
   show_next(text, at, lost) {
     const p = this.probabilities(at), letters = attn.lm.alphabet, wanted = text[at + 1];
     const order = attn.range(p.length).sort((a, b) => p[b] - p[a]);
-    this.nextName.textContent = `What comes after “${attn.letter(text[at])}” at position ${at}?`;
+    const { temperature, k } = this.state;
+    this.nextName.textContent = `What comes after “${attn.letter(text[at])}” at position ${at}? At temperature ${attn.number(temperature, 1)}, with the likeliest ${k}`;
     this.next.forEach(([name, bar], i) => {
       const share = p[order[i]];
       name.textContent = share ? `“${attn.letter(letters[order[i]])}”` + (letters[order[i]] === wanted ? " ✓" : "") : "–";
@@ -185,8 +186,8 @@ customElements.define("attn-lm", class extends attn.Figure {
       bar.style.setProperty("--share", share);
     });
     this.guess.textContent = wanted === undefined ? "The text ends here: write on."
-      : `It was to predict “${attn.letter(wanted)}” and gave it ${attn.number(Math.exp(-lost[at]), 2)}: a loss of ${attn.number(lost[at], 2)}.`;
+      : `It was to predict “${attn.letter(wanted)}” and at temperature 1 gave it ${attn.number(Math.exp(-lost[at]), 2)}: a loss of ${attn.number(lost[at], 2)}.`;
     const likeliest = `After “${attn.letter(text[at])}” at position ${at}, “${attn.letter(letters[order[0]])}” is the likeliest, ${attn.number(p[order[0]])}.`;
-    return wanted === undefined ? likeliest : `${likeliest} “${attn.letter(wanted)}” came; the model had given it ${attn.number(Math.exp(-lost[at]), 2)}.`;
+    return wanted === undefined ? likeliest : `${likeliest} “${attn.letter(wanted)}” came; at temperature 1 the model had given it ${attn.number(Math.exp(-lost[at]), 2)}.`;
   }
 });

@@ -104,6 +104,8 @@ def test_layer(page: Page, rng: np.random.Generator) -> None:
             "O": an.self_attention(*now.values(), causal=causal),
         })  # fmt: skip  # one thing
     assert moved > 15
+    changed = figure.locator(".attn-number.attn-new text").first
+    assert changed.evaluate("text => getComputedStyle(text).stroke") == "none"
 
 
 def test_two_heads(page: Page, rng: np.random.Generator) -> None:
