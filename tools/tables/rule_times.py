@@ -96,10 +96,11 @@ def visible(names: tuple[str, ...], n: int) -> int:
 
 
 def line(row: dict[str, Any], found: dict[str, Any]) -> str:
-    plain = [x for x in found["results"] if x["rule"] == "no rule" and x["n"] == row["n"]]  # fmt: skip
+    before = found["results"][: found["results"].index(row) + 1]
+    plain = [x for x in before if x["rule"] == "no rule" and x["n"] == row["n"]]
     ms = row["ms"]
-    share = row["pairs"] / plain[0]["pairs"]
-    cells = [f"{ms[half] / (plain[0]['ms'][half] * share):.2f}" for half in ("numpy", "torch")]  # fmt: skip
+    share = row["pairs"] / plain[-1]["pairs"]
+    cells = [f"{ms[half] / (plain[-1]['ms'][half] * share):.2f}" for half in ("numpy", "torch")]  # fmt: skip
     cells += [f"{ms[who] / ms['torch']:.2f}" if who in ms else "–" for who in PEERS.values()]  # fmt: skip
     return f"| {row['rule']} | {row['n']} | {' | '.join(cells)} |"
 
@@ -109,8 +110,8 @@ def table(found: dict[str, Any]) -> str:
     about = (
         f"{settings['heads']} heads of width 64 in float32, forward: seconds of one thread of {machine['processor']}, "
         f"with other users beside it; torch {found['versions']['torch']}. “÷ pairs”: time beside that of plain "
-        "attention (“no rule”) for as many pairs of a query and a key as the rule leaves. SDPA gets a matrix; Flex is "
-        "FlexAttention, compiled. Made by tools/tables/rule_times.py.\n\n"
+        "attention (the “no rule” above) for as many pairs of a query and a key as the rule leaves. SDPA gets a "
+        "matrix; Flex is FlexAttention, compiled. Made by tools/tables/rule_times.py.\n\n"
     )
     rows = [line(row, found) for row in found["results"]]
     return f"# Rules and pairs of rules\n\n{about}{HEAD}" + "\n".join(rows) + "\n"
