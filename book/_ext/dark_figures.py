@@ -114,6 +114,8 @@ def add_twins(app: Sphinx, doctree: nodes.document) -> None:
         path = Path(app.env.relfn2path(image["uri"], app.env.docname)[1])
         if path.name.startswith(STILL):
             continue
+        if path.suffix == ".svg":
+            image["width"], image["height"] = drawn_size(path.read_text("utf-8"))
         twin = image.deepcopy()
         twin["uri"] = address(app, dark_file(app, path, heat_maps(image)))
         for each, theme in ((image, "light"), (twin, "dark")):
@@ -142,6 +144,12 @@ def dark_file(app: Sphinx, path: Path, boxes: list[str]) -> Path:
     else:
         file.write_bytes(dark_picture(content, boxes))
     return file
+
+
+def drawn_size(svg: str) -> list[str]:
+    """Width and height, in which matplotlib counts points, in pixels."""
+    points = re.findall(r'<svg.*? width="([\d.]+)pt" height="([\d.]+)pt"', svg, re.S)
+    return [f"{float(size) * 96 / 72:.0f}px" for size in points[0]]
 
 
 def address(app: Sphinx, file: Path) -> str:

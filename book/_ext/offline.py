@@ -37,10 +37,10 @@ FIXES = [
         r"Solution to <a \1>",
     ),  # the gap is no part of the link
     (r'\s+autocorrect="off"', ""),  # not yet in the standard
-    # A picture that is not loaded yet keeps its room by its attributes.
+    # A picture that is not loaded yet keeps its room by its attributes; book.css reckons with the width too.
     (
         r'(<img [^>]*)style="width: (\d+)px; height: (\d+)px;"',
-        r'\1width="\2" height="\3"',
+        r'\1width="\2" height="\3" style="--width: \2px"',
     ),
     # The first page of the folder, which only leads to the introduction.
     (

@@ -32,7 +32,7 @@ attn.Flow = class extends attn.Figure {
     this.less = attn.button("−", () => this.nudge(-1));
     this.more = attn.button("+", () => this.nudge(1));
     this.edit = html("div", { class: "attn-buttons", role: "group", "aria-label": "Change this input" }, this.less, this.more);
-    this.picture.append(this.drawing, html("div", { class: "attn-told" }, html("div", { class: "attn-buttons" }, this.formula, this.edit), this.means, this.words));
+    this.picture.append(html("div", {}, this.drawing), html("div", { class: "attn-told" }, html("div", { class: "attn-buttons" }, this.formula, this.edit), this.means, this.words));
   }
 
   build_part(name, { at: [x, y], wide, size: [n, m], named, heading }) {

@@ -1,3 +1,6 @@
+/* The book's letters are made before the first line is drawn, or lines would move when they come. */
+for (const letters of document.fonts) if (letters.family.includes("Book")) letters.load();
+
 document.addEventListener("DOMContentLoaded", () => {
   /* Closed with Escape, the contents of a narrow page leave the focus nowhere: it goes back to their button. */
   for (const side of ["primary", "secondary"])
@@ -16,7 +19,13 @@ document.addEventListener("DOMContentLoaded", () => {
       else for (const name in SCROLLING) target.removeAttribute(name);
     }
   });
-  document.querySelectorAll("pre, .pst-scrollable-table-container").forEach((block) => watch.observe(block));
+  document.querySelectorAll("pre, .pst-scrollable-table-container, figure:has(img)").forEach((block) => watch.observe(block));
+  window.MathJax?.startup.promise.then(() => {
+    document.querySelectorAll('mjx-container[display="true"]').forEach((formula) => watch.observe(formula));
+  });
+});
+
+if (window.MathJax) {
   /* A comma does not begin a line, and a bracket does not end one, because a formula stands between. */
   const hold = (formula) => {
     const { previousSibling: before, nextSibling: after } = formula;
@@ -30,11 +39,14 @@ document.addEventListener("DOMContentLoaded", () => {
     if (opening) before.data = before.data.slice(0, -opening.length);
     if (closing) after.data = after.data.slice(closing.length);
   };
-  window.MathJax?.startup.promise.then(() => {
-    document.querySelectorAll('mjx-container[display="true"]').forEach((formula) => watch.observe(formula));
-    document.querySelectorAll("span.math").forEach(hold);
-  });
-});
+  /* At once, so that lines move but once. */
+  window.MathJax.startup = {
+    pageReady: async () => {
+      await window.MathJax.startup.defaultPageReady();
+      document.querySelectorAll("span.math").forEach(hold);
+    },
+  };
+}
 
 /* What moved to a further page is found at its old address too. */
 {

@@ -126,7 +126,7 @@ def section(stem: str, result: dict[str, Any]) -> str:
         parts += [
             f"### {name}",
             f"```{{figure}} _static/{picture}\n:name: fig-bench-{stem}-{half}\n"
-            f":width: 100%\n:figclass: panels\n:alt: {alt_text(result, half)}\n\n{CAPTION}\n```",
+            f":alt: {alt_text(result, half)}\n\n{CAPTION}\n```",
         ]
         parts += [f"**{name}**\n\n{table(rows)}" for name, rows in grouped.items()]
     return "\n\n".join(parts)
