@@ -1,5 +1,5 @@
 /* Chapter 13: choose a design and a length, and see what the cache of one text weighs. The bill is cache_bytes of
-   attn_tutor.ledger; latents have 512 + 64 numbers. */
+   attn_tutor.ledger, as is what an H100 holds; latents have 512 + 64 numbers. */
 
 /* Bytes in the unit that leaves at least one. */
 attn.size = (bytes) => {
@@ -16,23 +16,25 @@ customElements.define("attn-cache", class extends attn.Figure {
     gpt: ["GPT-3 175B", "heads", 96, 96, 128], llama: ["Llama 3 70B", "groups", 80, 64, 128],
     palm: ["PaLM 540B", "one", 118, 48, 256], deepseek: ["DeepSeek-V2", "latents", 60, 128, 128],
   };
-  static names = { heads: "all heads (MHA)", groups: "8 groups (GQA)", one: "one head (MQA)", latents: "latents (MLA)" };
+  static names = { heads: "all heads (MHA)", groups: "8 groups (GQA)", latents: "latents (MLA)", one: "one head (MQA)" }; // from most bytes to least
+  static tones = { heads: "first", groups: "second", latents: "copy", one: "back" };
   static windows = { all: "all tokens", window: "4 sinks and the last 4,096" };
+  static kept = 4096 + 4; // tokens of a window
+  static holds = 80e9; // bytes of an H100
   static tasks = [{
-    ask: "Llama 3 70B with latents for the whole text, or with its 8 groups for 4 sinks and the last 4,096 tokens, both at 16 bits: from which of these lengths on is the window the smaller one? Look at both designs, at two lengths.",
+    ask: "Llama 3 70B with latents for the whole text, or with its 8 groups for 4 sinks and the last 4,096 tokens, both at 16 bits: from which of these lengths on is the window the smaller one? Give the groups the window, and look at two lengths.",
     guesses: { 12: "4,096", 14: "16,384", 17: "131,072" },
     right: () => "14",
-    done: ({ state: { model, length, heads, bits, window }, bytes }, met) => {
-      const kind = bits !== "16" || model !== "llama" ? "" : heads === "latents" && window === "all" ? "latents" : heads === "groups" && window === "window" ? "window" : "";
-      if (kind) met.set(kind + length, attn.size(bytes));
-      return [13, 14].every((at) => met.has("latents" + at) && met.has("window" + at));
+    done: ({ state: { model, length, heads, bits, window }, bytes, thin }, met) => {
+      if (model === "llama" && heads === "groups" && bits === "16" && window === "window") met.set(length, [thin.latents, bytes].map(attn.size));
+      return met.has(13) && met.has(14);
     },
-    seen: (figure, met) => `At 8,192 tokens latents take ${met.get("latents13")} and the window ${met.get("window13")}; at 16,384 it is ${met.get("latents14")} against ${met.get("window14")}, and from there on the window no longer grows.`,
+    seen: (figure, met) => `At 8,192 tokens latents take ${met.get(13)[0]} and the window ${met.get(13)[1]}; at 16,384 it is ${met.get(14).join(" against ")}, and from there on the window no longer grows.`,
   }];
 
   build() {
-    const { html, svg } = attn, { models, names, windows } = this.constructor;
-    this.slider("length", "Tokens", [10, 20, 1], (length) => (2 ** length).toLocaleString("en-US"));
+    const { html, svg } = attn, { models, names, tones, windows, holds } = this.constructor, whole = (k) => (2 ** k).toLocaleString("en-US");
+    this.slider("length", "Tokens", [10, 20, 1], whole);
     this.choice("heads", "Keeps", names);
     this.choice("bits", "Bits a number", { 16: "16", 8: "8", 4: "4" });
     this.choice("window", "Of", windows);
@@ -40,34 +42,64 @@ customElements.define("attn-cache", class extends attn.Figure {
     this.presets("Model, as published", Object.fromEntries(Object.entries(models).map(([model, [name, heads]]) =>
       [name, { model, heads, bits: "16", window: "all" }])));
 
-    const chart = svg("svg", { viewBox: "0 0 400 130", role: "img" });
-    this.chart = this.picture.appendChild(chart);
-    this.bars = Object.keys(names).map((_, i) => {
-      const y = 22 + 32 * i, line = [svg("rect", { x: 128, y: y - 13, height: 18 }), svg("text", { x: 396, y, "text-anchor": "end" }), svg("text", { x: 2, y })];
-      chart.append(...line);
-      return line;
-    });
-    chart.append(svg("path", { class: "attn-axis", d: "M128 4V126" }));
-    this.answer = html("p", { class: "attn-answer" });
-    this.picture.append(this.answer);
+    const end = { "text-anchor": "end" }, card = this.y(Math.log2(holds));
+    this.cursor = svg("path", { class: "attn-axis" });
+    this.lines = Object.keys(names).map((kind) => ({
+      line: svg("path", { class: `attn-tone attn-${tones[kind]}` }), dot: svg("path", { class: `attn-tone attn-${tones[kind]}`, style: "stroke-width: 9" }),
+      name: svg("text", { class: `attn-tone attn-${tones[kind]}`, x: 262 }), bytes: svg("text", { class: "attn-bytes", x: 438, ...end }),
+    }));
+    this.mine = { line: svg("path", { style: "stroke-width: 5" }), dot: svg("path", { style: "stroke-width: 13" }), bytes: svg("text", { class: "attn-bytes attn-name" }) };
+    this.chart = svg("svg", { viewBox: "0 0 440 256", role: "img" }, svg("path", { class: "attn-axis", d: "M64 8V232H254" }),
+      ...[25, 30, 40].map((power) => svg("text", { x: 59, y: this.y(power) + 4, ...end }, attn.size(2 ** power).replace(".00", ""))),
+      ...[10, 14, 20].map((power) => svg("text", { x: this.x(power), y: 249, "text-anchor": "middle" }, whole(power) + (power === 20 ? " tokens" : ""))),
+      svg("path", { class: "attn-reach", d: `M64 ${card}H254` }), svg("text", { x: 59, y: card + 4, ...end }, "one H100"), this.cursor,
+      ...this.lines.flatMap(({ line, dot, name, bytes }) => [line, dot, name, bytes]), this.mine.line, this.mine.dot, this.mine.bytes);
+    this.each = html("span");
+    this.picture.append(this.chart, html("p", {}, "Thick: your choice, ", this.each, ` for each token held. Thin: 16 bits, all tokens. Dashed: what one H100 holds, ${attn.size(holds)}.`));
   }
 
+  /* Places of a length and of bytes, both as powers of two. */
+  x(length) { return 64 + 19 * (length - 10); }
+
+  y(bytes) { return 232 - 10.5 * (bytes - 22); }
+
   draw() {
-    const { length, heads, bits, window } = this.state, { models, windows } = this.constructor, { size } = attn;
-    const [model, , layers, many, width] = models[this.state.model], names = { ...this.constructor.names, heads: `${many} heads (MHA)` };
-    const tokens = 2 ** length, held = window === "all" ? tokens : Math.min(tokens, 4096 + 4);
-    const rows = { heads: 2 * many * width, groups: 2 * 8 * width, one: 2 * width, latents: 512 + 64 }; // numbers a token and layer
-    const bills = Object.fromEntries(Object.entries(rows).map(([kind, row]) => [kind, Math.floor(layers * held * row * bits / 8)]));
-    Object.keys(rows).forEach((kind, i) => {
-      this.bars[i][0].setAttribute("width", 180 * bills[kind] / bills.heads);
-      this.bars[i][0].setAttribute("class", kind === heads ? "attn-weight" : "attn-score");
-      this.bars[i][1].textContent = size(bills[kind]);
-      this.bars[i][2].textContent = names[kind];
+    const { length, heads, bits, window } = this.state, { models, names: { ...names }, tones, windows, kept } = this.constructor, { size } = attn;
+    const [model, , layers, many, width] = models[this.state.model], tokens = 2 ** length, held = window === "all" ? tokens : Math.min(tokens, kept);
+    names.heads = `${many} heads (MHA)`;
+    const rows = { heads: 2 * many * width, groups: 2 * 8 * width, latents: 512 + 64, one: 2 * width }; // numbers a token and layer
+    const bill = (kind, tokens, bits) => Math.floor(layers * tokens * rows[kind] * bits / 8), kinds = Object.keys(names);
+    this.thin = Object.fromEntries(kinds.map((kind) => [kind, bill(kind, tokens, 16)]));
+    this.bytes = bill(heads, held, bits);
+    kinds.forEach((kind, i) => {
+      this.lines[i].name.textContent = names[kind];
+      this.lines[i].bytes.textContent = size(this.thin[kind]);
     });
-    this.bytes = bills[heads];
-    this.answer.textContent = `${size(this.bytes)} for one text, ${size(this.bytes / held)} a token held`;
+    this.mine.bytes.textContent = this.bytes === this.thin[heads] ? "" : size(this.bytes); // the thin line has said it
+    for (const part of [this.mine.line, this.mine.dot]) part.setAttribute("class", `attn-tone attn-${tones[heads]}`);
+    const first = [...kinds.map((kind) => bill(kind, 1024, 16)), bill(heads, 1024, bits)];
+    this.glide("lines", [length, window === "all" ? 20 : Math.log2(kept), ...first.map(Math.log2)], (now) => this.paint(now));
+    this.each.textContent = size(this.bytes / held);
     const sentence = `${model} with ${names[heads]}, ${bits} bits, ${windows[window]}: a text of ${tokens.toLocaleString("en-US")} tokens takes ${size(this.bytes)}.`;
     this.chart.setAttribute("aria-label", sentence);
     return sentence;
+  }
+
+  /* Lines that rise with the length, each from its bytes at 1,024 tokens; the last stops rising where its window is full. */
+  paint([length, full, ...first]) {
+    const at = this.x(length), mine = first.pop(), rise = (from, to) => `M${this.x(10)} ${this.y(from)}L${this.x(to)} ${this.y(from + to - 10)}`;
+    this.cursor.setAttribute("d", `M${at} 8V232`);
+    let row = 0;
+    this.lines.forEach(({ line, dot, name, bytes }, i) => {
+      line.setAttribute("d", rise(first[i], 20));
+      dot.setAttribute("d", `M${at} ${this.y(first[i] + length - 10)}h0`);
+      row = Math.max(row + 15, this.y(first[i] + 10) + 4); // names never stand on each other
+      for (const text of [name, bytes]) text.setAttribute("y", row);
+    });
+    const y = this.y(mine + Math.min(length, full) - 10);
+    this.mine.line.setAttribute("d", rise(mine, full) + `H${this.x(20)}`);
+    this.mine.dot.setAttribute("d", `M${at} ${y}h0`);
+    this.mine.bytes.setAttribute("x", Math.min(at + 8, 182));
+    this.mine.bytes.setAttribute("y", Math.min(228, y + 19));
   }
 });

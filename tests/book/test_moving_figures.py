@@ -546,25 +546,53 @@ def test_cache(page: Page, rng: np.random.Generator) -> None:
         slide(figure, "Tokens", rng.uniform())
         n = 2 ** state(figure)["length"]
         kept = {"window": 4096, "sinks": 4} if window == "window" else {}
-        numbers = {"heads": all_heads, "groups": 8, "one": 1}
-        size = {kind: {"kv_heads": k, "width": width} for kind, k in numbers.items()}
-        size["latents"] = {"latent": 512, "width": 64}
-        bytes_ = [
-            cache_bytes(n, layers=layers, bits=int(bits), **kind, **kept)
-            for kind in size.values()
-        ]
-        shown = figure.locator("svg text[text-anchor=end]").all_text_contents()
+        size = {
+            "heads": {"kv_heads": all_heads, "width": width},
+            "groups": {"kv_heads": 8, "width": width},
+            "latents": {"latent": 512, "width": 64},
+            "one": {"kv_heads": 1, "width": width},
+        }
+        bytes_ = [cache_bytes(n, layers=layers, **kind) for kind in size.values()]
+        bytes_.append(cache_bytes(n, layers=layers, bits=int(bits), **size[heads], **kept))  # fmt: skip
+        shown = figure.locator(".attn-bytes").all_text_contents()
+        shown[-1] = shown[-1] or shown[list(size).index(heads)]
         units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
         for text, exact in zip(shown, bytes_, strict=True):
             value, unit = text.split()
             assert 1 <= float(value) < 1024
             assert abs(exact / units[unit] - float(value)) <= 0.00501
-        mine = shown[list(size).index(heads)]
+        places = [64 + 19 * np.log2(n / 1024), 232 - 10.5 * np.log2(np.divide(bytes_, 2**22))]  # fmt: skip
+        assert np.allclose(dots(figure), np.stack(np.broadcast_arrays(*places), -1))
+        mine = shown[-1]
         assert said(figure).startswith(f"{model} with ")
         assert said(figure).endswith(f"a text of {n:,} tokens takes {mine}.")
         assert f"{all_heads} heads (MHA)" in figure.locator("svg").inner_html()
         met.add((window, n > 4100))
     assert met >= {("all", True), ("window", True)}
+    holds = figure.locator(".attn-reach").get_attribute("d")
+    assert holds == f"M64 {232 - 10.5 * np.log2(H100.memory_bytes / 2**22)}H254"
+
+
+def dots(figure: Locator) -> list[list[float]]:
+    """Where the dots of the cache's lines are."""
+    paths = figure.locator("path[d$=h0]").evaluate_all(
+        "dots => dots.map(dot => dot.getAttribute('d'))"
+    )
+    return [[float(x) for x in re.findall(r"[\d.]+", path)[:2]] for path in paths]
+
+
+def test_the_lines_of_the_cache_cross_where_the_task_says(page: Page) -> None:
+    """The window's line is above that of the latents at 8,192 tokens and below it at 16,384; it ends flat."""
+    figure, apart = page.locator("attn-cache"), {}
+    press(figure, "Llama 3 70B")
+    choose(figure, "Of", "window")
+    for length in (13, 14):
+        slide(figure, "Tokens", (length - 10) / 10)
+        settle(page)
+        _, _, latents, _, mine = dots(figure)
+        apart[length] = latents[1] - mine[1]
+    assert apart[13] > 5 and apart[14] < -1
+    assert str(figure.locator("path[style*='width: 5']").get_attribute("d")).endswith("H254")  # fmt: skip
 
 
 def test_each_published_model_keeps_what_its_report_says(page: Page) -> None:
@@ -972,10 +1000,7 @@ def test_tasks_of_the_cache(page: Page) -> None:
     figure = page.locator("attn-cache")
     press(figure, "Again", "131,072")
     tokens = figure.get_by_label("Tokens", exact=True)
-    keys(tokens, *["ArrowLeft"] * 3)
-    choose(figure, "Keeps", "latents")
-    keys(tokens, "ArrowLeft")
-    choose(figure, "Keeps", "groups")
+    keys(tokens, *["ArrowLeft"] * 4)
     choose(figure, "Of", "window")
     assert verdict(figure).startswith("Your guess")
     keys(tokens, "ArrowRight")
