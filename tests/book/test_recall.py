@@ -91,6 +91,10 @@ SHORT = "11_real_model/atoms"  # is opened in a moment
 FIRST, SECOND, *_ = HERE = ASKED[BOOK / f"{SHORT}.ipynb"]
 
 
+TO_THE_END = """() => {
+    scrollTo(0, document.documentElement.scrollHeight);  // again while the page grows
+    return document.querySelector(".bd-sidebar-primary .recall-read");
+}"""
 GONE = """() => {
     const memory = JSON.parse(localStorage.getItem("attn-recall"));
     memory.asked["recall-gone"] = [1, true, 1];
@@ -176,8 +180,7 @@ class TestInTheBrowser:
         said = f"You knew 1 of its {len(HERE)} questions. 1 question of the book due today."
         assert state.inner_text() == said
         assert page.locator(".recall-read").count() == 0
-        page.locator(".prev-next-footer").scroll_into_view_if_needed()
-        page.locator(".bd-sidebar-primary .recall-read").wait_for(state="attached")
+        page.wait_for_function(TO_THE_END)
         page.reload()
         assert state.inner_text() == f"Read on 4 June. {said}"
 
