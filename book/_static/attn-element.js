@@ -121,10 +121,11 @@ attn.Figure = class extends HTMLElement {
     this.control(button, () => {});
   }
 
-  /* Numbers glide from what is painted to what the state says, within a quarter of a second, where motion is welcome. */
+  /* Numbers glide from what is painted to what the state says, within a quarter of a second, where motion is welcome.
+     What a hand drags stays under it. */
   glide(name, goal, paint) {
     const glides = this.glides ??= new Map(), from = glides.get(name)?.now, begun = performance.now();
-    const still = from?.length !== goal.length || matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const still = this.dragged || from?.length !== goal.length || matchMedia("(prefers-reduced-motion: reduce)").matches;
     const mine = { now: goal };
     glides.set(name, mine);
     const frame = () => {
@@ -218,18 +219,19 @@ Object.assign(attn, (() => {
       const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(picture.getScreenCTM().inverse());
       place.call(figure, point.x, point.y);
     };
-    let held = false;
     handle.addEventListener("pointerdown", (event) => {
-      held = true;
+      figure.dragged = handle;
       handle.setPointerCapture(event.pointerId);
     });
-    handle.addEventListener("pointermove", (event) => held && at(event));
+    handle.addEventListener("pointermove", (event) => figure.dragged && at(event));
     handle.addEventListener("touchstart", (event) => event.preventDefault()); // or the page scrolls under the finger
-    for (const end of ["pointerup", "pointercancel"]) handle.addEventListener(end, () => { held = false; });
+    for (const end of ["pointerup", "pointercancel"]) handle.addEventListener(end, () => { figure.dragged = null; });
     picture.addEventListener("click", (event) => {
       at(event);
       handle.focus({ preventScroll: true });
+      handle.classList.add("attn-pointed"); // a browser takes this focus for one of the keyboard, and would frame it
     });
+    for (const end of ["keydown", "blur"]) handle.addEventListener(end, () => handle.classList.remove("attn-pointed"));
     handle.addEventListener("keydown", (event) => {
       const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
       if (!way) return;

@@ -91,28 +91,40 @@ customElements.define("attn-encoding", class extends attn.Figure {
     // An angle is new if it is more than those seen, and they are not the whole round.
     this.fresh = pairs.filter((i) => rates[i] * seen < full && (rates[i] * k) % full > rates[i] * seen + 1e-9);
     const X = (step) => 40 + 5.5 * step, Y = (product) => 81 - 65 * product / n;
-    const line = (ys) => ys.map((y, step) => `${X(step)},${Y(y).toFixed(2)}`).join(" ");
+    const line = (ys) => ys.map((y, step) => `${X(step)},${y.toFixed(2)}`).join(" ");
+    // Hands turn through the whole angle: of each its start, where it is, and how long it is.
+    const angles = range(8).flatMap((i) => {
+      if (i >= n) return Array(6).fill(0);
+      const turn = (pair, at) => (turned ? Math.atan2(pair[2 * i + 1], pair[2 * i]) + rates[i] * at : Math.PI / 2 - rates[i] * at);
+      const long = (row) => Math.hypot(row[2 * i], row[2 * i + 1]);
+      return [turn(query, p + k), long(rows[k]), turn(key, p), long(here), turn(query, p), Math.min(rates[i] * seen, full - 0.02)];
+    });
 
     this.heading.textContent = turned ? "Key at r, in red, and query at r + k, dashed; grey: where the steps seen put the query" : "Hands at r, in red, and at r + k, dashed";
-    this.hands.forEach(({ clock, face, sector, hands: [then, now], name, x, y }, i) => {
+    this.hands.forEach(({ clock, face, name }, i) => {
       clock.style.display = i < n ? "" : "none";
       face.classList.toggle("attn-new", turned && this.fresh.includes(i));
       if (i >= n) return;
-      [[then, rows[k]], [now, here]].forEach(([hand, row]) => {
-        hand.setAttribute("x2", x + 34 * row[2 * i]);
-        hand.setAttribute("y2", y - 34 * row[2 * i + 1]);
-      });
-      const first = Math.atan2(rows[0][2 * i + 1], rows[0][2 * i]), round = Math.min(rates[i] * seen, full - 0.02);
-      const rim = (angle) => `${(x + 36 * Math.cos(angle)).toFixed(2)} ${(y - 36 * Math.sin(angle)).toFixed(2)}`;
-      sector.setAttribute("d", turned ? `M${x} ${y}L${rim(first)}A36 36 0 ${+(round > Math.PI)} 0 ${rim(first + round)}Z` : "");
       name.textContent = `${turned ? "pair" : "hand"} ${i}`;
     });
+    this.glide("hands", angles, (all) => this.hands.slice(0, n).forEach(({ sector, hands, x, y }, i) => {
+      const [late, far, early, near, first, round] = all.slice(6 * i), along = (angle, r) => [x + r * Math.cos(angle), y - r * Math.sin(angle)];
+      [[late, far], [early, near]].forEach(([angle, long], which) => {
+        const [x2, y2] = along(angle, 34 * long);
+        hands[which].setAttribute("x2", x2);
+        hands[which].setAttribute("y2", y2);
+      });
+      const rim = (angle) => along(angle, 36).map((at) => at.toFixed(2)).join(" ");
+      sector.setAttribute("d", turned ? `M${x} ${y}L${rim(first)}A36 36 0 ${+(round > Math.PI)} 0 ${rim(first + round)}Z` : "");
+    }));
     this.clocks.setAttribute("viewBox", `0 0 400 ${n > 4 ? 208 : 102}`);
     this.band.setAttribute("width", turned ? 5.5 * seen : 0);
     this.ticks.forEach((tick, i) => { tick.textContent = number(n * (1 - i), 0); });
-    this.parts.forEach((part, i) => part.setAttribute("points", i < n ? line(shares[i]) : ""));
-    this.curve.setAttribute("points", line(products));
-    this.handle.setAttribute("transform", `translate(${X(k)} ${Y(products[k])})`);
+    const many = later.length, curves = [products, ...range(8).map((i) => shares[i] ?? Array(many).fill(0))];
+    this.glide("curves", [X(k), Y(products[k]), ...curves.flat().map(Y)], ([x, y, ...ys]) => {
+      [this.curve, ...this.parts].forEach((part, i) => part.setAttribute("points", i <= n ? line(ys.slice(many * i, many * (i + 1))) : ""));
+      this.handle.setAttribute("transform", `translate(${x} ${y})`);
+    });
     this.handle.setAttribute("aria-valuenow", k);
     this.handle.setAttribute("aria-valuetext", `step ${k}, product ${number(products[k])}`);
     const shown = pairs.map((i) => (turned ? [shares[i][k], rates[i] * k] : here.slice(2 * i, 2 * i + 2)));

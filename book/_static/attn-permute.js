@@ -82,7 +82,16 @@ customElements.define("attn-permute", class extends attn.Figure {
     const { A, O } = this.attention(q, k, v), before = this.attention(first, first, first).O;
     this.chips.forEach((chip, place) => { chip.textContent = tokens[order[place]]; });
     this.weights.names.forEach((name, j) => { name.textContent = tokens[k[j]]; });
-    this.weights.show(A, q.map((i) => tokens[i]));
+    // Rows and columns slide to their new places: of each word its row, its column and its weights.
+    const words = first.map((word) => [q.indexOf(word), k.indexOf(word), ...first.map((key) => A[q.indexOf(word)][k.indexOf(key)])]);
+    this.glide("words", words.flat(), (now) => {
+      const [down, across] = [q.map((word, i) => now[5 * word] - i), k.map((word, j) => now[5 * word + 1] - j)];
+      const slide = (part, x, y) => { part.style.translate = `${100 * x}% ${100 * y}%`; };
+      this.weights.show(q.map((word) => k.map((key) => now[5 * word + 2 + key])), q.map((word) => tokens[word]));
+      this.weights.names.forEach((name, j) => slide(name, across[j], 0));
+      [...this.weights.map.tBodies[0].rows].forEach(({ cells }, i) => [...cells].forEach((cell, j) => slide(cell, j && across[j - 1], down[i])));
+      this.outputs.forEach(([name], i) => slide(name.parentElement, 0, down[i]));
+    });
     let changed = 0;
     this.outputs.forEach(([name, output, old], i) => {
       const same = O[i].every((x, c) => Math.abs(x - before[q[i]][c]) < 1e-9);
@@ -93,8 +102,7 @@ customElements.define("attn-permute", class extends attn.Figure {
       old.classList.toggle("attn-changed", !same);
     });
     this.changed = changed;
-    const words = order.map((i) => tokens[i]).join(" ");
-    return `${words}; what moves: ${this.constructor.parts[moved]}. ` + (changed
+    return `${order.map((i) => tokens[i]).join(" ")}; what moves: ${this.constructor.parts[moved]}. ` + (changed
       ? `${changed} of 3 outputs changed.` : "No word's output changed" + (order.join("") !== "012" && moves[0] ? "; the rows moved along." : "."));
   }
 });

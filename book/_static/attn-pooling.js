@@ -82,6 +82,7 @@ Volvo 142E,2.78,109,21.4
     this.plane.append(svg("linearGradient", { id: "attn-economy" }, ...stops),
       svg("rect", { x: 240, y: 10, width: 100, height: 10, fill: "url(#attn-economy)" }),
       svg("text", { x: 234, y: 20, "text-anchor": "end" }, "10"), svg("text", { x: 346, y: 20 }, "34 mpg"));
+    this.mark = this.plane.appendChild(svg("path", { class: "attn-mark", d: "M0 0l5 9h-10Z" })); // the answer, under the colours
     this.dots = cars.map(([name, x, y, economy]) => this.plane.appendChild(svg("circle", {
       class: "attn-key", cx: this.x(x), cy: this.y(y), fill: `rgb(${attn.colour("cividis", (economy - 10.4) / 23.5)})` },
       svg("title", {}, `${name}, ${economy} mpg`))));
@@ -123,12 +124,8 @@ Volvo 142E,2.78,109,21.4
     this.output = output;
 
     const place = `${weight.toFixed(2)} thousand pounds, ${power} horsepower`;
-    this.handle.setAttribute("transform", `translate(${this.x(weight)} ${this.y(power)})`);
     this.handle.setAttribute("aria-valuenow", weight);
     this.handle.setAttribute("aria-valuetext", place);
-    for (const [name, value] of Object.entries({ cx: this.x(weight), cy: this.y(power),
-      rx: 83 * bandwidth * this.deviation[0], ry: 0.82 * bandwidth * this.deviation[1] })) this.reach.setAttribute(name, value);
-    this.dots.forEach((dot, j) => dot.setAttribute("r", Math.sqrt(9 + 500 * shares[j])));
 
     // Whoever points at a car, with the mouse, a finger or the arrow keys, reads its name.
     const [x, y] = [this.x(weight), this.y(power)];
@@ -143,8 +140,17 @@ Volvo 142E,2.78,109,21.4
       const j = order[place], asked = shares[j] > 0;
       name.textContent = asked ? this.names[j] : "–";
       share.textContent = number(shares[j]);
-      share.style.setProperty("--share", shares[j]);
       economy.textContent = asked ? this.values[j][0].toFixed(1) : "–";
+    });
+    this.mark.classList.toggle("attn-empty", empty);
+    this.glide("all", [weight, power, bandwidth, empty ? 10.4 : output, ...shares], ([weight, power, bandwidth, answer, ...shares]) => {
+      const [cx, cy] = [this.x(weight), this.y(power)];
+      this.handle.setAttribute("transform", `translate(${cx} ${cy})`);
+      for (const [name, value] of Object.entries({ cx, cy, rx: 83 * bandwidth * this.deviation[0], ry: 0.82 * bandwidth * this.deviation[1] }))
+        this.reach.setAttribute(name, value);
+      this.mark.setAttribute("transform", `translate(${240 + 100 * (answer - 10.4) / 23.5} 21)`);
+      this.dots.forEach((dot, j) => dot.setAttribute("r", Math.sqrt(9 + 500 * shares[j])));
+      this.rows.forEach(([, share], place) => share.style.setProperty("--share", shares[order[place]]));
     });
     const count = shares.filter((share) => share > 0).length;
     this.answer.textContent = empty ? "No answer: all weights are 0" : `Answer: ${number(output, 2)} mpg`;

@@ -33,7 +33,8 @@ attn.Task = class {
     const choices = attn.html("div", { class: "attn-buttons", role: "group", "aria-label": "Your guess" }, ...this.buttons.map(([, button]) => button));
     choices.hidden = !this.buttons.length;
     this.say(this.buttons.length ? "Guess first, then try." : "");
-    this.part.replaceChildren(attn.html("p", { tabindex: -1 }, name, ask), choices, this.verdict, this.next);
+    this.part.replaceChildren(attn.html("p", { tabindex: -1 }, name, ask),
+      attn.html("div", { class: "attn-room" }, choices, attn.html("div", {}, this.next, this.verdict)));
     this.mark();
   }
 
@@ -55,6 +56,7 @@ attn.Task = class {
     const judged = !right ? "Done. " : right === this.guess ? "As you guessed. " : `You guessed “${task.guesses[this.guess]}”; it is “${task.guesses[right]}”. `;
     this.say(judged + task.seen(figure, this.met));
     this.next.hidden = this.number + 1 === this.tasks.length;
+    if (this.part.contains(document.activeElement)) this.part.firstChild.focus(); // the guesses go
     this.mark(right);
   }
 

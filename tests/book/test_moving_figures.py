@@ -805,6 +805,31 @@ def test_nothing_moves_by_itself_and_little_is_loaded() -> None:
 # A task, "again", and links
 
 
+ANSWER = """figure => {
+    const moved = [], { task } = figure, top = () => figure.picture.getBoundingClientRect().top;
+    task.tasks.forEach((_, number) => {
+        task.begin(number);
+        const before = top();
+        task.done = true;
+        task.next.hidden = false;
+        task.say("a word ".repeat(38));
+        task.mark();
+        if (top() !== before) moved.push([figure.localName, number, top() - before]);
+    });
+    task.begin(0);
+    return moved;
+}"""
+
+
+def test_a_verdict_leaves_the_drawing_where_it_is(page: Page) -> None:
+    """As wide as on a phone and as in the book on a screen, with a verdict as long as the longest."""
+    for width in (390, 760):
+        page.set_viewport_size({"width": width, "height": 900})
+        for name in stills.FIGURES:
+            assert page.locator(f"attn-{name}").evaluate(ANSWER) == []
+    page.set_viewport_size({"width": 1000, "height": 900})
+
+
 def test_a_task_asks_for_a_guess_waits_and_says_what_was_seen(page: Page) -> None:
     figure = page.locator("attn-scale")
     figure.get_by_role("button", name="Again").click()
