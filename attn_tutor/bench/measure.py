@@ -1,5 +1,6 @@
 """Time of contestants that take turns, and the memory that each needs, in a process of its own."""
 
+import ctypes
 import gc
 import math
 import multiprocessing
@@ -22,6 +23,7 @@ TURN = 0.02  # s: a shorter call is repeated so long, so that neither clock nor 
 REST = 0.02  # s before a turn among the threads of NumPy and of torch: idle ones hold a core for a while
 UNSTEADY = 0.15  # quartiles that lie further apart, as a share of the median
 LEAST = 3  # turns of each, however long they take
+M_MMAP_THRESHOLD = -3  # as the C library's malloc.h calls it
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -116,9 +118,6 @@ def memory_on_cpu(case: Case, name: str) -> float | None:
     """The same of a call of that name, as the system counts it in a fresh process; None where it cannot say."""
     if not RESET.exists():
         return None
-    # Memory that the new process frees then goes back to the system at once, whose count is all
-    # we see. It would slow down the clock, but this process read its settings long ago.
-    os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"
     # Forked from a server that has loaded all and computed nothing: as fresh as a new one, and quicker.
     fresh = multiprocessing.get_context("forkserver")
     fresh.set_forkserver_preload(["attn_tutor.bench.measure"])
@@ -128,6 +127,10 @@ def memory_on_cpu(case: Case, name: str) -> float | None:
 
 def count_memory(case: Case, name: str, threads: int) -> float:
     torch.set_num_threads(threads)
+    # Memory that this process frees goes back to the system at once, whose count is all we see.
+    libc = ctypes.CDLL(None)
+    libc.mallopt(M_MMAP_THRESHOLD, 65536)
+    libc.malloc_trim(0)
     contestants = ROWS[case.row].compete(case)
     call = prepared(case, next(c for c in contestants if c.name == name))
     call()  # loads code and starts threads, which are no cost of the call
