@@ -4,7 +4,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
   static title = "Seconds of attention against the mesh";
   static start = { length: 20, gpus: 10, heads: 0, exchange: "ring" };
   static exchanges = { ring: "ring", "double ring": "double ring", "all-to-all": "all-to-all" };
-  static parts = { project: "projections", attend: "attention", wait: "waiting", reduce: "adding up heads", traffic: "links busy" };
+  static parts = { project: "projections", attend: "attention", wait: "waiting", reduce: "adding up heads", all: "one layer in all", traffic: "links busy" };
 
   static tasks = [{
     ask: "A million tokens on 1,024 GPUs, in a ring. How many GPUs should share the heads, so that the 80 layers take the least time? Try three numbers at least.",
@@ -34,30 +34,33 @@ customElements.define("attn-mesh", class extends attn.Figure {
     this.slider("gpus", "GPUs", [0, 13, 1], power);
     this.slider("heads", "GPUs that share heads", [0, 6, 1], power);
     this.choice("exchange", "Tokens meet by", this.constructor.exchanges);
-    this.presets("Case", {
-      "8,192 tokens, one node": { length: 13, gpus: 3, heads: 3, exchange: "ring" },
-      "131,072 on 64 GPUs, ring": { length: 17, gpus: 6, heads: 0, exchange: "ring" },
+    this.presets("Tokens on GPUs", {
+      "8,192 on 8": { length: 13, gpus: 3, heads: 3, exchange: "ring" },
+      "131,072 on 64, ring": { length: 17, gpus: 6, heads: 0, exchange: "ring" },
       "131,072 on 64, all-to-all": { length: 17, gpus: 6, heads: 0, exchange: "all-to-all" },
       "a million on 1,024": { length: 20, gpus: 10, heads: 0, exchange: "ring" },
     });
 
-    const chart = svg("svg", { viewBox: "0 0 400 166", role: "img" });
-    this.chart = this.picture.appendChild(chart);
+    const ticks = [-3, -1, 1, 3, 5].map((power) => [this.x(10 ** power), (10 ** power).toLocaleString("en-US")]);
+    this.chart = this.picture.appendChild(svg("svg", { viewBox: "0 0 400 224", role: "img" },
+      svg("path", { class: "attn-part", style: "opacity: 0.4", d: ticks.map(([x]) => `M${x} 0V206`).join("") }),
+      ...ticks.map(([x, ms], i) => svg("text", { x, y: 220, "text-anchor": ["start", "middle"][Math.min(i, 1)] }, ms + (i === 4 ? " ms" : "")))));
     this.bars = Object.entries(this.constructor.parts).map(([part, name], i) => {
-      const y = 22 + 32 * i;
-      const line = [svg("rect", { class: part === "wait" ? "attn-score attn-beyond" : part === "traffic" ? "attn-weight" : "attn-score",
-        x: 128, y: y - 13, height: 18 }), svg("text", { x: 396, y, "text-anchor": "end" })];
-      chart.append(svg("text", { x: 2, y }, name), ...line);
-      return line;
+      const y = 34 * i, kind = part === "wait" ? "attn-score attn-beyond" : part === "traffic" ? "attn-weight" : "attn-score";
+      const bar = svg("rect", { class: kind, x: 0, y: y + 18, height: 13 }), ghost = svg("path", { class: "attn-ghost" }), text = svg("text", { class: "attn-name", x: 396, y: y + 13, "text-anchor": "end" });
+      this.chart.append(bar, ghost, svg("text", { class: "attn-name", x: 2, y: y + 13 }, name), text);
+      return { bar, text, ghost, y: y + 18 };
     });
-    chart.append(svg("path", { class: "attn-axis", d: "M128 4V162" }));
 
     this.answer = html("p", { class: "attn-answer" });
     this.shape = ["tokens on each GPU", "GPUs in a ring or swap", "one step computes (ms)", "one message travels (ms)"];
     this.cells = this.shape.map(() => html("td"));
-    const table = attn.table("Each GPU", ["measure", "value"], this.shape.map((name, i) => [html("th", { scope: "row" }, name), this.cells[i]]));
+    const table = attn.table("Each GPU. Outlines: the setting before.", ["measure", "value"], this.shape.map((name, i) => [html("th", { scope: "row" }, name), this.cells[i]]));
     this.picture.append(html("div", {}, this.answer, table));
   }
+
+  /* The place of milliseconds: 40 units for ten times as many, the same in every setting. What takes less than a microsecond has no bar. */
+  x(ms) { return Math.max(0, 40 * Math.log10(1000 * ms)); }
 
   /* Seconds of one layer, part by part, or null where the mesh does not fit. */
   cost(n, context, tensor, exchange) {
@@ -90,10 +93,13 @@ customElements.define("attn-mesh", class extends attn.Figure {
     const c = context < 1 ? null : this.cost(n, context, tensor, exchange);
     const seconds = c && c.project + c.attend + c.wait + c.reduce;
     this.total = c && 80 * seconds;
-    const top = c && Math.max(c.project, c.attend, c.wait, c.reduce, c.traffic);
-    Object.keys(this.constructor.parts).forEach((part, i) => {
-      this.bars[i][0].setAttribute("width", c ? 170 * c[part] / top : 0);
-      this.bars[i][1].textContent = c ? number(1e3 * c[part], 2) + " ms" : "–";
+    const now = Object.keys(this.constructor.parts).map((part) => c && 1e3 * (part === "all" ? seconds : c[part])), widths = now.map((ms) => this.x(ms));
+    if (this.widths && String(widths) !== String(this.widths)) // what was before the last change stays as an outline
+      this.bars.forEach(({ ghost, y }, i) => ghost.setAttribute("d", `M0 ${y - 2}h${this.widths[i]}v17H0`));
+    this.widths = widths;
+    this.bars.forEach(({ bar, text }, i) => {
+      bar.setAttribute("width", widths[i]);
+      text.textContent = c ? number(now[i], 2) + " ms" : "–";
     });
     const values = c ? [whole(n / context), whole(context), number(1e3 * c.step, 3), number(context > 1 ? 1e3 * c.travel : 0, 3)] : ["–", "–", "–", "–"];
     this.cells.forEach((cell, i) => { cell.textContent = values[i]; });

@@ -510,8 +510,13 @@ def test_mesh(page: Page, rng: np.random.Generator) -> None:
             met.add((exchange, "does not fit"))
             continue
         parts = [cost.project_seconds, cost.attend_seconds, cost.wait_seconds]
-        parts += [cost.reduce_seconds, cost.traffic_seconds]
+        parts += [cost.reduce_seconds, cost.seconds, cost.traffic_seconds]
         assert shown == [f"{number(1e3 * x, 2)} ms" for x in parts]
+        places = 40 * np.log10(np.maximum(1e6 * np.array(parts), 1))  # on one axis
+        widths = figure.locator("rect").evaluate_all(
+            "bars => bars.map(bar => +bar.getAttribute('width'))"
+        )
+        assert np.allclose(widths, places)
         assert answer == f"80 layers: {number(80 * cost.seconds, 2)} s"
         assert values[:2] == [f"{n // context:,.0f}", f"{context:,}"]
         if exchange != "double ring":
@@ -523,6 +528,22 @@ def test_mesh(page: Page, rng: np.random.Generator) -> None:
     assert met >= {("ring", "waits"), ("ring", "hides"), ("all-to-all", "waits")}
     assert met & {("double ring", "waits"), ("double ring", "hides")}
     assert ("all-to-all", "does not fit") in met
+
+
+def test_the_mesh_before_stays_as_an_outline(page: Page) -> None:
+    """One GPU and eight that share the heads: the same seconds of attention, a sixth of all, on one axis."""
+    figure = page.locator("attn-mesh")
+    press(figure, "Again", "a million on 1,024")
+    slide(figure, "GPUs that share heads", 3 / 6)
+    settle(page)
+    bars = figure.locator("rect").evaluate_all(
+        "bars => bars.map(bar => +bar.getAttribute('width'))"
+    )
+    outlines = figure.locator(".attn-ghost").evaluate_all(
+        "paths => paths.map(path => +path.getAttribute('d').match(/h([\\d.]+)/)[1])"
+    )
+    assert bars[1] == outlines[1]
+    assert abs(outlines[4] - bars[4] - 40 * np.log10(8.72 / 1.49)) < 0.2
 
 
 def test_cache(page: Page, rng: np.random.Generator) -> None:
