@@ -851,6 +851,42 @@ def test_a_verdict_leaves_the_drawing_where_it_is(page: Page) -> None:
     page.set_viewport_size({"width": 1000, "height": 900})
 
 
+WATCH = """(figure, [part, look, change]) => new Promise(done => {
+    const seen = new Set(), begun = performance.now();
+    figure.again();
+    const frame = () => {
+        seen.add(figure.querySelector(part).getAttribute(look));
+        performance.now() < begun + 1000 ? requestAnimationFrame(frame) : done(seen.size);
+    };
+    setTimeout(() => figure.set(change), 400);
+    frame();
+})"""
+GLIDES = {
+    "pooling": (".attn-handle", "transform", {"weight": 5}),
+    "encoding": (".attn-hand-p", "x2", {"position": 9}),
+    "permute": ("tbody td", "style", {"order": [2, 1, 0]}),
+}
+
+
+@pytest.mark.parametrize("name", GLIDES)
+def test_what_is_drawn_does_not_jump(page: Page, name: str) -> None:
+    figure = page.locator(f"attn-{name}")
+    press(figure, "Again")
+    page.emulate_media(reduced_motion="no-preference")
+    seen = figure.evaluate(WATCH, GLIDES[name])
+    page.emulate_media(reduced_motion="reduce")
+    assert seen > 2  # more than the two states
+
+
+def test_a_click_draws_no_frame_of_the_keyboard(page: Page) -> None:
+    handle = page.locator("attn-pooling .attn-handle")
+    outline = "part => getComputedStyle(part).outlineStyle"
+    page.locator("attn-pooling .attn-plane").click(position={"x": 150, "y": 150})
+    assert handle.evaluate(outline) == "none"
+    page.keyboard.press("ArrowLeft")
+    assert handle.evaluate(outline) == "solid"
+
+
 def test_a_task_asks_for_a_guess_waits_and_says_what_was_seen(page: Page) -> None:
     figure = page.locator("attn-scale")
     figure.get_by_role("button", name="Again").click()
