@@ -94,7 +94,8 @@ customElements.define("attn-induction", class extends attn.Figure {
     values.forEach((x, i) => { this.measures[i].textContent = number(x, 2); });
 
     this.map.width = this.map.height = ids.length;
-    attn.pixels(this.map, weights.flatMap((row) => ids.map((_, j) => (j < row.length ? attn.colour("viridis", row[j]) : null))));
+    this.glide("weights", weights.flatMap((row) => ids.map((_, j) => row[j] ?? -1)), // no key stands after its query
+      (now) => attn.pixels(this.map, now.map((weight) => (weight < 0 ? null : attn.colour("viridis", weight)))));
     const letters = ids.map((id) => "abcdefghijklmnopqrstuvwxyz"[id]).join(""), row = weights[at], top = row.indexOf(Math.max(...row));
     this.line.show(letters, at, row, lost);
     this.line.line.style.maxWidth = `${1.2 * period + 0.1}ch`; // a half in each row, where there is room
@@ -102,7 +103,7 @@ customElements.define("attn-induction", class extends attn.Figure {
     this.key.textContent = `From “${letters[at]}” at position ${at} this head looks most at “${letters[top]}” at ${top}, ${number(row[top], 2)}. Red foot: the loss of the letter.`;
     const x = (i) => 34 + 362 * i / (ids.length - 1);
     this.half.setAttribute("d", `M${x(period)} 8V118`);
-    this.curve.setAttribute("points", lost.map((loss, i) => `${x(i + 1).toFixed(1)},${this.y(loss).toFixed(1)}`).join(" "));
+    this.glide("losses", [...lost], (now) => this.curve.setAttribute("points", now.map((loss, i) => `${x(i + 1).toFixed(1)},${this.y(loss).toFixed(1)}`).join(" ")));
     const model_name = blocks === "1" ? "One block" : "Two blocks", without = off === "none" ? "" : ` without head ${off}`;
     const sentence = `${model_name}${without}: the first half loses ${number(this.lost[0], 2)} nats a letter, the second ${number(this.lost[1], 2)}. `
       + `In the second half head ${name} puts ${number(this.induction, 2)} on the letter that came after the last time, and ${number(values[2], 2)} on the letter before.`;

@@ -865,6 +865,7 @@ GLIDES = {
     "pooling": (".attn-handle", "transform", {"weight": 5}),
     "encoding": (".attn-hand-p", "x2", {"position": 9}),
     "permute": ("tbody td", "style", {"order": [2, 1, 0]}),
+    "induction": (".attn-curve", "points", {"shown": "2 1.1"}),
 }
 
 
