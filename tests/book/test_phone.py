@@ -31,7 +31,7 @@ WORST = [  # of each kind of page the one that had most to mend
 FINGER = 24  # pixels, WCAG 2.5.8; links within a sentence are free of it
 LETTERS = 9  # pixels
 SHIFT = 0.05  # of the layout
-MORE = 0.11  # where a page opens with many formulas, whose TeX takes other room until they are drawn
+MORE = 0.12  # where a page opens with many formulas, whose TeX takes other room until they are drawn
 
 SMALL_TARGETS = """least => [...document.querySelectorAll(
     "a[href], button, input, select, textarea, summary, [role=button], [role=slider], .sd-tab-label")].filter(part => {
