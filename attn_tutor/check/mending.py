@@ -16,23 +16,7 @@ import numpy as np
 from attn_tutor.check.calls import is_tensor
 
 OURS = str(Path(__file__).parents[1])  # what the package does to arrays is right
-REDUCTIONS = (
-    *[
-        "sum",
-        "mean",
-        "max",
-        "min",
-        "amax",
-        "amin",
-        "var",
-        "std",
-        "prod",
-        "any",
-        "all",
-        "logsumexp",
-        "norm",
-    ],
-)
+REDUCTIONS = "sum mean max min amax amin var std prod any all logsumexp norm"
 # What torch does entry by entry, and the operators of that name: div, __rdiv__, div_.
 ENTRYWISE = "add sub subtract mul multiply div divide truediv true_divide where maximum minimum pow eq ne lt le gt ge"
 ENTRYWISE_NAMES = {f"{r}{x}" for x in ENTRYWISE.split() for r in ("", "r", "i")}
@@ -168,7 +152,7 @@ def _reduction(name: str) -> Function:
     return reduction
 
 
-for _name in REDUCTIONS:
+for _name in REDUCTIONS.split():
     if hasattr(np.ndarray, _name):
         setattr(Watched, _name, _reduction(_name))
 
@@ -188,7 +172,7 @@ def _watched_tensor() -> Any:
             if name == "get":  # an attribute, such as shape
                 return inherited(func, types, args, how)
             two = len(args) > 1 and isinstance(args[1], torch.Tensor)
-            if name in (*REDUCTIONS, "softmax", "log_softmax") and not two:
+            if name in (*REDUCTIONS.split(), "softmax", "log_softmax") and not two:
                 keys = [k for k in ("dim", "axis") if k in how]
                 rest = list(args[1:])
                 axis = how.pop(keys[0]) if keys else None

@@ -747,7 +747,8 @@ def test_a_phone_has_room_for_all(visit: Visit, sheet: Path) -> None:
                     const all = document.documentElement.scrollWidth;
                     return [...figure.live.querySelectorAll("*")].filter(part =>
                         part.getBoundingClientRect().right > edge && !part.closest("option, [clip-path]")
-                        && !scrolls(part)).map(part => part.outerHTML).concat(all > innerWidth ? [figure.localName + all] : []);
+                        && !scrolls(part)).map(part => part.outerHTML)
+                        .concat(all > innerWidth ? [figure.localName + all] : []);
                 });
             })"""
         )
