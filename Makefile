@@ -55,7 +55,7 @@ lite: .venv-lite/ready  ## build the site on which the notebooks run in a browse
 check: .venv/ready  ## check style, types and the package, after every change (a minute)
 	@$(MAKE) --no-print-directory -j2 lint small-tests
 
-test: .venv/models  ## check everything, the strict build, notebooks and pages too (eleven minutes on two cores)
+test: .venv/models  ## check everything, the strict build, notebooks and pages too (fourteen minutes on two cores)
 	@$(MAKE) --no-print-directory -j3 lint _build/book.stamp tests-without-pages
 	@$(TESTS) tests/book
 

@@ -72,6 +72,24 @@ def visit(browser: Browser) -> Visit:
     return open_page
 
 
+@pytest.fixture(scope="module")
+def sheet(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A page of its own with the figures that a file of tests names in NAMES."""
+    from stills import page_of
+
+    path = tmp_path_factory.mktemp("figures") / "figures.html"
+    path.write_text(page_of(*request.module.NAMES), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(visit: Visit, sheet: Path) -> Iterator[Page]:
+    with visit(sheet, viewport={"width": 1000, "height": 900}) as page:
+        yield page
+
+
 def ready(page: Page) -> None:
     page.evaluate("Promise.all([window.MathJax?.startup.promise, document.fonts.ready])")  # fmt: skip
 

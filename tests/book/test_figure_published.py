@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 
 import figure_weights
 import numpy as np
@@ -26,19 +25,9 @@ from playwright.sync_api import Locator, Page
 from attn_tutor.models.smollm2 import SmolLM2
 
 pytestmark = pytest.mark.slow
+NAMES = ["published"]
 BYTES = 200_000  # of the figure's scripts, as the chapter says
 OFF = 1 / 510  # what a weight may lose when it becomes a byte
-
-
-@pytest.fixture(scope="module")
-def page(
-    visit: Callable[..., AbstractContextManager[Page]],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Page]:
-    sheet = tmp_path_factory.mktemp("published") / "published.html"
-    sheet.write_text(stills.page_of("published"), encoding="utf-8")
-    with visit(sheet, viewport={"width": 1000, "height": 900}) as page:
-        yield page
 
 
 @pytest.fixture

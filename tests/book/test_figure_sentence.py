@@ -11,7 +11,6 @@ from typing import Any
 import figure_weights
 import numpy as np
 import pytest
-import stills
 import torch
 from moving import cells, hit, press, said, settle, state, verdict
 from playwright.sync_api import Locator, Page
@@ -19,21 +18,9 @@ from playwright.sync_api import Locator, Page
 import attn_tutor.torch as at
 
 Visit = Callable[..., AbstractContextManager[Page]]
+NAMES = ["sentence"]
 alphabet = "".join(figure_weights.alphabet)
 TEXTS = ["The query is compared", "A mask hides", "one head, two heads: a sum"]
-
-
-@pytest.fixture(scope="module")
-def sheet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("sentence") / "sentence.html"
-    path.write_text(stills.page_of("sentence"), encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="module")
-def page(visit: Visit, sheet: Path) -> Iterator[Page]:
-    with visit(sheet, viewport={"width": 1000, "height": 900}) as page:
-        yield page
 
 
 @pytest.fixture

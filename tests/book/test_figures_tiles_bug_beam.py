@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import numpy as np
 import pytest
-import stills
 import torch
 import translator_weights
 from docutils import nodes
@@ -25,17 +22,6 @@ from attn_tutor.ledger import H100, attention_bill
 
 BOOK = Path(__file__).parents[2] / "book"
 NAMES = ("tiles", "bug", "beam")
-
-
-@pytest.fixture(scope="module")
-def page(
-    visit: Callable[..., AbstractContextManager[Page]],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Page]:
-    sheet = tmp_path_factory.mktemp("figures") / "figures.html"
-    sheet.write_text(stills.page_of(*NAMES), encoding="utf-8")
-    with visit(sheet, viewport={"width": 1000, "height": 900}) as page:
-        yield page
 
 
 @pytest.fixture

@@ -5,14 +5,11 @@ from __future__ import annotations
 import copy
 import json
 from base64 import b64decode
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import figure_weights
 import numpy as np
 import pytest
-import stills
 import torch
 from moving import (
     cells,
@@ -39,17 +36,6 @@ READ = """([ids, options]) => {
     const whole = row => ids.map((_, j) => row[j] ?? 0);
     return [logits.map(row => [...row]), layers.map(({ weights }) => weights.map(heads => heads.map(whole)))];
 }"""
-
-
-@pytest.fixture(scope="module")
-def page(
-    visit: Callable[..., AbstractContextManager[Page]],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Page]:
-    sheet = tmp_path_factory.mktemp("models") / "models.html"
-    sheet.write_text(stills.page_of(*NAMES), encoding="utf-8")
-    with visit(sheet, viewport={"width": 1000, "height": 900}) as page:
-        yield page
 
 
 @pytest.fixture
@@ -501,8 +487,8 @@ def test_birth_figure_shows_what_was_measured(
 
 
 GLIDE = """figure => new Promise(done => {
-    const seen = [];
-    for (const goal of [[0], [1]]) figure.glide("test", goal, ([x]) => seen.push(x));
+    const seen = [], name = "test" + performance.now();
+    for (const goal of [[0], [1]]) figure.glide(name, goal, ([x]) => seen.push(x));
     setTimeout(() => done(seen), 600);
 })"""
 

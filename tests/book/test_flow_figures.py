@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import numpy as np
 import pytest
-import stills
 from moving import hit, press, said, settle, state, tick, verdict
 from playwright.sync_api import Locator, Page
 
@@ -17,17 +14,6 @@ import attn_tutor.numpy as an
 
 NAMES = ("layer", "multihead", "backward")
 WORDS = ["WEATHER", "IS", "LOVELY", "TODAY"]
-
-
-@pytest.fixture(scope="module")
-def page(
-    visit: Callable[..., AbstractContextManager[Page]],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Page]:
-    path = tmp_path_factory.mktemp("figures") / "flow.html"
-    path.write_text(stills.page_of(*NAMES), encoding="utf-8")
-    with visit(path, viewport={"width": 1000, "height": 900}) as page:
-        yield page
 
 
 @pytest.fixture

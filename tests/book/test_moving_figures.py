@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -41,22 +41,10 @@ from attn_tutor.ledger import H100, Mesh, attention_cost, cache_bytes
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "_build" / "html"
+NAMES = stills.FIGURES
 STATES = 12  # of each figure, so that each choice is met with each other
 each = pytest.mark.parametrize("name", stills.FIGURES)
 Visit = Callable[..., AbstractContextManager[Page]]
-
-
-@pytest.fixture(scope="module")
-def sheet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("figures") / "figures.html"
-    path.write_text(stills.page_of(*stills.FIGURES), encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="module")
-def page(visit: Visit, sheet: Path) -> Iterator[Page]:
-    with visit(sheet, viewport={"width": 1000, "height": 900}) as page:
-        yield page
 
 
 @pytest.fixture

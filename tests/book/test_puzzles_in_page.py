@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import stills
 from axe_playwright_python.sync_playwright import Axe
 from moving import hit, number, press, said, settle, state, verdict
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ import attn_tutor.numpy as an
 
 Array = NDArray[np.float64]
 Visit = Callable[..., AbstractContextManager[Page]]
+NAMES = ["puzzle"]
 PHONE = {"width": 390, "height": 844}
 
 # The boards in one row, as a reader would set them; then one that nearly does it
@@ -45,19 +45,6 @@ TUNED = {
     "before": ("ccab", "0 0 0 0 1 0 0 0 1 0 0 0 1 1 1 0"),
     "backwards": ("acca", "1 0 0 1 9"),
 }
-
-
-@pytest.fixture(scope="module")
-def sheet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("puzzles") / "puzzles.html"
-    path.write_text(stills.page_of("puzzle"), encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="module")
-def page(visit: Visit, sheet: Path) -> Iterator[Page]:
-    with visit(sheet, viewport={"width": 1000, "height": 900}) as page:
-        yield page
 
 
 @pytest.fixture
