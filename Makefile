@@ -52,10 +52,10 @@ lite: .venv-lite/ready  ## build the site on which the notebooks run in a browse
 	@echo "  http://localhost:8000/lab/index.html?path=book/01_queries_keys_values.ipynb"
 
 # Independent targets run side by side.
-check: .venv/ready  ## check style, types and the package, after every change (a minute)
+check: .venv/ready  ## check style, types and the package, after every change (one to two minutes)
 	@$(MAKE) --no-print-directory -j2 lint small-tests
 
-test: .venv/models  ## check everything, the strict build, notebooks and pages too (fourteen minutes on two cores)
+test: .venv/models  ## check everything, the strict build, notebooks and pages too (ten to fourteen minutes on two cores)
 	@$(MAKE) --no-print-directory -j3 lint _build/book.stamp tests-without-pages
 	@$(TESTS) tests/book
 
