@@ -108,7 +108,7 @@ class Watched(np.ndarray):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **how: Any) -> Any:
         out = how.get("out", (None,))[0]
         if method == "__call__" and ufunc.signature is None:
-            *inputs, where = self.mend.meet([*inputs, how.get("where", True)])  # type: ignore[assignment]
+            *inputs, where = self.mend.meet([*inputs, how.get("where", True)])  # type: ignore[assignment]  # a list for a tuple
             how = how if where is True else how | {"where": where}
         plain = [_plain(x) for x in inputs]
         result = getattr(ufunc, method)(
@@ -162,7 +162,7 @@ def _watched_tensor() -> Any:
     """The same for torch, which need not be there."""
     torch = sys.modules["torch"]
 
-    class WatchedTensor(torch.Tensor):  # type: ignore[name-defined, misc]
+    class WatchedTensor(torch.Tensor):  # type: ignore[name-defined, misc]  # torch is found at run time
         mend: Mend
 
         @classmethod

@@ -259,7 +259,7 @@ def test_a_wider_dtype_is_no_mistake_and_is_told():
 
 
 def test_who_remembers_an_earlier_call():
-    def mine(step, end, max_len, tokens=[]):  # noqa: B006
+    def mine(step, end, max_len, tokens=[]):  # noqa: B006 — the mistake
         score = 0.0
         while len(tokens) < max_len and end not in tokens:
             log_p = step(np.array(tokens, int))

@@ -1106,7 +1106,7 @@ def greedy_2(step, end, max_len, so_far=(), score=0.0):
 
 
 @wrong("greedy", "another answer each time")
-def greedy_3(step, end, max_len, tokens=[]):  # noqa: B006
+def greedy_3(step, end, max_len, tokens=[]):  # noqa: B006 — the mistake
     """The list is a mutable default, so a second call begins with the tokens of the first."""
     score = 0.0
     while len(tokens) < max_len and end not in tokens:
