@@ -4,18 +4,20 @@ Its arguments are arrays, or tensors, that watch what is done to them. They see 
 and meet an array that has it still, and put the axis back; or they take all that runs along one axis along another.
 """
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from attn_tutor.check.calls import is_tensor
 
-OURS = str(Path(__file__).parents[1])  # what the package does to arrays is right
+OURS = os.path.dirname(
+    os.path.dirname(__file__)
+)  # what the package does to arrays is right
 REDUCTIONS = "sum mean max min amax amin var std prod any all logsumexp norm"
 # What torch does entry by entry, and the operators of that name: div, __rdiv__, div_.
 ENTRYWISE = "add sub subtract mul multiply div divide truediv true_divide where maximum minimum pow eq ne lt le gt ge"
@@ -88,10 +90,10 @@ def _axes(x: Any) -> int:
 
 def _by_the_reader() -> bool:
     """Whether it is the reader's own code that asks, and not what it calls."""
-    libraries = [
-        sys.modules[x].__file__ for x in ("numpy", "torch") if x in sys.modules
-    ]
-    within = __file__, *(str(Path(x or "").parent) for x in libraries)
+    libraries = (
+        sys.modules[x].__file__ or "" for x in ("numpy", "torch") if x in sys.modules
+    )
+    within = __file__, *(os.path.dirname(x) for x in libraries)
     frame: Any = sys._getframe(2)
     while frame.f_back and frame.f_code.co_filename.startswith(within):
         frame = frame.f_back

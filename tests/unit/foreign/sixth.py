@@ -87,7 +87,7 @@ def temperature_on_a_grid(scores, entropy):
         p /= p.sum(-1, keepdims=True)
         return -(p * np.log(p + 1e-12)).sum(-1).mean()
 
-    grid = np.geomspace(0.01, 1000, 2000)
+    grid = np.geomspace(0.01, 1000, 500)
     return float(grid[np.argmin([abs(H(T) - entropy) for T in grid])])
 
 
