@@ -20,7 +20,7 @@ customElements.define("attn-tiles", class extends attn.Figure {
     seen: (figure, met) => [...met].map(([key, { total, output }]) => `In the order ${key.split(",").slice(3).join(", ")}: total ${attn.number(total)}, output ${attn.number(output)}.`).join(" ")
       + " What came before a higher top has shrunk by just as much as if the top had been known.",
   }, {
-    ask: "From which width T on does the layer wait for arithmetic and no longer for memory? Set the width, and the one below it.",
+    ask: "From which number T of rows on does the layer wait for arithmetic and no longer for memory? Set it, and the one below it.",
     guesses: { 6: "64", 7: "128", 8: "256", 9: "512" },
     right: (figure, met) => String(Math.min(...[...met.keys()].filter((power) => figure.bill(2 ** power).bound === "arithmetic"))),
     done: (figure, met) => {
@@ -78,7 +78,7 @@ customElements.define("attn-tiles", class extends attn.Figure {
     const table = attn.table("131,072 tokens, 64 heads, bfloat16, on an H100", ["", "textbook", "tiles"], named.map((name, i) => [html("th", { scope: "row" }, name), ...this.bills[i]]));
     const part = html("div", {}, html("p", {}, html("b", {}, "Bytes: one causal layer.")), chart, table), slider = this.controls;
     this.controls = html("div", { class: "attn-controls" });
-    this.slider("power", "Width T of a tile of the layer", [3, 13, 1], (power) => (2 ** power).toLocaleString("en-US"));
+    this.slider("power", "Rows T of a tile of the layer", [3, 13, 1], (power) => (2 ** power).toLocaleString("en-US"));
     part.prepend(this.controls);
     this.controls = slider;
     return part;
@@ -168,7 +168,7 @@ customElements.define("attn-tiles", class extends attn.Figure {
     this.dot.setAttribute("cx", this.x(bills[1].intensity));
     this.dot.setAttribute("cy", roof(bills[1]));
     const state = last ? `Tiles ${taken.join(", ")} of ${all.length}: top ${number(last.top)}, total ${number(last.total)}, output ${number(last.output)}` : `No tile of ${all.length} has arrived`;
-    const sentence = `${state}; all at once ${number(this.whole)}. In tiles of width ${T.toLocaleString("en-US")} the layer moves ${number(bills[1].bytes / 1e9, 0)} GB, `
+    const sentence = `${state}; all at once ${number(this.whole)}. In tiles of ${T.toLocaleString("en-US")} rows the layer moves ${number(bills[1].bytes / 1e9, 0)} GB, `
       + `the textbook ${number(bills[0].bytes / 1e9, 0)}; it waits for ${bills[1].bound}, and such a tile ${fits ? "fits into" : "does not fit into"} 227 KiB.`;
     this.bars.setAttribute("aria-label", state);
     this.chart.setAttribute("aria-label", `Roofline: the textbook does ${number(bills[0].intensity, 1)} operations for each byte, tiles ${number(bills[1].intensity, 1)}; the roof bends at 295.`);

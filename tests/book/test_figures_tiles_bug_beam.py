@@ -88,7 +88,7 @@ def test_bytes_of_tiles_are_the_ledgers(page: Page, rng: np.random.Generator) ->
     figure, n = page.locator("attn-tiles"), 131_072
     textbook, met = attention_bill(n, n, way="textbook"), set()
     for power in rng.permutation(np.arange(3, 14)):
-        figure.get_by_label("Width T of a tile of the layer").fill(str(power))
+        figure.get_by_label("Rows T of a tile of the layer").fill(str(power))
         T = 2 ** state(figure)["power"]
         tiles, room = attention_bill(n, n, tile=T), 2 * (T * T + 4 * T * 128)
         fits = room <= H100.fast_bytes
@@ -123,7 +123,7 @@ def test_tasks_of_the_tiles(page: Page) -> None:
     )
     press(figure, "Next task", "256")
     put(figure, power=8)
-    hit(figure.get_by_label("Width T of a tile of the layer"), "ArrowRight")
+    hit(figure.get_by_label("Rows T of a tile of the layer"), "ArrowRight")
     assert verdict(figure) == (
         "You guessed “256”; it is “512”. "
         "T = 64: 1314 ms, waits for memory, needs 72 KiB. "
