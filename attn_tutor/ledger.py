@@ -212,7 +212,7 @@ def attention_bill(
         most = layer.window + layer.sinks if layer.window else keys
         rows = tile or _tile(asked + given, machine)
         step = max(1, rows * groups // heads)  # tokens whose queries share a tile
-        pairs = sum(min(i + 1, most) for i in range(first, keys))
+        pairs = _pairs(keys, most) - _pairs(first, most)
         ends = [(i, min(i + step, keys)) for i in range(first, keys, step)]
         read = sum(min(end, most + end - i - 1) for i, end in ends)
         held, trips = 4.0 * queries * heads, 0.0  # a log-sum-exp in float32 for each
@@ -257,6 +257,12 @@ def attention_bill(
         send_seconds=traffic,
         wait_seconds=wait,
     )
+
+
+def _pairs(tokens: int, most: int) -> int:
+    """Keys that so many first tokens see, each itself and those before it, but no more than ``most``."""
+    few = min(tokens, most)
+    return few * (few + 1) // 2 + (tokens - few) * most
 
 
 def _tile(widths: int, machine: Machine) -> int:

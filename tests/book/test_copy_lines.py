@@ -35,7 +35,7 @@ INSIDE |= {"keep"}
 INSIDE |= {"rms_norm", "feed_forward", "turn", "layer"}
 INSIDE |= {"ring"}  # of processes: compared below
 MOST_LINES = {("09_transformer", "torch"): 45}  # a whole model, on one screen
-MOST_LINES |= {("12_many_machines", "torch"): 36}  # a ring and what it runs
+MOST_LINES |= {("12_many_machines", "torch"): 40}  # a ring and what it runs
 
 
 def made_by(page: str, half: str) -> dict[str, Any]:
@@ -295,3 +295,26 @@ def test_a_ring_of_processes_gives_attention_of_all_tokens(layout: Any) -> None:
     whole = attn_tutor.torch.attention(*arrays, causal=True)
     for mine, output in zip(places, run(attend, 3), strict=True):
         torch.testing.assert_close(output, whole[mine])
+
+
+def test_the_ring_runs_on_one_process_with_turned_arrays_and_in_16_bits() -> None:
+    [source] = LINES["12_many_machines", "torch"]
+    names: dict[str, Any] = {}
+    exec(source, names)
+    generator = torch.Generator().manual_seed(1)
+    arrays = torch.randn(3, 5, 256, generator=generator).bfloat16().mT
+
+    def attend(rank: int, size: int) -> torch.Tensor:
+        places = zigzag(256, size)
+        given = [x.mT[:, places[rank]].mT for x in arrays]  # columns lie together
+        assert size == 1 or not given[0].is_contiguous()
+        output: torch.Tensor = names["ring"](*given, places)
+        return output
+
+    exact = attn_tutor.torch.attention(*arrays.double(), causal=True)
+    for size in (1, 4):
+        for mine, output in zip(zigzag(256, size), run(attend, size), strict=True):
+            assert output.dtype == torch.bfloat16
+            torch.testing.assert_close(
+                output, exact[mine].bfloat16(), rtol=2**-7, atol=1e-3
+            )

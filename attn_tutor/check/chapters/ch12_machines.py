@@ -32,7 +32,7 @@ EMPTY = draw(3, 2, 1)
 EMPTY[0, 0], EMPTY[:, 1] = -np.inf, -np.inf
 
 merge_parts = Exercise(12,
-    "merge_parts(outputs, levels): the output over all keys, from the outputs of p processes and the log-sum-exps of "
+    "merge_parts(outputs, levels): the output over all keys, from the outputs of p processes and the log-sums of "
     "their scores; no key anywhere gives 0; (p, n, d), (p, n, 1) → (n, d)",
     by_hand, lambda draw: [
         (column(2, 5, 11), np.log(column(1, 2, 3))), (column(2, 5), np.log(column(3, 1))),
