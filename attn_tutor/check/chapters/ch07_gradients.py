@@ -189,8 +189,8 @@ def shared(Q: Array, K: Array, V: Array, g: Array, *, spread: Callable[[Array, i
 
 
 grouped_attention_vjp = Exercise(7,
-    "grouped_attention_vjp(Q, K, V, g): dQ, dK, dV where query head i reads key head ⌊i h_kv / h⌋, no mask; "
-    "(h, n, d), (h_kv, m, d), (h_kv, m, d_v), (h, n, d_v) → the shapes of the first three",
+    "grouped_attention_vjp(Q, K, V, g): dQ, dK, dV where query head i reads key head ⌊i h_kv / h⌋, h a multiple of "
+    "h_kv, no mask; (h, n, d), (h_kv, m, d), (h_kv, m, d_v), (h, n, d_v) → the shapes of the first three",
     shared, lambda draw: [
         (draw(2, 1, 1), draw(1, 2, 1), draw(1, 2, 1), np.ones((2, 1, 1))),
         (draw(6, 5, 3), draw(2, 7, 3), draw(2, 7, 2), draw(6, 5, 2)),
