@@ -26,7 +26,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 
 def close(one: Tensor, other: Tensor) -> bool:
-    return torch.allclose(one, other, rtol=1e-4, atol=1e-5)
+    return torch.allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
 def formula(
@@ -37,6 +37,7 @@ def formula(
     scale: float | None = None,
     axis: int = -1,
     use: str = "",
+    low: float = -1e30,
 ) -> Tensor:
     """Attention as the book has it, or with one use of the mask that is wrong."""
     S = Q @ K.mT * (Q.shape[-1] ** -0.5 if scale is None else scale)
@@ -47,7 +48,7 @@ def formula(
         return (S * mask).softmax(axis) @ V
     if use == "plus":
         return (S + mask).softmax(axis) @ V
-    return S.masked_fill(~mask, -1e30).softmax(axis) @ V
+    return S.masked_fill(~mask, low).softmax(axis) @ V
 
 
 AXES = {
@@ -110,6 +111,7 @@ def differs_from_formula(
     if out.shape != (*front, n, d):
         says = f"The output has shape {tuple(out.shape)} but needs {(*front, n, d)}."
         return Finding("differs_from_formula", "shapes do not fit", says)
+    low = -1e30 if out.isfinite().all() else -torch.inf
     times = 1 if kv_heads is None or heads is None else heads // kv_heads
     root, wide = d**-0.5, (d * (heads or 1)) ** -0.5
     scales = {root if scale is None else scale: ""}
@@ -143,7 +145,7 @@ def differs_from_formula(
         hidden = (
             None if not masked or use == "none" else ~mask if use == "not" else mask
         )
-        if close(out, formula(Q, k, v, hidden, size, axis, use)):
+        if close(out, formula(Q, k, v, hidden, size, axis, use, low)):
             causes = [
                 scales[size],
                 AXES[axis],

@@ -23,10 +23,8 @@ HEADINGS = {
     "mask after softmax": "A mask of 0 and 1 is added to the scores",
     "mask of (b, m) read as (n, m)": "A mask of shape (b, m) is read as (n, m)",
     "mask repeated for the wrong heads": "Attention mask repeated for the wrong heads",
-    "pads are read": "Attention mask repeated for the wrong heads",
     "mask as a large number": "value cannot be converted to type Half without overflow",
     "masks add up": "`finfo.min` masks add up to -inf",
-    "NaN": "Loss is NaN after the first step, with left padding",
     "empty row is NaN": "Loss is NaN after the first step, with left padding",
     "gradient not finite": "NaN gradient from `torch.where`",
     "positions count pads": "Left padding shifts the position ids",
@@ -61,8 +59,11 @@ HEADINGS = {
     "local positions": "Context parallel: every rank starts at position 0",
     "gradient without softmax": "loss_parallel and log_softmax: wrong gradient, right loss",
 }
+SYMPTOMS = "Find it by its symptom"
 OTHER_PAGES = {
-    "order is lost": ("book/06_positional_encoding.ipynb", "Positional encoding")
+    "order is lost": ("book/06_positional_encoding.ipynb", "Positional encoding"),
+    "pads are read": (GALLERY, SYMPTOMS),  # the table: none of the known patterns
+    "NaN": (GALLERY, SYMPTOMS),
 }
 
 

@@ -1,4 +1,4 @@
-"""Checks that no output hears of a later token, another sentence or another document."""
+"""Checks that no output depends on a later token, another sentence or another document."""
 
 from typing import Any
 
@@ -99,7 +99,10 @@ def pattern_of_leak(table: Tensor) -> tuple[str, str]:
                 says = f"they are the tokens that {heads} heads reach if a reshape has {part} them."
                 return "heads cut by reshape", says
     if table.all():
-        says = "every output depends on every token: no mask, a norm over tokens, or layers of reshaped heads."
+        says = (
+            "every output depends on every token: no mask, a mask after the softmax, a softmax over queries, "
+            "a norm over tokens, or layers of reshaped heads."
+        )
         return "no causal mask", says
     ahead = torch.ones(n, n, dtype=torch.bool).tril(1)
     if table[ahead].all() and not table[0, -1]:
@@ -114,7 +117,7 @@ def pattern_of_leak(table: Tensor) -> tuple[str, str]:
 
 
 def mixes_sentences(model: Model, tokens: Any) -> Finding:
-    r"""Whether an output depends on another sentence of the batch.
+    r"""Whether an output depends on another sentence of the batch, or on the row in which its own stands.
 
     .. math:: \exists\, c \ne 0: \quad f(X)_c \ne f(X')_c, \qquad X' = X \text{ with another sentence } 0
 
@@ -123,7 +126,7 @@ def mixes_sentences(model: Model, tokens: Any) -> Finding:
         tokens: ids (b, n), or vectors (b, n, d), b at least 2.
 
     Returns:
-        A finding, true if sentences hear each other.
+        A finding, true if a sentence depends on another one or on its row.
 
     Raises:
         ValueError: there is only one sentence or token, or all tokens are the same.
@@ -136,17 +139,28 @@ def mixes_sentences(model: Model, tokens: Any) -> Finding:
     table = reach(model, tokens, sentence=0).cpu()
     others, own = table[1:].any(0), table[0]
     if not others.any():
-        return Finding("mixes_sentences")
+        return depends_on_row(model, tokens)
     n = tokens.shape[1]
     if n == len(own) and not (others | own)[~torch.eye(n, dtype=torch.bool)].any():
         says = "A token changes its own position in other sentences, but no other token of its own."
         return Finding("mixes_sentences", "batch taken for tokens", says)
-    says = f"Of {others.numel()} pairs of places {others.sum()} hear another sentence."
+    says = f"An output depends on a token of another sentence in {others.sum()} of {others.numel()} pairs of positions."
     return Finding("mixes_sentences", "sentences mixed", says)
 
 
+def depends_on_row(model: Model, tokens: Tensor) -> Finding:
+    """Whether a sentence gives another output in another row of the batch; not asked of a model that draws numbers."""
+    kind = dtype_of(model, tokens)
+    here, again = (answer(model, tokens, seed=seed) for seed in (0, 1))
+    there = answer(model, tokens.flip(0)).flip(0)
+    if moved(here, again, kind).any() or not moved(here, there, kind).any():
+        return Finding("mixes_sentences")
+    says = "A sentence changes its outputs in another row of the batch: are its positions counted along the batch?"
+    return Finding("mixes_sentences", "batch taken for tokens", says)
+
+
 def mixes_documents(model: Model, tokens: Any) -> Finding:
-    """Whether a document that is packed behind another hears it.
+    """Whether a document that is packed behind another depends on it.
 
     Args:
         model: takes tokens (b, n) or (b, n, d) and the number of each token's document, (b, n); returns a tensor

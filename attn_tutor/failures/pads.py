@@ -76,7 +76,8 @@ def reads_pads(
     if not found:
         return Finding("reads_pads")
     if found[0] == "mask not used" and heeds(model, X, words):
-        found[0] = "mask added as 0 and 1"
+        each = tables[0].shape[1] == n  # one output for each token
+        found[0] = "mask added as 0 and 1" if each else "pads are counted"
     if len(found) < len(tables):
         found[0] = "mask lost on one path"
     says = {
@@ -85,7 +86,8 @@ def reads_pads(
         "inverted mask": "Outputs of words move with pads, and with no other word.",
         "mask of (b, m) read as (n, m)": "Query i has the mask of sentence i, whatever sentence it stands in.",
         "mask repeated for the wrong heads": "Each head has the mask of another sentence.",
-        "answer read at a pad": "The answer moves with the last column, a pad, and with no other pad.",
+        "answer read at a pad": "The answer moves with one column where that is a pad, and with no other pad.",
+        "pads are counted": "Every pad moves the answer, and so does the mask: a mean over pads, or a mask added.",
         "mask lost on one path": "In one of training and evaluation mode alone, outputs of words move with pads.",
     }.get(found[0], "Outputs of words move with some pads, or not with some words.")
     return Finding("reads_pads", found[0], says)
@@ -118,10 +120,12 @@ def cause_of_pads(table: Tensor, words: Tensor, causal: bool) -> str:
     if not (table & rows & ~keys).any() and (table & rows & keys).any():
         return ""
     if table.shape[1] != n:
-        at_pads = (table & ~keys).flatten(0, 1)
-        if not at_pads[:, :-1].any():
+        at_pads = table & ~keys
+        if at_pads.flatten(0, 1).any(0).sum() == 1:
             return "answer read at a pad"
-        return "pads are read" if (table & keys).any() else "inverted mask"
+        if not (table & keys).any():
+            return "inverted mask"
+        return "mask not used" if torch.equal(at_pads, ~keys) else "pads are read"
     past = torch.ones(n, n, dtype=torch.bool)
     past = past.tril() if causal else past
 
@@ -164,7 +168,7 @@ def misplaces_words(model: Model, tokens: Any, pads: Side = "left") -> Finding:
         pads: on which side they stand.
 
     Returns:
-        A finding, true if they differ: mostly positions that count pads, if :func:`reads_pads` has found nothing.
+        A finding, true if they differ. If :func:`reads_pads` finds nothing, positions count pads, or a mean does.
 
     Raises:
         ValueError: there is only one sentence or token, or all tokens are the same.
@@ -186,6 +190,20 @@ def misplaces_words(model: Model, tokens: Any, pads: Side = "left") -> Finding:
         if moved(alone, here, kind).any():
             length = int(words[c].sum())
             says = f"A sentence of {length} tokens with {n - length} pads on the {pads} changes its outputs."
-            cause = "positions count pads" if here.ndim > 2 else "answer read at a pad"
+            each = here.ndim > 2 and together.shape[1] == n
+            cause = (
+                "positions count pads" if each else cause_of_one(model, tokens, pads)
+            )
             return Finding("misplaces_words", cause, says)
     return Finding("misplaces_words")
+
+
+def cause_of_one(model: Model, tokens: Any, pads: Side) -> str:
+    """Why the one answer of a sentence differs with pads. On the right they move no position: what is left is a mean
+    that counts them."""
+    if seen := reads_pads(model, tokens, pads):
+        return seen.cause
+    if pads == "right":
+        return "pads are counted"
+    at_right = misplaces_words(model, tokens, "right").cause
+    return at_right if at_right == "pads are counted" else "positions count pads"

@@ -130,7 +130,7 @@ def differs_step_by_step(
     one_by_one = range(1, n + 1)
     single = in_parts(tokens, *one_by_one)
 
-    def hears(j: int) -> bool:
+    def reads(j: int) -> bool:
         other = tokens.clone()
         other[:, j] = changed(tokens)[:, j]
         last = in_parts(other, *one_by_one)[:, -1:]
@@ -139,23 +139,19 @@ def differs_step_by_step(
     wrong = moved(whole, single, kind).any(0)
     if wrong.any():
         first = int(wrong.nonzero()[0])
-        heard = [hears(j) for j in (0, n // 2)]
-        cause = "causal mask upper left" if heard == [True, False] else "cache differs"
+        read = [reads(j) for j in (0, n // 2)]
+        cause = "causal mask upper left" if read == [True, False] else "cache differs"
         says = f"One by one, output {first} is the first that differs"
-        says += (
-            ", and the last hears no earlier token" if heard == [False, False] else ""
-        )
-        says += (
-            ", and the last hears the first token alone"
-            if heard == [True, False]
-            else ""
-        )
-        says += (
-            ", though the last hears the earlier tokens: their positions may start again"
-            if all(heard)
-            else ""
-        )
-        says += "."
+        says += {
+            (False, False): ", and the last depends on no earlier token.",
+            (True, False): ", and the last depends on the first token alone.",
+            (
+                True,
+                True,
+            ): ", though the last depends on the earlier tokens: positions that start again, "
+            "keys turned twice, or keys and values no longer in one order.",
+            (False, True): ", and the last does not depend on the first token.",
+        }[read[0], read[1]]
         return Finding("differs_step_by_step", cause, says)
     if moved(whole, in_parts(tokens, n // 2, n), kind).any():
         says = "One by one all is well, but not in two parts: the second part's mask has the wrong corner."

@@ -11,6 +11,7 @@ from planted import einsums, functions
 from planted.hugging import ForCausalLM
 from planted.mingpt import GPT
 from planted.others import (
+    ByRow,
     Classifier,
     HalfRight,
     Padded,
@@ -19,6 +20,7 @@ from planted.others import (
     Upper,
     by_distance,
     step_of,
+    step_with,
 )
 from planted.torchs_layers import Encoder, LeftPadded, Reader
 
@@ -143,7 +145,7 @@ BLIND = [  # written after the checks
     ("inverted mask", lambda: everything(made(Upper))),
     ("cache differs", lambda: cached("newest")),
     (
-        "pads are read",
+        "pads are counted",
         lambda: everything(made(Classifier, "mean"), causal=False, pads="right"),
     ),
     (
@@ -166,7 +168,25 @@ BLIND = [  # written after the checks
 ]
 
 
-@pytest.mark.parametrize(("cause", "check"), [*PLANTED, *BLIND])
+MISSED = [  # which the checks did not find, or gave another name, until a reader planted them
+    (
+        "pads are counted",
+        lambda: everything(made(Classifier, "columns"), causal=False, pads="right"),
+    ),
+    (
+        "positions count pads",
+        lambda: everything(made(Classifier), causal=False, pads="left"),
+    ),
+    (
+        "answer read at a pad",
+        lambda: everything(made(Classifier, "first"), causal=False, pads="left"),
+    ),
+    ("batch taken for tokens", lambda: everything(made(ByRow))),
+    ("softmax over the wrong axis", lambda: of_attention("heads", masked=True)),
+]
+
+
+@pytest.mark.parametrize(("cause", "check"), [*PLANTED, *BLIND, *MISSED])
 def test_a_bug_is_named(cause, check):
     found = check()
     assert cause in [finding.cause for finding in found], found
@@ -204,6 +224,36 @@ RIGHT = {
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_program_raises_no_alarm(name):
     assert not any(RIGHT[name]()), name
+
+
+@pytest.mark.parametrize(("bug", "first"), [("front", 1), ("turned", 2)])
+def test_a_cache_that_is_read_in_another_order_or_turned_again(bug, first):
+    def found(step):
+        return failures.differs_step_by_step(lambda x: step(x, None)[0], X, step)
+
+    assert not found(step_with())
+    says = found(step_with(bug)).says
+    assert f"output {first} is the first" in says and "no longer in one order" in says
+
+
+def test_what_reads_no_earlier_token_is_not_said_to_lose_order():
+    finding = failures.loses_order(made(Encoder, "batch", causal=False), IDS)
+    assert not finding and "not checked" in str(finding)
+
+
+def test_chance_in_evaluation_is_not_a_row_of_the_batch():
+    assert not failures.mixes_sentences(lambda ids: torch.rand(*ids.shape, 3), IDS)
+
+
+def test_nan_without_pads_leads_to_the_table():
+    def over_heads(X):
+        Q = X.unflatten(-1, (2, 8)).swapaxes(1, 2)
+        S = (Q @ Q.mT).masked_fill(
+            ~torch.ones(2 * X.shape[1:2]).bool().tril(), -torch.inf
+        )
+        return (S.softmax(1) @ Q).swapaxes(1, 2).flatten(2)
+
+    assert "by its symptom" in failures.gives_nan(over_heads, X).read
 
 
 class Output:
@@ -272,7 +322,7 @@ def test_half_precision(bug, causes):
 
 
 class Emb(torch.nn.Module):
-    """Logits that hear no other token."""
+    """Logits that read no other token."""
 
     def __init__(self):
         super().__init__()
@@ -293,7 +343,7 @@ class Anything(Emb):
 
 
 class Later(Emb):
-    """Each output hears the mean of all tokens, where a batch or a text is large enough."""
+    """Each output reads the mean of all tokens, where a batch or a text is large enough."""
 
     def __init__(self, b=0, n=0):
         super().__init__()

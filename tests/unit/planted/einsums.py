@@ -25,10 +25,10 @@ def attention(bug="", heads_in_all=None):
             scores = scores + mask.to(scores)
         elif mask is not None and bug != "after":
             scores = scores.masked_fill(~mask, float("-inf"))
-        weights = scores.softmax(-2 if bug == "queries" else -1)
+        weights = scores.softmax({"queries": -2, "heads": 1}.get(bug, -1))
         if mask is not None and bug == "after":
             weights = weights * mask
-        if mask is not None and bug not in ("times", "plus", "large", "after"):
+        if mask is not None and bug not in ("times", "plus", "large", "after", "heads"):
             weights = weights.nan_to_num(0.0)
         return einsum("bhqk,bhkd->bhqd", weights, v)
 

@@ -71,7 +71,7 @@ class Upper(nn.Module):
 
 
 class Classifier(nn.Module):
-    """One vector for a sentence: the mean over words, over columns, or the last column."""
+    """One vector for a sentence: the mean over words, over columns (pads at 0 or not), the first or the last column."""
 
     def __init__(self, bug="", d=16):
         super().__init__()
@@ -85,9 +85,11 @@ class Classifier(nn.Module):
         x = self.block(x, src_key_padding_mask=attention_mask == 0)
         if self.bug == "mean":
             return self.head(x.mean(1))
-        if self.bug == "last":
-            return self.head(x[:, -1])
+        if self.bug in ("first", "last"):
+            return self.head(x[:, 0 if self.bug == "first" else -1])
         w = attention_mask[..., None]
+        if self.bug == "columns":
+            return self.head((x * w).mean(1))
         return self.head((x * w).sum(1) / w.sum(1))
 
 
@@ -156,3 +158,45 @@ class HalfRight(nn.Module):
             k, v = (a.transpose(1, 2).reshape(b, self.h, n, -1) for a in (k, v))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return x + self.out(y.transpose(1, 2).reshape(b, n, d))
+
+
+class ByRow(nn.Module):
+    """Positions are those of the rows of a batch: ``x + pe[: x.size(0)]``, which expects tokens (n, b, d)."""
+
+    def __init__(self, d=16):
+        super().__init__()
+        self.embed, self.pe = nn.Embedding(13, d), nn.Parameter(torch.randn(32, 1, d))
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(d, 2, 32, batch_first=True) for _ in range(2)
+        )
+        self.head = nn.Linear(d, 13)
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        x, n = x + self.pe[: x.size(0)], ids.shape[1]
+        for layer in self.layers:
+            x = layer(x, torch.ones(n, n, dtype=torch.bool).triu(1))
+        return self.head(x)
+
+
+def step_with(bug=""):
+    """A rotary cache: new values in front of the old, or old keys turned once more."""
+
+    def turn(x, start=0):
+        z = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+        rates = 0.5 ** torch.arange(z.shape[-1])
+        angle = torch.arange(start, start + x.shape[1])[:, None] * rates
+        return torch.view_as_real(z * torch.polar(torch.ones(()), angle)).flatten(2)
+
+    def step(x, cache):
+        start = 0 if cache is None else cache[0].shape[1]
+        q, k, v = turn(x, start), turn(x, start), x
+        if cache is not None:
+            old, values = cache
+            k = torch.cat([turn(old) if bug == "turned" else old, k], 1)
+            v = torch.cat([v, values] if bug == "front" else [values, v], 1)
+        n, m = q.shape[1], k.shape[1]
+        may = torch.ones(n, m, dtype=torch.bool).tril(m - n)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=may), (k, v)
+
+    return step
