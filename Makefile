@@ -6,9 +6,10 @@ PY := .venv/bin/python
 JOBS ?= logical
 # A worker for each core, at most four: some need a gigabyte. The tests of a file or of a class stay together, as a
 # notebook's cells must; the slowest start first (conftest.py knows them).
-TESTS := $(PY) -m pytest -q -n $(JOBS) --maxprocesses 4 --dist loadscope --no-loadscope-reorder
+TESTS := $(PY) -m pytest -q -n $(JOBS) --maxprocesses 4 --dist loadscope --no-loadscope-reorder \
+	-p no:anyio -p no:logging
 SMALL := tests/unit tests/oracle attn_tutor
-NOTEBOOKS := $(wildcard book/*.ipynb book/[0-9]*/*.ipynb)
+NBVAL := --nbval --nbval-current-env
 # Folders are listed too, so that a deleted page also rebuilds the book.
 SOURCES := _config.yml _toc.yml $(shell find book/ attn_tutor/ -not -path '*/__pycache__*' -not -path '*/.ipynb_checkpoints*')
 
@@ -23,7 +24,7 @@ export XDG_CACHE_HOME := $(CACHE)
 export XDG_CONFIG_HOME := $(CACHE)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book open live pdf lite check test full gpu notebooks tables student mutants coverage lint format dist clean \
+.PHONY: help book open live pdf lite check test rest full gpu notebooks tables student mutants coverage lint format dist clean \
 	small-tests tests-without-pages on-gpu
 .DELETE_ON_ERROR:
 
@@ -55,11 +56,14 @@ lite: .venv-lite/ready  ## build the site on which the notebooks run in a browse
 check: .venv/ready  ## check style, types and the package, after every change (one to two minutes)
 	@$(MAKE) --no-print-directory -j2 lint small-tests
 
-test: .venv/models  ## check everything, the strict build, notebooks and pages too (ten to fourteen minutes on two cores)
+test: .venv/models  ## check the package, the strict build, the main pages and their notebooks (six to nine minutes on two cores)
 	@$(MAKE) --no-print-directory -j3 lint _build/book.stamp tests-without-pages
-	@$(TESTS) tests/book
+	@$(TESTS) -m "not full and not rest" tests/book
 
-full: test mutants  ## check also what is rare (wrong programs, the PDF, every page in every theme, training anew)
+rest: .venv/models _build/book.stamp  ## check the further pages, their notebooks and the figures that move (as long again)
+	@$(TESTS) -m "rest and not full" $(NBVAL) book/[0-9]*/*.ipynb tests/book
+
+full: test rest mutants  ## check also what is rare (wrong programs, the PDF, every page in every theme, training anew)
 	@$(TESTS) -m full tests
 
 gpu:  ## run the tests on CUDA, and the benchmark, which is written to benchmarks/ and drawn
@@ -105,12 +109,11 @@ clean:  ## remove what builds and tests leave (.venv and your notebooks in stude
 
 # The steps behind the targets.
 
-# Without plugins that these tests do not use: a seventh of the time.
 small-tests: .venv/ready
-	@$(TESTS) -p no:anyio -p no:logging -p no:nbval -m "not slow and not full" $(SMALL)
+	@$(TESTS) -p no:nbval -m "not slow and not full" $(SMALL)
 
 tests-without-pages: .venv/ready
-	@$(TESTS) $(SMALL) --nbval --nbval-current-env $(NOTEBOOKS)
+	@$(TESTS) $(SMALL) $(NBVAL) book/*.ipynb
 
 # The benchmark keeps what it has measured when its time is over.
 BENCH := --device cuda --dtype bfloat16 --rows attention causal window bias additive gaussian --sizes 2048 16384

@@ -1,5 +1,6 @@
 """For every run of pytest: the settings of the notebooks' kernels, and the order in which files start."""
 
+import re
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +17,14 @@ SLOW_FILES = [
 ]  # fmt: skip  # a list of words reads as lines
 
 
+FURTHER = re.compile(r"book/\d\d_\w+/\w+\.(html|ipynb)")  # a page beside a main page
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if FURTHER.search(item.nodeid):
+            item.add_marker("rest")
+
     def place(item: pytest.Item) -> int:
         found = (i for i, name in enumerate(SLOW_FILES) if name in item.nodeid)
         return next(found, len(SLOW_FILES))

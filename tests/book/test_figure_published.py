@@ -24,7 +24,7 @@ from playwright.sync_api import Locator, Page
 
 from attn_tutor.models.smollm2 import SmolLM2
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.rest]
 NAMES = ["published"]
 BYTES = 200_000  # of the figure's scripts, as the chapter says
 OFF = 1 / 510  # what a weight may lose when it becomes a byte

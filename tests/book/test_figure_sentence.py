@@ -17,6 +17,8 @@ from playwright.sync_api import Locator, Page
 
 import attn_tutor.torch as at
 
+pytestmark = pytest.mark.rest
+
 Visit = Callable[..., AbstractContextManager[Page]]
 NAMES = ["sentence"]
 alphabet = "".join(figure_weights.alphabet)

@@ -20,6 +20,8 @@ import attn_tutor.torch as at
 from attn_tutor.data import encode_words, number_words
 from attn_tutor.ledger import H100, attention_bill
 
+pytestmark = pytest.mark.rest
+
 BOOK = Path(__file__).parents[2] / "book"
 NAMES = ("tiles", "bug", "beam")
 

@@ -29,6 +29,8 @@ from torch.nn.functional import cross_entropy
 
 import attn_tutor.torch as at
 
+pytestmark = pytest.mark.rest
+
 NAMES = ("lm", "induction", "birth")
 alphabet = "".join(figure_weights.alphabet)
 READ = """([ids, options]) => {

@@ -12,6 +12,8 @@ from playwright.sync_api import Locator, Page
 
 import attn_tutor.numpy as an
 
+pytestmark = pytest.mark.rest
+
 NAMES = ("layer", "multihead", "backward")
 WORDS = ["WEATHER", "IS", "LOVELY", "TODAY"]
 

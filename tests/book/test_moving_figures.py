@@ -39,6 +39,8 @@ import attn_tutor.numpy as an
 from attn_tutor.data import load_cars
 from attn_tutor.ledger import H100, Mesh, attention_cost, cache_bytes
 
+pytestmark = pytest.mark.rest
+
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "_build" / "html"
 NAMES = stills.FIGURES

@@ -17,6 +17,8 @@ from playwright.sync_api import Locator, Page
 
 import attn_tutor.numpy as an
 
+pytestmark = pytest.mark.rest
+
 Array = NDArray[np.float64]
 Visit = Callable[..., AbstractContextManager[Page]]
 NAMES = ["puzzle"]
