@@ -2,13 +2,18 @@
 
 The figure ``<attn-NAME>`` is made by ``_static/attn-NAME.js``. What that needs besides the shared scripts, its first
 comment names: "Needs attn-A.js, attn-B.js: …". They are classic scripts, deferred: browsers refuse modules from file://.
+
+``{state}`at width 512 <scale--power-9>` `` is a link that puts a figure of the page into a state, in the words of the
+figure's own "Link to this state".
 """
 
 import re
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.util.docutils import ReferenceRole
 
 STATIC = Path(__file__).resolve().parents[1] / "_static"
 SHARED = ("attn-core.js", "attn-element.js", "attn-task.js")
@@ -41,6 +46,15 @@ def add_scripts(
         app.add_js_file(script, loading_method="defer")
 
 
+class State(ReferenceRole):
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        address = f"#attn-{self.target}"
+        link = nodes.reference(self.rawtext, self.title, refuri=address, internal=True)
+        link["classes"].append("attn-state")
+        return [link], []
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_role("state", State())
     app.connect("html-page-context", add_scripts)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

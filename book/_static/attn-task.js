@@ -108,6 +108,9 @@ Object.assign(attn, (() => {
       figure.scrollIntoView({ block: "nearest" });
     };
     addEventListener("hashchange", follow);
+    addEventListener("click", ({ target }) => { // the same link once more changes no address
+      if (target.closest("a.attn-state")?.hash === location.hash) follow();
+    });
     // The formulas above the figure are drawn late, and push it down.
     addEventListener("load", () => Promise.resolve(window.MathJax?.startup?.promise).then(follow));
     follow();

@@ -942,6 +942,37 @@ def test_a_link_keeps_the_state_and_none_breaks_the_figure(
     assert reached[1::2] == [changed] * len(wrong)
 
 
+SETTING = [
+    x
+    for x in (ROOT / "book").rglob("*.[im]*")
+    if x.is_file() and b"{state}`" in x.read_bytes()
+]
+
+
+@pytest.mark.parametrize("source", SETTING, ids=lambda path: path.stem)
+def test_words_of_the_text_set_the_figure(visit: Visit, source: Path) -> None:
+    """Each leads to the state that it names, which the figure itself would write so, and to the figure."""
+    with visit(BUILT / source.relative_to(ROOT).with_suffix(".html")) as page:
+        page.locator("details:has(.attn-state)").evaluate_all(
+            "folds => folds.forEach(fold => { fold.open = true; })"
+        )
+        for link in page.locator("a.attn-state").all():
+            address = str(link.get_attribute("href"))
+            figure = page.locator(address[1:].partition("--")[0])
+            for _ in range(2):  # also after the figure was moved on
+                figure.get_by_role("button", name="Again").click()
+                link.click()
+                assert (
+                    figure.get_by_role("link", name="Link to this state").get_attribute(
+                        "href"
+                    )
+                    == address
+                )
+                assert figure.evaluate(
+                    "x => x.getBoundingClientRect().bottom > 0 && x.getBoundingClientRect().top < innerHeight"
+                )
+
+
 @each
 def test_presets_lead_to_states_of_their_own_which_a_link_keeps(
     page: Page, name: str

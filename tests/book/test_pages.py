@@ -66,7 +66,10 @@ def targets(path: Path, *, links: bool) -> list[str]:
     """What a page links to, or else what it loads."""
     page = soup(path)
     if links:
-        return [str(tag["href"]) for tag in page.select("a[href], area[href]")]
+        return [
+            str(tag["href"])
+            for tag in page.select("a[href]:not(.attn-state), area[href]")
+        ]
     loaded = [str(tag["src"]) for tag in page.select("[src]")]
     loaded += [str(tag["data"]) for tag in page.select("object[data]")]
     loaded += [
