@@ -368,6 +368,13 @@ def torch_linear_in_chunks(Q, K, V, size):
     return at.linear_attention(Q, K, V, causal=True)
 
 
+def torch_fading_in_chunks(Q, K, V, size, fade):
+    age = torch.arange(len(Q))[:, None] - torch.arange(len(K))
+    q, k = at.elu_features(Q), at.elu_features(K)
+    kernel = (q @ k.mT * fade ** age.clamp_min(0)).tril()
+    return kernel @ V / kernel.sum(-1, keepdim=True)
+
+
 def torch_delta_step(S, k, v, beta):
     k = torch.nn.functional.normalize(k, dim=0)
     return S - beta * torch.outer(k, k @ S) + beta * torch.outer(k, v)

@@ -72,6 +72,57 @@ linear_in_chunks.knows(
 )  # fmt: skip
 
 
+def faded(Q: Array, K: Array, V: Array, size: int, fade: float, inside: bool = True, start: int = 1,
+          written: bool = True, state: bool = True, total: bool = True) -> Array:  # fmt: skip
+    V = np.hstack([V, np.ones((len(V), 1))])
+    S, out = np.zeros((K.shape[1], V.shape[1])), []
+    for i in range(0, len(Q), size):
+        q, k, v = phi(Q[i : i + size]), phi(K[i : i + size]), V[i : i + size]
+        t = np.arange(len(q))[:, None]
+        kernel = np.tril(q @ k.T * (fade ** abs(t - t.T) if inside else 1))
+        out.append(kernel @ v + (fade ** (t + start) if start >= 0 else 1) * (q @ S))
+        late = fade ** t[::-1] * k if written else k
+        S = fade ** (len(q) if state else 1) * S + late.T @ v
+    pooled = np.vstack(out)
+    if total:
+        return pooled[:, :-1] / pooled[:, -1:]
+    return pooled[:, :-1] / (phi(Q) @ phi(K).cumsum(0).T).diagonal()[:, None]
+
+
+fading_in_chunks = Exercise(13,
+    "fading_in_chunks(Q, K, V, size, fade): causal linear attention with φ(x) = elu(x) + 1, whose sums each token "
+    "multiplies by fade before it writes, a chunk of so many tokens at a time; (n, d), (n, d), (n, d_v) → (n, d_v)",
+    faded, lambda draw: [
+        (draw(2, 3), draw(2, 3), draw(2, 2), 1, 0.5), (draw(6, 3), draw(6, 3), draw(6, 5), 2, 0.5),
+        (draw(7, 2), draw(7, 2), draw(7, 3), 3, 0.75), (draw(5, 2), draw(5, 2), draw(5, 3), 8, 0.5)
+    ])  # fmt: skip
+fading_in_chunks.knows(
+    ("no fade", lambda Q, K, V, size, fade: chunked(Q, K, V, size),
+     "Nothing fades: a key that came t tokens before the query has the weight of the newest one, not fadeᵗ of it."),
+    ("no fade inside a chunk", dict(inside=False),
+     "Inside a chunk all keys weigh the same. Query i meets key j after i − j steps: multiply the kernel by "
+     "fade ** (i − j)."),
+    ("the past fades once too little", dict(start=0),
+     "The first query of a chunk meets the state as the chunk before left it. It fades the state before it writes, "
+     "too: query i = 0, 1, … of a chunk meets it faded i + 1 times."),
+    ("the past does not fade within a chunk", dict(start=-1),
+     "All queries of a chunk meet the state as it was before the chunk. Query i = 0, 1, … of a chunk has faded it "
+     "i + 1 times."),
+    ("keys enter the state as if they were new", dict(written=False),
+     "The keys of a chunk enter the state with one weight. By the end of a chunk of c tokens its key j has faded "
+     "c − 1 − j times."),
+    ("the state fades once a chunk", dict(state=False),
+     "From chunk to chunk the state fades once. Every token fades it: a chunk of c tokens by fade ** c."),
+    ("the total does not fade", dict(total=False),
+     "You fade the values' sum and divide by a total that does not fade, so the weights no longer sum to 1. Fade both "
+     "sums."),
+    ("each chunk forgets the past", lambda Q, K, V, size, fade: np.vstack([
+        faded(Q[i : i + size], K[i : i + size], V[i : i + size], size, fade) for i in range(0, len(Q), size)]),
+     "Your chunks do not know of one another. Add what the state holds, faded i + 1 times for query i of the chunk."),
+    by_hand=faded,
+)  # fmt: skip
+
+
 def corrected(S: Array, k: Array, v: Array, beta: float, unit: bool = True, all_of: bool = True) -> Array:  # fmt: skip
     if unit:
         k = k / np.sqrt(k @ k)

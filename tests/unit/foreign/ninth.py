@@ -1545,6 +1545,35 @@ def linear_in_chunks_2(Q, K, V, size):
     return np.concatenate(list(pieces()))
 
 
+@wrong("fading_in_chunks", "the past fades once too little")
+def fading_in_chunks_1(Q, K, V, size, fade):
+    """The first query of a chunk reads the state as it was left."""
+    q, k = (np.where(X > 0, X + 1, np.exp(np.minimum(X, 0))) for X in (Q, K))
+    S, z, rows = np.zeros((K.shape[1], V.shape[1])), np.zeros(K.shape[1]), []
+    for a in range(0, len(Q), size):
+        b = min(a + size, len(Q))
+        for i in range(a, b):
+            w = fade ** np.arange(i - a, -1, -1) * (k[a : i + 1] @ q[i])
+            past = fade ** (i - a) * q[i]
+            rows.append((w @ V[a : i + 1] + past @ S) / (w.sum() + past @ z))
+        late = fade ** np.arange(b - a - 1, -1, -1)[:, None] * k[a:b]
+        S, z = fade ** (b - a) * S + late.T @ V[a:b], fade ** (b - a) * z + late.sum(0)
+    return np.array(rows)
+
+
+@right("fading_in_chunks")
+def fading_in_chunks_2(Q, K, V, size, fade):
+    """Token by token."""
+    S = np.zeros((K.shape[1], V.shape[1] + 1))
+    rows = []
+    for q, k, v in zip(Q, K, V, strict=True):
+        q, k = (np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))) for x in (q, k))
+        S = fade * S + np.outer(k, np.append(v, 1))
+        rows.append(q @ S)
+    rows = np.array(rows)
+    return rows[:, :-1] / rows[:, -1:]
+
+
 @wrong("delta_step", "the key as it is")
 def delta_step_1(S, k, v, beta):
     """The key is not scaled to length 1."""
