@@ -268,7 +268,8 @@ def torch_exact_match(found, target, end):
 
 def torch_nucleus(p, share):
     falling, order = p.sort(descending=True)
-    kept = torch.where(falling.cumsum(0) - falling < share, falling, 0)
+    before = falling.cumsum(0).roll(1) * (torch.arange(len(p)) > 0)
+    kept = torch.where(before < share, falling, 0)
     return torch.zeros_like(p).scatter(0, order, kept / kept.sum())
 
 

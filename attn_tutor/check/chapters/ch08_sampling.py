@@ -20,7 +20,7 @@ def _kept(p: Array, keep: Array) -> Array:
 def _before(p: Array) -> Array:
     """What all likelier tokens have together, from the likeliest token on."""
     falling = -np.sort(-p)
-    return falling.cumsum() - falling
+    return np.concatenate([[0.0], falling.cumsum()[:-1]])
 
 
 nucleus = Exercise(8,
@@ -29,7 +29,8 @@ nucleus = Exercise(8,
     lambda p, share: _kept(p, _before(p) < share), lambda draw: [
         (np.array([0.2, 0.5, 0.3]), 0.6), (np.array([0.1, 0.9]), 0.5),
         *((weights_of(2 * draw(7)), share) for share in (0.3, 0.7, 0.95)),
-        *((weights_of(draw(11)), share) for share in (0.15, 0.5, 0.8))
+        *((weights_of(draw(11)), share) for share in (0.15, 0.5, 0.8)),
+        (np.array([0.1875, 0.5, 0.3125]), 0.5),  # met exactly, also in binary
     ])  # fmt: skip
 nucleus.knows(
     ("not divided again", lambda p, share: np.where(_kept(p, _before(p) < share) > 0, p, 0),
