@@ -952,25 +952,20 @@ SETTING = [
 @pytest.mark.parametrize("source", SETTING, ids=lambda path: path.stem)
 def test_words_of_the_text_set_the_figure(visit: Visit, source: Path) -> None:
     """Each leads to the state that it names, which the figure itself would write so, and to the figure."""
+    seen = "x => x.getBoundingClientRect().bottom > 0 && x.getBoundingClientRect().top < innerHeight"
     with visit(BUILT / source.relative_to(ROOT).with_suffix(".html")) as page:
-        page.locator("details:has(.attn-state)").evaluate_all(
-            "folds => folds.forEach(fold => { fold.open = true; })"
+        page.locator(".toggle:has(.attn-state) .toggle-button").evaluate_all(
+            "buttons => buttons.forEach(button => button.click())"
         )
         for link in page.locator("a.attn-state").all():
             address = str(link.get_attribute("href"))
             figure = page.locator(address[1:].partition("--")[0])
+            own = figure.get_by_role("link", name="Link to this state")
             for _ in range(2):  # also after the figure was moved on
                 figure.get_by_role("button", name="Again").click()
-                link.click()
-                assert (
-                    figure.get_by_role("link", name="Link to this state").get_attribute(
-                        "href"
-                    )
-                    == address
-                )
-                assert figure.evaluate(
-                    "x => x.getBoundingClientRect().bottom > 0 && x.getBoundingClientRect().top < innerHeight"
-                )
+                link.click(timeout=9000)
+                assert own.get_attribute("href") == address
+                assert figure.evaluate(seen)
 
 
 @each
