@@ -160,9 +160,9 @@ def attention_bill(
     The textbook computes every pair and moves :math:`n \cdot m` numbers through slow memory eight times, or four times
     if one program makes the whole softmax. Tiles leave out what nobody sees, move queries and outputs once, and for
     each tile the keys that its queries see. Heads that share keys share a tile, so that a query that decodes reads its
-    cache once. A ring reads its queries and outputs and writes the outputs again in each further step, as its busiest
-    process must with zigzag. A larger cache that processors share, and what links read and write in memory, are not
-    counted.
+    cache once. A ring reads its queries and running outputs and writes these again in each further step, as its busiest
+    process must with zigzag; they have at least 4 bytes a number, as in ``ring_attention``, which merges in float32. A
+    larger cache that processors share, and what links read and write in memory, are not counted.
 
     Source: the roofline of Williams, Waterman & Patterson (2009), the trips of Dao et al. (2022).
 
@@ -225,8 +225,9 @@ def attention_bill(
     moved += read * layer.kept_bytes(1) + trips
     data, c, t = mesh or Mesh()
     if exchange != "all-to-all":
-        # A later step of a ring reads queries and outputs so far, and writes outputs.
-        moved += (c - 1) * queries * heads * (asked + 2 * given) * number
+        # A later step of a ring reads queries and running outputs, in float32 at least, and writes these again.
+        wide = max(number, 4)
+        moved += (c - 1) * queries * heads * (asked * number + 2 * given * wide)
     compute = operations / (c * t) / machine.operations_per_second
     move = moved / (c * t) / machine.memory_bytes_per_second
     traffic = wait = sent = 0.0
