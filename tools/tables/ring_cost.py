@@ -6,7 +6,7 @@ python tools/tables/ring_cost.py --late  the waiting alone, with pauses for work
 
 Two processes that each do the whole problem give the rate of arithmetic at each length, an exchange of a small and one
 of a large tensor, of the kind that is used, give the cost of sending. From these alone `attention_cost` predicts what
-each does if they share the problem. On CPUs sending is work for the same cores, so nothing is hidden: overlap=False.
+each does if they share the problem. On CPUs sending is work for the same cores, so it predicts a sum: overlap=False.
 Without --wall all numbers are seconds of processor time, so that other programs on the computer count for little; the
 time in which a process sleeps until a message comes is not in them. With it each process keeps to a core of its own,
 and one that works while the other sleeps gives the efficiency of two, t1 / (2 t2). Cases take turns; the median of five
