@@ -74,7 +74,7 @@ notebooks: .venv/ready  ## run every notebook and write its outputs
 	@$(PY) tools/notebooks.py
 
 # Programs of tools/tables with their options.
-TABLES := accuracy.py cached_tokens.py ledger.py small_transformer.py \
+TABLES := accuracy.py cached_tokens.py ledger.py new_memory.py small_transformer.py \
 	attention_cost.py "attention_cost.py --wide" ring_cost.py "ring_cost.py --wall" "ring_cost.py --late" \
 	rule_times.py benchmarks.py
 tables: .venv/models  ## measure the tables of the book anew, on a computer that does nothing else (an hour)
