@@ -80,7 +80,7 @@ def differs_from_formula(
     .. math:: O = \operatorname{softmax}\!\left(\frac{Q K^\top}{\sqrt{d}}\right) V
 
     If it does, it is compared with the wrong formulas that people write: other scales, other axes of the softmax, other
-    uses of the mask, key-value heads in another order, and any of these at once.
+    uses of the mask, key-value heads in another order, keys for values, and any of these at once.
 
     Args:
         attention: takes Q, K, V, and a mask if ``masked``.
@@ -128,10 +128,11 @@ def differs_from_formula(
             AXES,
             USES if masked else [""],
             [False, True] if times > 1 else [False],
+            [False, True],
         ),
-        key=lambda x: (scales[x[0]] != "") + (x[1] != -1) + (x[2] != "") + x[3],
+        key=lambda x: (scales[x[0]] != "") + (x[1] != -1) + (x[2] != "") + sum(x[3:]),
     )
-    for size, axis, use, repeat in tried:
+    for size, axis, use, repeat, same in tried:
         if axis == 1 and heads is None:
             continue
         k, v = (
@@ -140,7 +141,7 @@ def differs_from_formula(
             else x.repeat_interleave(times, 1)
             if times > 1
             else x
-            for x in (K, V)
+            for x in (K, K if same else V)
         )
         hidden = (
             None if not masked or use == "none" else ~mask if use == "not" else mask
@@ -151,6 +152,7 @@ def differs_from_formula(
                 AXES[axis],
                 USES[use],
                 "groups by repeat" if repeat else "",
+                "values are the keys" if same else "",
             ]
             cause = " and ".join(filter(None, causes))
             says = (
@@ -173,8 +175,8 @@ def reads_hidden_keys(attention: Attention, *, heads: int | None = 4) -> Finding
         heads: Q is (b, h, n, d); None makes it (b, n, d).
 
     Returns:
-        A finding, true if the output moves with the value of a hidden key: the mask is a number that is not low
-        enough.
+        A finding, true if the output moves with the value of a hidden key, or is NaN: the mask is a number that is
+        not low enough if the same key is hidden among scores of 0.
 
     Example:
         >>> soft = lambda Q, K, V, mask: (Q @ K.mT / 2 - 1e4 * ~mask).softmax(-1) @ V
@@ -192,9 +194,20 @@ def reads_hidden_keys(attention: Attention, *, heads: int | None = 4) -> Finding
     K[..., :2, :] = 50  # scores −30,000 at scale ½
     other = V.clone()
     other[..., 2, :] += 1
-    gap = (attention(Q, K, V, mask) - attention(Q, K, other, mask)).abs().max().item()
-    if gap < 1e-4:
+    easy, gap = (
+        (attention(q, K, V, mask) - attention(q, K, other, mask)).abs().max().item()
+        for q in (0 * Q, Q)
+    )
+    if easy < 1e-4 and gap < 1e-4:
         return Finding("reads_hidden_keys")
+    if not easy < 1e-4:
+        says = f"The output moves by {easy:.2f} with a hidden value, scores of 0 among themselves."
+        return Finding(
+            "reads_hidden_keys", "NaN" if easy != easy else "mask hides nothing", says
+        )
+    if gap != gap:
+        says = "Scores of −30,000 give NaN: is the exponential taken before the row's maximum is subtracted?"
+        return Finding("reads_hidden_keys", "numbers out of range", says)
     says = f"With permitted scores of −30,000 the output moves by {gap:.2f} with a hidden value."
     return Finding("reads_hidden_keys", "mask as a large number", says)
 
@@ -218,9 +231,9 @@ def breaks_on_empty_row(attention: Attention, *, heads: int | None = 4) -> Findi
     Q, K, V = (normal(*front, 3, 4, seed=s).requires_grad_() for s in range(3))
     mask = torch.ones(3, 3, dtype=torch.bool).tril(-1)  # the first query has none
     out = attention(Q, K, V, mask)
-    slopes = torch.autograd.grad(out[..., 1:, :].sum(), (Q, K, V))
+    slopes = torch.autograd.grad(out[..., 1:, :].sum(), (Q, K, V), allow_unused=True)
     where = "output" if not out.isfinite().all() else "gradient"
-    if out.isfinite().all() and all(g.isfinite().all() for g in slopes):
+    if out.isfinite().all() and all(g is None or g.isfinite().all() for g in slopes):
         return Finding("breaks_on_empty_row")
     return Finding(
         "breaks_on_empty_row",

@@ -1,6 +1,7 @@
 """Checks of what a call of a model needs: one answer for one input, finite numbers, order, and room for its text."""
 
 import copy
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from attn_tutor.failures.program import (
     modules_of,
     moved,
     sample,
+    shrunk,
 )
 
 __all__ = ["changes_in_eval", "gives_nan", "loses_order", "runs_out_of_positions"]
@@ -124,33 +126,41 @@ def gives_nan(model: Model, tokens: Any, pads: Side | None = None) -> Finding:
         p for m in modules_of(model) for p in m.parameters() if p.requires_grad
     ]
     wanted = [*parameters, *([X] if X.requires_grad else [])]
+    learns = bool(parameters)
     try:
-        out = answer(model, X, words, training=bool(parameters), grad=bool(wanted))
+        out = answer(model, X, words, training=learns, grad=bool(wanted))
     except RuntimeError as error:
         if "numpy()" not in str(error):
             raise
         X = X.detach()  # the program has no gradient
-        out = answer(model, X, words, training=bool(parameters))
-    for numbers in out, answer(model, X, words):
-        counted = (
-            numbers if words is None or out.shape[:2] != words.shape else numbers[words]
-        )
-        if bad := int((~counted.isfinite()).sum()):
-            says = f"{bad} of {counted.numel()} outputs are not finite"
-            if not answer(model, X[:, :1]).isfinite().all():
-                cause = "inverted mask"
-                says += ", and a sentence of one token gives NaN: it may not see itself"
+        out = answer(model, X, words, training=learns)
+
+    def counted(numbers: torch.Tensor) -> torch.Tensor:
+        each = words is not None and out.shape[:2] == words.shape
+        return numbers[words] if each else numbers
+
+    for training in (learns, False):
+        numbers = counted(answer(model, X, words, training=training))
+        if bad := int((~numbers.isfinite()).sum()):
+            cause, says = "NaN", f"{bad} of {numbers.numel()} outputs are not finite"
+            small = partial(shrunk, model, training=training)
+            if not all(p.isfinite().all() for p in parameters):
+                says += ", and parameters are not finite themselves"
+            elif counted(small(X, words)).isfinite().all():
+                cause = "numbers out of range"
+                says += ", but all are with numbers a hundred times smaller; exp needs the row's maximum subtracted"
+            elif not small(X[:, :1]).isfinite().all():
+                says += ", and a sentence of one token gives NaN"
+                if wanted:  # or else nothing could be made smaller
+                    cause = "inverted mask"
+                    says += ", with small numbers too: it may not see itself"
             elif words is not None and answer(model, X).isfinite().all():
                 cause = "empty row is NaN"
                 says += ", though without pads they are"
-            else:
-                cause = "NaN"
-            says += "."
-            return Finding("gives_nan", cause, says)
+            return Finding("gives_nan", cause, f"{says}.")
     if not out.requires_grad:
         return Finding("gives_nan")
-    counted = out if words is None or out.shape[:2] != words.shape else out[words]
-    slopes = torch.autograd.grad(counted.square().sum(), wanted, allow_unused=True)
+    slopes = torch.autograd.grad(counted(out).square().sum(), wanted, allow_unused=True)
     bad = sum(int((~g.isfinite()).sum()) for g in slopes if g is not None)
     if not bad:
         return Finding("gives_nan")

@@ -9,6 +9,7 @@ GALLERY = "book/failure_gallery.ipynb"
 HEADINGS = {
     "no causal mask": "Loss goes to zero and generated text is nonsense",
     "mask off by one": "Loss goes to zero and generated text is nonsense",
+    "mask looks ahead": "Loss goes to zero and generated text is nonsense",
     "leak": "Loss goes to zero and generated text is nonsense",
     "noise is learnt": "Loss goes to zero and generated text is nonsense",
     "heads cut by reshape": "`reshape` or `view` in place of `transpose`",
@@ -19,6 +20,7 @@ HEADINGS = {
     "mask lost on one path": "The mask is lost on one code path",
     "mask not used": "The mask is lost on one code path",
     "mask added as 0 and 1": "A mask of 0 and 1 is added to the scores",
+    "mask hides nothing": "A mask of 0 and 1 is added to the scores",
     "scores multiplied by the mask": "A mask of 0 and 1 is added to the scores",
     "mask after softmax": "A mask of 0 and 1 is added to the scores",
     "mask of (b, m) read as (n, m)": "A mask of shape (b, m) is read as (n, m)",
@@ -64,6 +66,9 @@ OTHER_PAGES = {
     "order is lost": ("book/06_positional_encoding.ipynb", "Positional encoding"),
     "pads are read": (GALLERY, SYMPTOMS),  # the table: none of the known patterns
     "NaN": (GALLERY, SYMPTOMS),
+    "another formula": (GALLERY, SYMPTOMS),
+    "values are the keys": (GALLERY, SYMPTOMS),
+    "numbers out of range": ("book/03_masked_softmax.ipynb", "Masked softmax"),
 }
 
 

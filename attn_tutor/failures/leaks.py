@@ -104,15 +104,24 @@ def pattern_of_leak(table: Tensor) -> tuple[str, str]:
             "a norm over tokens, or layers of reshaped heads."
         )
         return "no causal mask", says
-    ahead = torch.ones(n, n, dtype=torch.bool).tril(1)
-    if table[ahead].all() and not table[0, -1]:
+    ahead = table.triu(1)
+    if table[0].all() and not ahead[1:].any():
+        says = "output 0 alone depends on later tokens: a query without keys, and a mask of large numbers?"
+        return "leak", says
+    far = ahead.sum(-1)
+    unbroken = torch.arange(n) <= torch.arange(n)[:, None] + far[:, None]
+    if far[:-1].all() and torch.equal(ahead, unbroken.triu(1)) and not table[0, -1]:
+        if far.max() == 1:
+            says = "each output depends on the token after it: the mask, or a convolution, looks one ahead."
+            return "mask off by one", says
+        says = f"each output depends on up to {far.max()} tokens after it: layers whose masks are off by one, "
         return (
-            "mask off by one",
-            "each output depends on the token after it: the mask, or a convolution, looks one ahead.",
+            "mask looks ahead",
+            says + "a mask that is off by as many, or a window on both sides.",
         )
     return (
         "leak",
-        f"{table.triu(1).sum()} outputs depend on a later token, in no pattern known here.",
+        f"{ahead.sum()} outputs depend on a later token, in no pattern known here.",
     )
 
 

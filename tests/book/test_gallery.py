@@ -1,5 +1,7 @@
 """The failure gallery: every bug has its four parts; a function of attn_tutor.failures names it, and not its cure."""
 
+import ast
+import builtins
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -74,6 +76,23 @@ def test_its_text_names_a_function_that_the_cell_calls(name: str) -> None:
         & set(failures.__all__)
         & set(re.findall(r"failures\.(\w+)", code))
     )
+
+
+@each
+def test_it_runs_without_the_other_entries(name: str) -> None:
+    """After the first cells and that of the imports, every name is made in the entry itself."""
+    first = [x.source for x in CELLS[:9] if x.cell_type == "code"]
+    first += [x.source for x in CELLS if "import torch.distributed as dist" in x.source]
+    code = ast.parse("\n".join([*first, *(x.source for x in code_of(name))]))
+    names = [x for x in ast.walk(code) if isinstance(x, ast.Name)]
+    made = {x.id for x in names if isinstance(x.ctx, ast.Store)}
+    made |= {x.arg for x in ast.walk(code) if isinstance(x, ast.arg)}
+    for x in ast.walk(code):
+        if isinstance(x, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler):
+            made.add(x.name)
+        elif isinstance(x, ast.Import | ast.ImportFrom):
+            made |= {a.asname or a.name.split(".")[0] for a in x.names}
+    assert {x.id for x in names} <= made | {*dir(builtins)}
 
 
 @each

@@ -23,6 +23,7 @@ from planted.others import (
     step_with,
 )
 from planted.torchs_layers import Encoder, LeftPadded, Reader
+from planted.two_layers import TwoLayers
 
 from attn_tutor import failures
 
@@ -83,7 +84,7 @@ PLANTED = [
     # minGPT's layout
     ("heads cut by reshape", lambda: everything(made(GPT, "view"))),
     ("heads cut by reshape", lambda: everything(made(GPT, "merge"))),
-    ("mask off by one", lambda: everything(made(GPT, "off by one"))),
+    ("mask looks ahead", lambda: everything(made(GPT, "off by one"))),
     ("random in eval", lambda: everything(made(GPT, "dropout"))),
     ("mask lost on one path", lambda: everything(made(GPT, "flash"))),
     ("position past the table", lambda: everything(made(GPT), length=33)),
@@ -94,7 +95,7 @@ PLANTED = [
     ),
     ("mask not used", lambda: everything(made(ForCausalLM, "unused"), pads="left")),
     (
-        "mask added as 0 and 1",
+        "mask hides nothing",
         lambda: everything(made(ForCausalLM, "float"), pads="left"),
     ),
     (
@@ -226,6 +227,96 @@ def test_a_right_program_raises_no_alarm(name):
     assert not any(RIGHT[name]()), name
 
 
+def by_hand(Q, K, V, mask=None):
+    """Softmax without the row's maximum subtracted."""
+    e = (Q @ K.mT / Q.shape[-1] ** 0.5).exp() * (1 if mask is None else mask)
+    return e / e.sum(-1, keepdim=True) @ V
+
+
+def of_words(X, words):
+    """Positions from the mask, which the attention does not get."""
+    X = X + torch.arange(7)[(words.cumsum(-1) - 1).clamp(min=0), None] / 7
+    return torch.softmax(X @ X.mT / 16, -1) @ X
+
+
+def broken():
+    model = made(GPT)
+    torch.nn.init.constant_(model.lm_head.weight, torch.nan)
+    return everything(model)
+
+
+def two_ahead(X):
+    """Two tokens ahead of what is causal."""
+    may = torch.ones(7, 7).tril(2).bool()
+    return (X @ X.mT / 16).masked_fill(~may, -torch.inf).softmax(-1) @ X
+
+
+ALONE = {  # a wrong name, or a second one, was given to these
+    "mask not used": lambda: of_attention("unused", masked=True),
+    "values are the keys": lambda: failures.check_attention(
+        lambda Q, K, V, mask: einsums.attention()(Q, K, K, mask), masked=True
+    ),
+    "softmax over the wrong axis": lambda: of_attention("queries", masked=True),
+    "numbers out of range": lambda: everything(
+        lambda X: by_hand(X, X, X), 30 * X, causal=False
+    ),
+    "NaN": broken,
+    "mask looks ahead": lambda: everything(two_ahead, X),
+    "random in eval": lambda: everything(
+        lambda X, words: torch.dropout(X, 0.5, True), X, pads="left"
+    ),
+}
+
+
+@pytest.mark.parametrize("cause", ALONE)
+def test_a_bug_has_one_name(cause):
+    assert [finding.cause for finding in ALONE[cause]()] == [cause]
+
+
+def test_a_mask_that_only_moves_positions_is_not_used():
+    for pads in ("left", "right"):
+        found = failures.reads_pads(of_words, X, pads, causal=False)
+        assert found.cause == "mask not used", pads
+
+
+def test_large_scores_that_give_nan_are_no_large_mask():
+    found = failures.reads_hidden_keys(by_hand)
+    assert found.cause == "numbers out of range"
+
+
+def test_new_keys_before_the_old_ones_are_no_corner():
+    step = step_with("before")
+    found = failures.differs_step_by_step(lambda x: step(x, None)[0], X, step)
+    assert found.cause == "cache differs" and "before the old" in found.says
+
+
+LATER = {  # planted by a reader: the first name with and without a causal mask
+    "": ("", ""),
+    "thrown away": ("no causal mask", "mask not used"),
+    "dropout": ("random in eval", "random in eval"),
+    "row": ("batch taken for tokens", "batch taken for tokens"),
+    "no positions": ("", "order is lost"),
+    "window": ("mask looks ahead", "pads are read"),
+    "1e-9": ("no causal mask", "mask hides nothing"),
+    "queries": ("no causal mask", "mask hides nothing"),
+    "merge": ("no causal mask", "pads are read"),
+    "pads of queries": ("pads are read", "mask hides nothing"),
+    "or": ("pads are read", "mask not used"),
+    "exchanged": ("", ""),
+    "values": ("", ""),
+}
+
+
+@pytest.mark.parametrize("bug", LATER)
+def test_what_is_named_first_and_what_is_not_seen(bug):
+    ids = torch.randint(17, (4, 9), generator=torch.Generator().manual_seed(0))
+    for causal, cause in zip((True, False), LATER[bug], strict=True):
+        pads = "left" if causal else "right"
+        found = everything(made(TwoLayers, bug, causal), ids, causal=causal, pads=pads)
+        assert (found[0].cause if found else "") == cause, causal
+        assert "positions count pads" not in [x.cause for x in found]
+
+
 @pytest.mark.parametrize(("bug", "first"), [("front", 1), ("turned", 2)])
 def test_a_cache_that_is_read_in_another_order_or_turned_again(bug, first):
     def found(step):
@@ -309,7 +400,7 @@ def test_many_layers_hide_no_name(seed):
     """What goes through four layers is small, and may be lost in rounding."""
     torch.manual_seed(seed)
     model = GPT("off by one", heads=4, layers=4)
-    assert failures.leaks_future(model, IDS).cause == "mask off by one"
+    assert failures.leaks_future(model, IDS).cause == "mask looks ahead"
 
 
 @pytest.mark.parametrize(
@@ -467,4 +558,6 @@ def test_functions_of_other_kinds():
     odd = failures.differs_from_formula(lambda Q, K, V: soft(Q, K, V)[0] ** 2)
     assert odd.cause == "another formula"
     ahead = failures.leaks_future(lambda X: X + X.roll(-1, 1) + X.roll(-2, 1), X)
-    assert ahead.cause == "leak"
+    assert ahead.cause == "mask looks ahead" and "up to 2" in ahead.says
+    odd = failures.leaks_future(lambda X: X + X.roll(-2, 1), X)
+    assert odd.cause == "leak"

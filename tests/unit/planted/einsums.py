@@ -23,7 +23,7 @@ def attention(bug="", heads_in_all=None):
             scores = scores.masked_fill(~mask, -1e4)
         elif mask is not None and bug == "plus":
             scores = scores + mask.to(scores)
-        elif mask is not None and bug != "after":
+        elif mask is not None and bug not in ("after", "unused"):
             scores = scores.masked_fill(~mask, float("-inf"))
         weights = scores.softmax({"queries": -2, "heads": 1}.get(bug, -1))
         if mask is not None and bug == "after":

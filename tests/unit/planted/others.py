@@ -180,7 +180,7 @@ class ByRow(nn.Module):
 
 
 def step_with(bug=""):
-    """A rotary cache: new values in front of the old, or old keys turned once more."""
+    """A rotary cache: new values (or both) in front of the old, or old keys turned once more."""
 
     def turn(x, start=0):
         z = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
@@ -194,7 +194,8 @@ def step_with(bug=""):
         if cache is not None:
             old, values = cache
             k = torch.cat([turn(old) if bug == "turned" else old, k], 1)
-            v = torch.cat([v, values] if bug == "front" else [values, v], 1)
+            v = torch.cat([v, values] if bug in ("front", "before") else [values, v], 1)
+            k = k.roll(x.shape[1], 1) if bug == "before" else k
         n, m = q.shape[1], k.shape[1]
         may = torch.ones(n, m, dtype=torch.bool).tril(m - n)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=may), (k, v)
