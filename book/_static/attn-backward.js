@@ -16,42 +16,42 @@ customElements.define("attn-backward", class extends attn.Flow {
     const mask = () => range(3).map(() => Array(3).fill(true));
     const halved = { scale: () => 0.5, by: () => " / 2" }; // 1/√4
     const with_ln2 = { scale: () => Math.LN2 / 2, by: () => " · ln 2 / 2" }; // K is shown without its factor ln 2
-    const input = (x, wide, m, heading, means) => part([x, 18], wide, [3, m], 0, { heading, means });
-    const back = (heading, x, wide, m, stage, made, means) => part([x, 424], wide, [3, m], stage, { ...made, kind: "gradient", heading, means });
-    const learnt = (letter, x, wide, m) => part([x, 552], wide, [2, m], 4, { ...product("X", "d" + letter, { left: true }), kind: "gradient", weight: true,
+    const input = (x, wide, m, heading, means) => part([x, 34], wide, [3, m], 0, { heading, means });
+    const back = (heading, x, wide, m, stage, made, means) => part([x, 168], wide, [3, m], stage, { ...made, kind: "gradient", heading, means });
+    const learnt = (letter, x, wide, m) => part([x, 282], wide, [2, m], 4, { ...product("X", "d" + letter, { left: true }), kind: "gradient", weight: true,
       heading: `dW_${letter.toLowerCase()} = Xᵀ d${letter}`, means: () => "How the loss answers to a learnt number, which should move against this sign." });
     const pulls = (matrix) => (word, _, i, j) => `How the loss answers to number ${j} of the ${matrix} of ${word}.`;
     return {
-      X: part([62, 18], 20, [3, 2], 0, { named: true, value: () => [[1, 0], [1, 1], [0, 1]], means: (word, _, i, j) => `Number ${j} of the vector of ${word}.` }),
-      Q: input(116, 20, 4, "Q", (word) => `What ${word} looks for. Change it and watch.`),
-      K: input(210, 22, 4, "K / ln 2", (word) => `What ${word} is found by. Change it and watch.`),
-      V: input(314, 24, 2, "V", (word) => `What ${word} hands over. Change it and watch.`),
-      S: part([62, 152], 34, [3, 3], 0, { ...scores("Q", "K", mask, with_ln2), heading: "S = Q Kᵀ / √4", named: true }),
-      A: part([184, 152], 34, [3, 3], 0, { ...weights("S", mask), heading: "A = softmax S" }),
-      O: part([306, 152], 28, [3, 2], 0, { ...output("A", "V"), heading: "O = A V" }),
-      dO: part([306, 290], 28, [3, 2], 0, { kind: "gradient", means: (word) => `How the loss answers to the output of ${word}. Change it and watch.` }),
-      dV: back("dV = Aᵀ dO", 306, 28, 2, 1, product("A", "dO", { left: true }), pulls("value")),
-      dA: part([176, 290], 34, [3, 3], 1, { ...product("dO", "V", { right: true }), pairs: true, kind: "gradient", heading: "dA = dO Vᵀ",
+      X: part([56, 34], 24, [3, 2], 0, { named: Infinity, value: () => [[1, 0], [1, 1], [0, 1]], means: (word, _, i, j) => `Number ${j} of the vector of ${word}.` }),
+      Q: input(126, 24, 4, "Q", (word) => `What ${word} looks for. Change it and watch.`),
+      K: input(248, 26, 4, "K / ln 2", (word) => `What ${word} is found by. Change it and watch.`),
+      V: input(642, 26, 2, "V", (word) => `What ${word} hands over. Change it and watch.`),
+      S: part([374, 34], 34, [3, 3], 0, { ...scores("Q", "K", mask, with_ln2), heading: "S = Q Kᵀ / √4" }),
+      A: part([528, 34], 34, [3, 3], 0, { ...weights("S", mask), heading: "A = softmax S" }),
+      O: part([712, 34], 28, [3, 2], 0, { ...output("A", "V"), heading: "O = A V" }),
+      dO: part([712, 168], 28, [3, 2], 0, { kind: "gradient", means: (word) => `How the loss answers to the output of ${word}. Change it and watch.` }),
+      dV: back("dV = Aᵀ dO", 640, 28, 2, 1, product("A", "dO", { left: true }), pulls("value")),
+      dA: part([528, 168], 34, [3, 3], 1, { ...product("dO", "V", { right: true }), pairs: true, named: 1, kind: "gradient", heading: "dA = dO Vᵀ",
         means: (one, other) => `How the loss would answer if ${one} drew more from ${other} and no less from the others.` }),
-      r: part([122, 290], 32, [3, 1], 2, {
+      r: part([482, 168], 32, [3, 1], 2, {
         value: (v) => v.A.map((row, i) => [attn.sum(row.map((a, j) => a * v.dA[i][j]))]), kind: "gradient",
         lit: (i) => range(3).flatMap((j) => [["A", i, j], ["dA", i, j]]),
         formula: (i) => `row ${i} of A · row ${i} of dA`,
         says: (v, i) => v.A[i].map((a, j) => `${factor(a)} · ${factor(v.dA[i][j])}`).join(" + "),
         means: (word) => `The mean of the row of dA of ${word}, each entry times its weight.`,
       }),
-      dS: part([4, 290], 36, [3, 3], 2, {
-        value: (v) => v.A.map((row, i) => row.map((a, j) => a * (v.dA[i][j] - v.r[i][0]))), pairs: true, kind: "gradient", heading: "dS = A ⊙ (dA − r)",
+      dS: part([374, 168], 34, [3, 3], 2, {
+        value: (v) => v.A.map((row, i) => row.map((a, j) => a * (v.dA[i][j] - v.r[i][0]))), pairs: true, named: 2, kind: "gradient", heading: "dS = A ⊙ (dA − r)",
         lit: (i, j) => [["A", i, j], ["dA", i, j], ["r", i, 0]],
         formula: (i, j) => `${entry("A", i, j)} · (${entry("dA", i, j)} − ${entry("r", i)})`,
         says: (v, i, j) => `${short(v.A[i][j])} · (${short(v.dA[i][j])} − ${factor(v.r[i][0])})`,
         means: (one, other) => `How the loss answers to the score of ${one} for ${other}: its weight, times how far its dA is from the row's mean.`,
       }),
-      dQ: { ...back("dQ = s dS K", 62, 29, 4, 3, product("dS", "K", with_ln2), pulls("query")), named: true },
-      dK: back("dK = s dSᵀ Q", 184, 29, 4, 3, product("dS", "Q", { left: true, ...halved }), pulls("key")),
-      dW_q: learnt("Q", 62, 29, 4),
-      dW_k: learnt("K", 184, 29, 4),
-      dW_v: learnt("V", 306, 28, 2),
+      dQ: { ...back("dQ = s dS K", 116, 29, 4, 3, product("dS", "K", with_ln2), pulls("query")), named: Infinity },
+      dK: back("dK = s dSᵀ Q", 242, 29, 4, 3, product("dS", "Q", { left: true, ...halved }), pulls("key")),
+      dW_q: learnt("Q", 116, 29, 4),
+      dW_k: learnt("K", 242, 29, 4),
+      dW_v: learnt("V", 640, 28, 2),
     };
   })();
   static zeros = (values) => attn.sum(["dW_q", "dW_k", "dW_v"].map((name) => values[name].flat().filter((x) => Math.abs(x) < 1e-9).length));
@@ -71,8 +71,12 @@ customElements.define("attn-backward", class extends attn.Flow {
   }];
 
   build() {
-    this.build_flow(608, ["M156 98 112 134", "M250 98 132 134", "M338 98V134", "M166 191H180", "M288 191H302",
-      "M334 232V272", "M334 370V406", "M302 329H282", "M172 329H160", "M50 370 96 406", "M84 370 220 406", "M120 504V534", "M242 504V534", "M334 504V534"]);
+    const { svg } = attn, back = [["dO", "M756 108V150"], ["dV", "M734 242V251H668V243"], ["dA", "M668 251H579V243"], ["r", "M526 204H516"],
+      ["dK", "M425 242V251H300V243"], ["dQ", "M300 251H174V243"], ["dW_q", "M144 242V264"], ["dW_k", "M270 242V264"], ["dW_v", "M654 242V264"]];
+    const band = (tone, words, y, height) => svg("g", { class: tone }, svg("rect", { class: "attn-lane", x: 0, y, width: 772, height, rx: 6 }),
+      svg("text", { class: "attn-tone", x: 6, y: y + 14 }, words));
+    this.build_flow(772, [["S", "M300 108V117M174 108V117H425V109"], ["A", "M478 70H526"], ["O", "M668 108V117M579 108V117H734V109"],
+      ...back.map(([to, d]) => [to, d, "attn-back"])], band("attn-second", "forward →", 0, 124), band("attn-back", "← gradients", 130, 240));
     this.presets("The loss looks at", Object.fromEntries(Object.entries(this.constructor.cases).map(([name, dO]) => [name, { dO }])));
   }
 

@@ -1,27 +1,32 @@
 /* One drawing of the data flow of attention, for the figures that need it: matrices of numbers to touch. A number that is
-   touched lights up those that made it and says its arithmetic; + and − change an input. What is not shown yet has no formula.
+   touched lights up those that made it, with a ray from each group, and says its arithmetic; + and − change an input. What
+   is not shown yet takes no room and has no formula.
    A subclass has parts, { name: a part }, in the order in which they are computed; see attn.flow below. */
 attn.Flow = class extends attn.Figure {
   static tokens = ["WEATHER", "IS", "LOVELY", "TODAY"];
   static X = [[2, 0, 0], [1, 1, 0], [0, 2, 0], [0, 0, 2]];
   static largest = 9; // number that an input may hold
 
-  /* Controls for the stages and the drawing, this high, with these arrows. */
-  build_flow(height, arrows) {
+  /* Controls for the stages and the drawing, this wide, with arrows [[to a part, path, class], …] and grounds beneath it. */
+  build_flow(width, arrows, ...grounds) {
     const { html, svg } = attn, { parts, stages, title, start } = this.constructor, last = stages.length - 1;
     this.fits.at = (at) => this.cells.has(at);
     this.slider("stage", "Shown", [0, last, 1], (stage) => (stage < last ? "up to " : "all, with ") + stages[stage]);
     this.button("Next step", ({ stage }) => {
-      const next = stage < last ? stage + 1 : 0, part = Object.keys(parts).find((name) => parts[name].stage === next && parts[name].at);
+      const next = stage < last ? stage + 1 : 0, part = Object.keys(parts).find((name) => parts[name].stage === next && parts[name].at && (parts[name].value || !next));
       return { stage: next, at: `${part}${Math.min(2, parts[part].size[0] - 1)}0` };
     });
     this.button("Undo changes", () => Object.fromEntries(this.inputs.map((name) => [name, start[name]])));
     const tip = this.localName + "-tip";
-    this.drawing = svg("svg", { viewBox: `0 0 364 ${height}`, role: "group", "aria-label": title, class: "attn-flow" },
-      svg("marker", { id: tip, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8Z" })),
-      ...arrows.map((d) => svg("path", { class: "attn-axis", d, "marker-end": `url(#${tip})` })));
+    this.arrows = arrows.map(([to, d, tone = ""]) => [to, svg("path", { class: "attn-axis " + tone, d, "marker-end": `url(#${tip})` })]);
+    this.rays = attn.range(3).map(() => svg("path", { class: "attn-ray" }));
+    this.width = width;
+    this.drawing = svg("svg", { role: "group", "aria-label": title, class: "attn-flow", style: `--wide: ${width}px` },
+      svg("marker", { id: tip, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" },
+        svg("path", { d: "M0 0L8 4L0 8Z" })), ...grounds, ...this.arrows.map(([, arrow]) => arrow), ...this.rays);
     this.cells = new Map();
     this.headings = new Map();
+    this.names = [];
     for (const [name, part] of Object.entries(parts)) if (part.at) this.build_part(name, part);
     this.inputs = Object.keys(parts).filter((name) => name in start && parts[name].at);
     for (const name of this.inputs) this.fits[name] = (M) => M.flat().every((x) => Number.isInteger(x) && Math.abs(x) <= this.constructor.largest);
@@ -32,20 +37,24 @@ attn.Flow = class extends attn.Figure {
     this.less = attn.button("−", () => this.nudge(-1));
     this.more = attn.button("+", () => this.nudge(1));
     this.edit = html("div", { class: "attn-buttons", role: "group", "aria-label": "Change this input" }, this.less, this.more);
-    this.picture.append(html("div", {}, this.drawing), html("div", { class: "attn-told" }, html("div", { class: "attn-buttons" }, this.formula, this.edit), this.means, this.words));
+    this.box = html("div", {}, this.drawing);
+    this.picture.append(html("div", { class: "attn-told" }, this.edit, this.formula, this.means, this.words), this.box);
   }
 
   build_part(name, { at: [x, y], wide, size: [n, m], named, heading }) {
     const { svg, range, flow } = attn, { tokens } = this.constructor, tall = flow.tall;
     this.headings.set(name, svg("text", { x: x + m * wide / 2, y: y - 6, "text-anchor": "middle", class: "attn-heading" }, ...flow.typeset(heading ?? name, "tspan")));
     this.drawing.append(this.headings.get(name));
-    if (named) this.drawing.append(...range(n).map((i) => svg("text", { x: x - 5, y: y + tall * (i + 0.5), "text-anchor": "end", class: "attn-row-name" }, tokens[i])));
+    if (named) {
+      this.names.push([name, svg("g", {}, ...range(n).map((i) => svg("text", { x: x - 5, y: y + tall * (i + 0.5), "text-anchor": "end", class: "attn-row-name" }, tokens[i])))]);
+      this.drawing.append(this.names.at(-1)[1]);
+    }
     for (const i of range(n)) for (const j of range(m)) {
       const cell = svg("g", { class: "attn-number", role: "button", transform: `translate(${x + j * wide} ${y + i * tall})` });
       const text = svg("text", { x: wide / 2, y: tall / 2, "text-anchor": "middle" });
       cell.append(svg("rect", { width: wide, height: tall }), text, svg("path", { d: `M${wide} 0h-7l7 7Z` }));
       const key = name + i + j;
-      this.cells.set(key, { cell, text, name, i, j, x: x + (j + 0.5) * wide, y: y + (i + 0.5) * tall });
+      this.cells.set(key, { cell, text, name, i, j, wide, x: x + (j + 0.5) * wide, y: y + (i + 0.5) * tall });
       cell.addEventListener("focus", () => this.state.at !== key && this.set({ at: key }));
       cell.addEventListener("click", () => cell.focus({ preventScroll: true }));
       this.drawing.append(cell);
@@ -93,12 +102,24 @@ attn.Flow = class extends attn.Figure {
     const shown = attn.flow.short(x), looks = is.join(" ") + x + painted;
     if (at.looks === looks) return;
     at.looks = looks;
-    const { cell, text } = at;
-    text.textContent = shown;
+    const { cell } = at;
     cell.setAttribute("class", ["attn-number", ...is.map((one) => "attn-" + one)].join(" "));
     cell.setAttribute("tabindex", is.includes("chosen") ? 0 : -1);
     cell.setAttribute("aria-label", words + (is.includes("unseen") ? "not shown yet" : shown));
     if (painted) cell.setAttribute("style", `--tint: rgb(${attn.colour("viridis", x)}); --on: ${x > 0.55 ? "#000" : "#fff"}`);
+  }
+
+  /* From the middle of each group of lit numbers, a ray to the one that they make. */
+  aim(lit, to) {
+    const groups = [...new Set(lit.map(({ name }) => name))].map((name) => {
+      const group = lit.filter((at) => at.name === name), mean = (axis) => attn.sum(group.map((at) => at[axis])) / group.length, x = mean("x"), y = mean("y");
+      return [x, y, to.x, to.y];
+    });
+    const ends = attn.range(3).flatMap((k) => groups[k] ?? groups[0] ?? [to.x, to.y, to.x, to.y]);
+    this.glide("rays", ends, (now) => this.rays.forEach((ray, k) => {
+      const [x, y, u, v] = now.slice(4 * k), flat = Math.abs(u - x) > Math.abs(v - y);
+      ray.setAttribute("d", flat ? `M${x} ${y}C${(x + u) / 2} ${y} ${(x + u) / 2} ${v} ${u} ${v}` : `M${x} ${y}C${x} ${(y + v) / 2} ${u} ${(y + v) / 2} ${u} ${v}`);
+    }));
   }
 
   /* Rows of a part that differ from those of the start under the same settings. */
@@ -109,7 +130,10 @@ attn.Flow = class extends attn.Figure {
     const values = this.values = this.compute(state);
     const before = this.compute({ ...state, ...Object.fromEntries(this.inputs.map((input) => [input, start[input]])) });
     this.changed = Object.fromEntries(Object.keys(parts).map((part) => [part, values[part].map((row, k) => row.map((x, l) => !same(x, before[part][k][l])))]));
-    for (const [of, heading] of this.headings) heading.classList.toggle("attn-empty", !this.shown({ name: of }));
+    for (const [of, drawn] of [...this.headings, ...this.arrows]) drawn.classList.toggle("attn-empty", !this.shown({ name: of }));
+    for (const [of, drawn] of this.names) drawn.classList.toggle("attn-empty", !this.shown({ name: of }) || parts[of].named < state.stage);
+    const foot = Object.values(parts).filter(({ at, stage }) => at && stage <= state.stage).map(({ at, size }) => at[1] + size[0] * attn.flow.tall);
+    this.drawing.setAttribute("viewBox", `0 0 ${this.width} ${Math.max(...foot) + 14}`);
     const part = parts[name], made = new Set(part.lit?.(i, j, values).map(([from, k, l]) => parts[from].drawn?.(k, l) ?? from + k + l));
     for (const [key, at] of this.cells) {
       const x = values[at.name][at.i][at.j], { pairs, kind, weight } = parts[at.name], chosen = at.name === name && at.i === i && at.j === j;
@@ -118,6 +142,14 @@ attn.Flow = class extends attn.Figure {
       const words = `${at.name}, ${weight ? `row ${at.i}` : tokens[at.i]}, ${pairs ? tokens[at.j] : `column ${at.j}`}: `;
       this.show(at, Object.keys(is).filter((one) => is[one]), words, x, kind === "weights");
     }
+    const all = [...this.cells.values()], here = this.chosen, goal = all.map((at) => values[at.name][at.i][at.j]);
+    this.glide("numbers", goal, (now) => all.forEach(({ text }, k) => {
+      const shown = short(Number.isNaN(now[k]) ? goal[k] : now[k]);
+      if (text.textContent !== shown) text.textContent = shown;
+    }));
+    this.aim([...made].map((key) => this.cells.get(key)), here);
+    const left = this.box.scrollWidth / this.width * here.x - this.box.scrollLeft; // on a phone the drawing scrolls
+    if (left < 0 || left > this.box.clientWidth) this.box.scrollLeft += left - this.box.clientWidth / 2;
     const sums = part.says ? part.says(values, i, j, state) : "an input", x = values[name][i][j];
     this.formula.replaceChildren(...typeset(entry(name, i, j) + (part.formula ? " = " + part.formula(i, j, state) : ", an input"), "sub"));
     this.means.textContent = part.means(tokens[i], tokens[j], i, j, values);
@@ -128,14 +160,14 @@ attn.Flow = class extends attn.Figure {
   }
 };
 
-/* What parts are made of. A part has at (its place), wide (of a number), size and stage; or drawn(i, j), the place of a
-   number in a part that shows it. And
+/* What parts are made of. A part has at (its place), wide (of a number), size and stage, and named: its rows' words stand
+   beside it, up to this stage (Infinity: always); or drawn(i, j), the place of a number in a part that shows it. And
      value(values, state)    its numbers (an input has none: its numbers are in the state)
      lit(i, j, values)       the numbers that made one, [[name, row, column], …]
      formula(i, j), says(values, i, j, state), means(row's word, column's word, i, j, values)   the same in letters, numbers, words */
 attn.flow = (() => {
   "use strict";
-  const { range, transpose, matmul } = attn, tall = 26;
+  const { range, transpose, matmul } = attn, tall = 24;
   const sub = (...numbers) => numbers.map((k) => "₀₁₂₃"[k]).join("");
   const whole = (x) => x === 0 || (Math.abs(x) > 0.5 && Math.abs(x - Math.round(x)) < 1e-9); // 0.00 is not 0
   const short = (x) => (x === -Infinity ? "−∞" : attn.number(x, whole(x) || Math.abs(x) >= 10 ? 0 : 2));

@@ -9,17 +9,17 @@ customElements.define("attn-layer", class extends attn.Flow {
   static parts = (() => {
     const { part, product, scores, weights, output } = attn.flow;
     const mask = ({ causal }) => (causal ? attn.causal_mask(4) : attn.range(4).map(() => Array(4).fill(true)));
-    const learnt = (x, heading) => part([x, 32], 22, [3, 3], 0, { weight: true, heading, means: () => `A learnt number of ${heading}. Change it and watch.` });
-    const projected = (x, M, means) => part([x, 174], 30, [4, 3], 1, { ...product("X", "W_" + M.toLowerCase()), heading: `${M} = X W_${M.toLowerCase()}`, means });
+    const learnt = (x, heading) => part([x, 20], 24, [3, 3], 0, { weight: true, heading, means: () => `A learnt number of ${heading}. Change it and watch.` });
+    const projected = (x, M, means) => part([x, 158], 30, [4, 3], 1, { ...product("X", "W_" + M.toLowerCase()), heading: `${M} = X W_${M.toLowerCase()}`, means });
     return {
-      X: part([66, 18], 23, [4, 3], 0, { named: true, means: (word, _, i, j) => `Number ${j} of the vector of ${word}. Change it and watch.` }),
-      W_q: learnt(146, "W_q"), W_k: learnt(220, "W_k"), W_v: learnt(294, "W_v"),
-      Q: projected(66, "Q", (word) => `What ${word} looks for.`),
-      K: projected(168, "K", (word) => `What ${word} is found by.`),
-      V: projected(270, "V", (word) => `What ${word} hands over.`),
-      S: part([4, 330], 31, [4, 4], 2, { ...scores("Q", "K", mask, { scale: () => 1 / Math.sqrt(3), by: () => " / √3" }), heading: "S = Q Kᵀ / √3" }),
-      A: part([142, 330], 29, [4, 4], 3, { ...weights("S", mask), heading: "A = softmax S" }),
-      O: part([270, 330], 30, [4, 3], 4, { ...output("A", "V"), heading: "O = A V" }),
+      X: part([340, 20], 24, [4, 3], 0, { named: Infinity, means: (word, _, i, j) => `Number ${j} of the vector of ${word}. Change it and watch.` }),
+      W_q: learnt(67, "W_q"), W_k: learnt(171, "W_k"), W_v: learnt(553, "W_v"),
+      Q: { ...projected(58, "Q", (word) => `What ${word} looks for.`), named: Infinity },
+      K: projected(162, "K", (word) => `What ${word} is found by.`),
+      V: projected(544, "V", (word) => `What ${word} hands over.`),
+      S: part([272, 158], 31, [4, 4], 2, { ...scores("Q", "K", mask, { scale: () => 1 / Math.sqrt(3), by: () => " / √3" }), heading: "S = Q Kᵀ / √3" }),
+      A: part([414, 158], 29, [4, 4], 3, { ...weights("S", mask), heading: "A = softmax S" }),
+      O: part([652, 158], 30, [4, 3], 4, { ...output("A", "V"), heading: "O = A V" }),
     };
   })();
   static tasks = [{
@@ -46,8 +46,8 @@ customElements.define("attn-layer", class extends attn.Flow {
   build() {
     const { X } = this.constructor;
     // X goes into each of the three products, from the left; its matrix comes from above.
-    this.build_flow(440, ["M98 124V132H286V150", "M98 132V150", "M184 132V150", "M178 116 140 150", "M252 116 236 150", "M328 116 330 150",
-      "M106 284 62 306", "M196 284 84 306", "M316 284 316 306", "M129 382H140", "M259 382H268"]);
+    this.build_flow(744, [["Q", "M376 118V128H103M103 94V140"], ["K", "M207 94V140"], ["V", "M376 128H589M589 94V140"],
+      ["S", "M207 256V265M103 256V265H334V257"], ["A", "M398 206H412"], ["O", "M589 256V265M472 256V265H697V257"]]);
     this.check("causal", "causal mask");
     this.presets("Third word", { LOVELY: { X }, AWFUL: { X: X.with(2, [0, -2, 0]) } });
   }

@@ -104,9 +104,9 @@ def test_two_heads(page: Page, rng: np.random.Generator) -> None:
         now = state(figure)
         X, *W = (np.array(now[name]) for name in ("X", "W_q", "W_k", "W_v", "W_o"))
         A = an.multi_head_weights(X, X, *W[:2], 2)
-        V = np.split(X @ W[2], 2, axis=1)
+        (Q0, Q1), (K0, K1), V = (np.split(X @ w, 2, axis=1) for w in W[:3])
         check(figure, {
-            "Q": X @ W[0], "K": X @ W[1], "V": X @ W[2],
+            "Q⁰": Q0, "Q¹": Q1, "K⁰": K0, "K¹": K1, "V⁰": V[0], "V¹": V[1],
             "A⁰": A[0], "A¹": A[1], "O⁰": A[0] @ V[0], "O¹": A[1] @ V[1],
             "O": an.multi_head_attention(X, X, X, *W, 2),
         })  # fmt: skip  # one thing
