@@ -126,7 +126,7 @@ def check_all(
         gives_nan: no
         mixes_sentences: no
         leaks_future: no causal mask
-            Every output depends on every token: no mask, a mask after the softmax,
+            Every output depends on every token: no mask or one that hides nothing, a mask after the softmax,
             a softmax over queries, a norm over tokens, or layers of reshaped heads.
             read “Loss goes to zero and generated text is nonsense” in book/failure_gallery.ipynb
         >>> [finding.cause for finding in found]

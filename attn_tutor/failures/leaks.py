@@ -100,8 +100,8 @@ def pattern_of_leak(table: Tensor) -> tuple[str, str]:
                 return "heads cut by reshape", says
     if table.all():
         says = (
-            "every output depends on every token: no mask, a mask after the softmax, a softmax over queries, "
-            "a norm over tokens, or layers of reshaped heads."
+            "every output depends on every token: no mask or one that hides nothing, a mask after the softmax, "
+            "a softmax over queries, a norm over tokens, or layers of reshaped heads."
         )
         return "no causal mask", says
     ahead = table.triu(1)
