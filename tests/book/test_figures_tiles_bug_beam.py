@@ -345,6 +345,7 @@ def test_small_models_are_searched_as_in_the_chapter(page: Page) -> None:
         "dogs": (known["Y"], known["table"], 3),
     }
     figure = page.locator("attn-beam")
+    figure.get_by_label("Steps done").fill("10")
     for name, (Y, table, longest) in cases.items():
         choose(figure, "Model", name)
         for k in (1, 2, 3, 4):
@@ -366,7 +367,7 @@ def test_the_page_shows_the_translation(
 ) -> None:
     figure = page.locator("attn-beam")
     for trial in range(4):
-        press(figure, "Again")
+        press(figure, "Again", "80,005")
         sentence = number_words(int(10 ** rng.uniform(0, 8.9)))
         text = sentence.replace(" ", "-" if trial == 1 else " ").title()
         figure.get_by_label("A number in words").fill(text + " eggs" * (trial == 2))
@@ -396,11 +397,42 @@ def test_the_page_shows_the_translation(
         assert "no word" in figure.inner_text()
 
 
+def test_branches_are_as_wide_as_their_probability(page: Page) -> None:
+    """In the trap every beginning is drawn, and the heights of a column's are their probabilities."""
+    figure = page.locator("attn-beam")
+    press(figure, "Again")
+    put(figure, step=10)
+    drawn = figure.locator(".attn-bank").evaluate_all(
+        """banks => banks.map(bank => [+bank.getAttribute("x"), +bank.getAttribute("height") / 150,
+            bank.classList.contains("attn-kept")])"""
+    )
+    columns: dict[float, list[tuple[bool, float]]] = {}
+    for x, share, kept in drawn:
+        columns.setdefault(x, []).append((kept, round(share, 3)))
+    assert [sorted(column) for column in columns.values()] == [
+        [(True, 1)],
+        [(False, 0.1), (True, 0.4), (True, 0.5)],
+        [
+            (False, 0.04),
+            (False, 0.165),
+            (False, 0.165),
+            (False, 0.17),
+            (True, 0.18),
+            (True, 0.18),
+        ],  # fmt: skip
+        [*[(False, 0.045)] * 6, (False, 0.17), *[(True, 0.045)] * 2],
+        [(True, 0.045)] * 2,
+    ]
+
+
 def test_tasks_of_the_beam(page: Page) -> None:
     figure = page.locator("attn-beam")
-    press(figure, "Again", "no, it looks further")
-    hit(figure.get_by_label("Model"), "ArrowDown")
-    hit(figure.get_by_label("Steps done"), "End")
+    press(
+        figure, "Again", "no, it looks further", "Step by step"
+    )  # at once, in reduced motion
+    figure.get_by_label("Width k of the beam").fill("1")
+    settle(page)
+    figure.get_by_label("Width k of the beam").fill("2")
     settle(page)
     assert verdict(figure).startswith("Your guess")
     hit(figure.get_by_label("Width k of the beam"), "ArrowRight")
