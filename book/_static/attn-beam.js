@@ -60,8 +60,7 @@ customElements.define("attn-beam", class extends attn.Figure {
     const key = (kind, text) => html("b", { class: `attn-of-${kind}` }, text);
     this.picture.append(html("div", {}, html("p", {}, "As wide as it is likely: ", key("beam", "what the beam keeps"), ", ", key("lost", "what it drops"), ", ", key("greedy", "what greedy keeps")), this.tree),
       this.looked, html("div", {}, attn.table("The best beginning so far", ["", "has written", "with probability"], this.best)));
-    let wide = 0; // drawn in pixels: letters are as large on a phone
-    new ResizeObserver(([{ contentRect: { width } }]) => width && width !== wide && this.set({ wide: wide = width })).observe(this.tree.parentNode);
+    this.fit(this.tree.parentNode);
   }
 
   /* The words that the model knows, those that it does not, and how it goes on after a beginning. */
@@ -104,8 +103,8 @@ customElements.define("attn-beam", class extends attn.Figure {
     const now = (steps) => steps[Math.min(step, steps.length) - 1].kept, both = [now(this.greedy)[0], now(this.beam)[0]];
     both.forEach((best, i) => [i ? `a beam of ${k}` : "greedy", said(best), p(best)].forEach((content, c) => { this.best[i][c].textContent = content; }));
     this.glide("best", both.map(({ score }) => Math.exp(score)), (shares) => shares.forEach((share, i) => this.best[i][2].style.setProperty("--share", share)));
-    const sentence = `After step ${Math.min(step, this.last)} greedy has “${said(both[0])}”, ${p(both[0])}; a beam of ${k} has ${now(this.beam).map((node) => `“${said(node)}”, ${p(node)}`).join("; ")}. `
-      + (words.length ? `${this.answer.textContent}.` : "");
+    const sentence = `After step ${Math.min(step, this.last)} greedy has “${said(both[0])}”, ${p(both[0])}; a beam of ${k} has ${now(this.beam).map((node) => `“${said(node)}”, ${p(node)}`).join("; ")}.`
+      + (words.length ? ` ${this.answer.textContent}.` : "");
     this.tree.setAttribute("aria-label", sentence);
     return sentence;
   }
@@ -132,7 +131,7 @@ customElements.define("attn-beam", class extends attn.Figure {
         parent.used += thick;
         free = y + (room + thick) / 2 + 4;
         deepest = Math.max(deepest, free);
-        const band = svg("path"), bank = svg("rect", { x: x(i) - 3, width: 3, height: Math.max(1, thick) }), line = svg("path", { class: "attn-edge attn-greedy" });
+        const band = svg("path", { fill: "url(#attn-fade)" }), bank = svg("rect", { x: x(i) - 3, width: 3, height: Math.max(1, thick) }), line = svg("path", { class: "attn-edge attn-greedy" });
         for (const part of [band, bank]) part.setAttribute("class", `${part === band ? "attn-band" : "attn-bank"} ${kind.map((one) => "attn-" + one).join(" ")}`);
         const label = svg("text", { x: x(i) + 4, class: "attn-name" }, said.split(",").length <= i ? "" : name(node.said[i]) + (reach > 50 ? " " + attn.number(Math.exp(node.score) + 1e-9, reach > 72 ? 3 : 2) : ""));
         if (node.said[i] === end) label.classList.add("attn-ended");
@@ -152,7 +151,7 @@ customElements.define("attn-beam", class extends attn.Figure {
     }
     this.tree.setAttribute("viewBox", `0 -2 ${wide} ${deepest + 4}`);
     this.river.replaceChildren(...parts, ...names);
-    this.glide("mouth", [x(done)], ([width]) => this.mouth.setAttribute("width", width + 9));
+    this.glide("mouth", [x(done)], ([width]) => this.mouth.setAttribute("width", width + 9), 600);
   }
 
   /* The weights of the steps that are done. */

@@ -45,30 +45,40 @@ customElements.define("attn-bug", class extends attn.Figure {
   build() {
     const { html, range, bugs } = attn, { probes, texts } = this.constructor, names = (list) => Object.fromEntries(Object.entries(list).map(([key, [name]]) => [key, name]));
     this.fits.seed = (seed) => Number.isInteger(seed) && seed > 0;
-    this.commit("probe", "What is done", names(probes), "Probe");
     this.choice("sentence", "Sentence", Object.fromEntries(texts.map((text, b) => [b, text.join(" ")])));
     this.choice("head", "Head", { 0: "0", 1: "1", 2: "2", 3: "3" });
-    this.commit("named", "The bug is", { "?": "not named yet", ...names(bugs) }, "Name it");
     this.button("Another layer", ({ seed }) => ({ ...this.constructor.start, seed: seed + 1 }));
     this.presets("Layer", Object.fromEntries(Object.entries({ easy: 10, harder: 13, hard: 16 }).map(([name, seed]) => [name, { ...this.constructor.start, seed }])));
+    const { controls } = this, ask = this.controls = html("div", { class: "attn-controls" });
+    this.commit("probe", "What is done", names(probes), "Probe");
+    this.commit("named", "The bug is", { "?": "not named yet", ...names(bugs) }, "Name it");
+    this.controls = controls;
 
     this.must = html("p", { class: "attn-answer" });
     this.map = attn.heat("Weights of the head: rows are queries", 5, ["", "", "", "", "sum"], 4);
     this.sums = this.map.map.tBodies[0].rows[4];
-    this.out = range(4).map(() => [html("th", { scope: "row" }), ...range(5).map(() => html("td"))]);
+    this.out = attn.heat("Outputs: 4 of 8 numbers", 4, ["0", "1", "2", "3", "moved"], 4);
     this.hand = range(3).map(() => [html("th", { scope: "row" }), html("td"), html("td")]);
     this.asks = html("p");
     this.found = html("p");
-    this.picture.append(html("div", {}, this.must, this.map.map, this.asks, attn.table("Scores", ["key", "by hand", "in the layer"], this.hand)),
-      html("div", {}, attn.table("Outputs: 4 of 8 numbers; against what they were before", ["", "0", "1", "2", "3", "change"], this.out), this.found));
+    this.notes = html("ol");
+    const hand = html("details", {}, html("summary", {}, "Scores by hand"), this.asks, attn.table("Differences of scores", ["key", "by hand", "in the layer"], this.hand));
+    this.picture.append(this.must, html("div", {}, this.map.map), html("div", {}, this.out.map),
+      html("div", { class: "attn-notebook", role: "group", "aria-label": "Notebook" }, ask, this.notes, this.found), hand);
   }
 
   /* Probes and names so far; the right name is not counted. */
-  get count() { return this.tried.size + this.wrong.size; }
+  get count() { return this.noted.size; }
 
   log() {
-    const probes = [...this.tried].map((probe) => this.constructor.probes[probe][0]), names = [...this.wrong].map((name) => `“${attn.bugs[name][0]}”`);
-    return `Probes: ${probes.length}${probes.length ? ` (${probes.join("; ")})` : ""}. Wrong names: ${names.length}${names.length ? ` (${names.join(", ")})` : ""}.`;
+    const { probes } = this.constructor, list = (keys) => `${keys.length}${keys.length ? ` (${keys.map((key) => probes[key]?.[0] ?? `“${attn.bugs[key.slice(1)][0]}”`).join("; ")})` : ""}`;
+    const keys = [...this.noted.keys()];
+    return `Probes: ${list(keys.filter((key) => key[0] !== "!"))}. Wrong names: ${list(keys.filter((key) => key[0] === "!"))}.`;
+  }
+
+  again() {
+    this.drawn = null; // the notebook too
+    super.again();
   }
 
   get bug() { return Object.keys(attn.bugs)[(8 * this.state.seed + 9) % 21]; }
@@ -80,8 +90,7 @@ customElements.define("attn-bug", class extends attn.Figure {
     const entries = (next, size) => (n, d) => range(n).map(() => range(d).map(() => size * (2 * next() - 1)));
     const matrix = entries(attn.random(4711), 1), token = entries(attn.random(7919 * seed), 1.5);
     this.drawn = seed;
-    this.tried = new Set();
-    this.wrong = new Set();
+    this.noted = new Map(); // what each probe showed, and wrong names after an exclamation mark, as they came
     this.known = new Map();
     return this.given = {
       W: { q: matrix(8, 16), k: matrix(8, 8), v: matrix(8, 8), o: matrix(16, 8), b: matrix(1, 8)[0] },
@@ -136,26 +145,38 @@ customElements.define("attn-bug", class extends attn.Figure {
   draw() {
     const { number, sum, range, html } = attn, { probe, named, sentence } = this.state, here = +sentence, head = +this.state.head, words = [...this.constructor.texts[here]];
     const now = this.run(this.bug, probe), before = this.run(this.bug, probe === "swap" ? "flat" : "none");
-    if (probe !== "none") this.tried.add(probe);
-    if (named !== "?" && named !== this.bug) this.wrong.add(named);
     if (probe === "last") words[3] = "[new]";
     if (probe === "pad") words[0] = "∎";
     if (probe === "swap") words.splice(0, 2, words[1], words[0]);
     const A = now.A[here][head], text = (x, digits) => (Number.isFinite(x) ? number(x, digits) : Number.isNaN(x) ? "NaN" : "–");
     this.must.textContent = this.constructor.probes[probe][1];
     words.forEach((word, j) => { this.map.names[j].textContent = word; });
-    this.map.show([...A.map((row) => [...row, sum(row)]), range(4).map((j) => sum(A.map((row) => row[j])))], [...words, "sum"]);
-    for (const cell of [...this.sums.cells].slice(1)) cell.style.background = cell.style.color = "";
-    this.sums.cells[5].textContent = "";
-    let changed = 0;
-    this.out.forEach(([name, ...cells], i) => {
-      const row = now.O[here][i], change = Math.max(...row.map((x, c) => Math.abs(x - before.O[here][i][c])));
-      name.textContent = words[i];
-      row.slice(0, 4).forEach((x, c) => { cells[c].textContent = text(x, 2); });
-      cells[4].textContent = change < 1e-6 ? "0" : text(change, 2);
-      cells[4].classList.toggle("attn-changed", !(change < 1e-6));
-      changed += !(change < 1e-6);
+    const O = now.O[here], mark = ({ cells }, rows, old) => rows.flatMap((row, i) => row.map((x, j) => {
+      const same = Math.abs(x - old[i][j]) < 1e-6 || Object.is(x, old[i][j]);
+      if (j < 4) [["moved", !same], ["up", x > old[i][j]], ["down", x < old[i][j]]].forEach(([is, so]) => cells[i][j].classList.toggle("attn-" + is, so && !same));
+      return !same;
+    }));
+    const weights = mark(this.map, A, before.A[here][head]).filter(Boolean).length, moved = mark(this.out, O, before.O[here]);
+    const fours = (numbers) => range(4).map((i) => numbers.slice(4 * i, 4 * i + 4));
+    this.glide("weights", A.flat(), (numbers) => {
+      const B = fours(numbers);
+      this.map.show([...B.map((row) => [...row, sum(row)]), range(4).map((j) => sum(B.map((row) => row[j])))], [...words, "sum"]);
+      for (const cell of [...this.sums.cells].slice(1)) cell.style.background = cell.style.color = "";
+      this.sums.cells[5].textContent = "";
     });
+    this.glide("outputs", O.flatMap((row) => row.slice(0, 4)), (numbers) =>
+      this.out.show(fours(numbers), words, "PuOr", (x) => 0.5 + x / 16, (x) => text(x, 2)));
+    const changed = range(4).filter((i) => moved.slice(8 * i, 8 * i + 8).includes(true));
+    range(4).forEach((i) => {
+      const cell = this.out.cells[i][4];
+      cell.textContent = changed.includes(i) ? text(Math.max(...O[i].map((x, c) => Math.abs(x - before.O[here][i][c]))), 2) : "0";
+      cell.classList.toggle("attn-changed", changed.includes(i));
+    });
+    const saw = `${changed.length ? changed.map((i) => `“${words[i]}”`).join(", ") : "no output"} moved, and ${weights} of 16 weights of head ${head}`;
+    if (probe !== "none") this.noted.set(probe, saw);
+    if (named !== "?" && named !== this.bug) this.noted.set("!" + named, "");
+    this.notes.replaceChildren(...[...this.noted].map(([key, saw]) => (saw ? html("li", {}, html("b", {}, this.constructor.probes[key][0]), ": " + saw)
+      : html("li", {}, html("del", {}, attn.bugs[key.slice(1)][0])))));
     const { query, first, rows } = this.compare(now, head);
     this.asks.textContent = `The query “${words[query]}” against key ${first}: q·k/√4 minus that of key ${first} by hand, and the logarithm of the ratio of the weights.`;
     this.hand.forEach(([key, hand, layer], i) => {
@@ -163,10 +184,10 @@ customElements.define("attn-bug", class extends attn.Figure {
       if (i < rows.length) [key.textContent, hand.textContent, layer.textContent] = [`${rows[i][0]} ${words[rows[i][0]]}`, text(rows[i][1], 3), text(rows[i][2], 3)];
     });
     const [name, place, symptom] = attn.bugs[named] ?? [], right = named === this.bug;
-    this.found.replaceChildren(this.log() + " ", ...(named === "?" ? [] : [
+    this.found.replaceChildren(...(named === "?" ? [] : [
       right ? `Yes: ${name}. What shows it: ${symptom}. ` : `No. With “${name}” you would see this: ${symptom}. `, html("a", { href: "#" + place }, "The entry in the gallery")]));
     const guess = named === "?" ? "" : right ? " The bug is named." : ` It is not “${name}”.`;
-    return `Layer ${this.state.seed}, ${this.constructor.probes[probe][0]}: ${changed} of 4 outputs changed. Head ${head}: rows sum to ${A.map((row) => text(sum(row), 2)).join(", ")}; `
+    return `Layer ${this.state.seed}, ${this.constructor.probes[probe][0]}: ${changed.length} of 4 outputs changed. Head ${head}: rows sum to ${A.map((row) => text(sum(row), 2)).join(", ")}; `
       + `the last row is ${A[3].map((w) => text(w, 2)).join(", ")}.${guess}`;
   }
 });

@@ -121,16 +121,25 @@ attn.Figure = class extends HTMLElement {
     this.control(button, () => {});
   }
 
+  /* What is drawn in pixels, so that letters are as large on a phone, is drawn anew where there is more or less room. */
+  fit(part) {
+    let wide = 0;
+    new ResizeObserver(([{ contentRect: { width } }]) => {
+      if (width && width !== wide) this.set({});
+      wide = width;
+    }).observe(part);
+  }
+
   /* Numbers glide from what is painted to what the state says, within a quarter of a second, where motion is welcome.
      What a hand drags stays under it. */
-  glide(name, goal, paint) {
+  glide(name, goal, paint, time = 250) {
     const glides = this.glides ??= new Map(), from = glides.get(name)?.now, begun = performance.now();
     const still = this.dragged || from?.length !== goal.length || matchMedia("(prefers-reduced-motion: reduce)").matches;
     const mine = { now: goal };
     glides.set(name, mine);
     const frame = () => {
       if (glides.get(name) !== mine) return; // another way has begun
-      const share = still ? 1 : Math.min(1, (performance.now() - begun) / 250);
+      const share = still ? 1 : Math.min(1, (performance.now() - begun) / time);
       mine.now = share < 1 ? goal.map((x, i) => from[i] + (x - from[i]) * share) : goal;
       paint(mine.now);
       if (share < 1) requestAnimationFrame(frame);
@@ -154,6 +163,7 @@ Object.assign(attn, (() => {
   const html = (tag, attributes = {}, ...children) => make(document.createElement(tag), attributes, children);
   const svg = (tag, attributes = {}, ...children) =>
     make(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+  const put = (node, attributes) => make(node, attributes, []);
   const button = (name, press) => {
     const made = html("button", { type: "button" }, name);
     made.addEventListener("click", press);
@@ -170,15 +180,15 @@ Object.assign(attn, (() => {
     const map = table(caption, ["", ...columns], heads.map((head, i) => [head, ...cells[i]]));
     map.classList.add("attn-heat");
     const names = [...map.tHead.rows[0].cells].slice(1);
-    const show = (A, rows, palette = "viridis", share = (x) => x) => A.forEach((line, i) => {
+    const show = (A, rows, palette = "viridis", share = (x) => x, text = (x) => (x === 0 ? "0" : number(x))) => A.forEach((line, i) => {
       heads[i].textContent = rows[i];
       line.forEach((x, j) => {
-        cells[i][j].textContent = x === 0 ? "0" : number(x);
+        cells[i][j].textContent = text(x);
         if (j < painted && x === x) paint(cells[i][j], palette, share(x));
         cells[i][j].classList.toggle("attn-nan", Number.isNaN(x));
       });
     });
-    return { map, names, show };
+    return { map, names, cells, show };
   };
 
   // A true minus, and no minus before 0.000.
@@ -240,5 +250,5 @@ Object.assign(attn, (() => {
     });
   };
 
-  return { html, svg, button, table, heat, number, row, colour, paint, pixels, drag };
+  return { html, svg, put, button, table, heat, number, row, colour, paint, pixels, drag };
 })());

@@ -56,6 +56,7 @@ def chapter(name: str, *starts: str) -> dict[str, Any]:
 
 def test_tiles_in_any_order(page: Page, rng: np.random.Generator) -> None:
     figure, met = page.locator("attn-tiles"), set()
+    press(figure, "Again")
     for trial in range(20):
         width, causal = 2 ** (trial % 4), trial % 3 == 1
         tiles = [j for j in range(8 // width) if not causal or width * j <= 4]
@@ -86,8 +87,33 @@ def test_tiles_in_any_order(page: Page, rng: np.random.Generator) -> None:
     assert len(met) == 8
 
 
+def test_a_larger_score_shrinks_what_was_summed(page: Page) -> None:
+    """Tile 0 has e to its scores 2 and 1, tile 1 then 6 and 3: a third of what was summed stays, as by hand."""
+    figure = page.locator("attn-tiles")
+    press(figure, "Again")
+    high = "bars => bars.map(bar => +bar.getAttribute('height') / 110)"
+    keys = figure.locator(".attn-sums").first
+    bars = keys.locator("rect:not(.attn-ghost)").evaluate_all(high)
+    before = keys.locator(".attn-ghost").evaluate_all(high)
+    np.testing.assert_allclose(bars, [1 / 3, 1 / 6, 1, 1 / 2, 0, 0, 0, 0])
+    np.testing.assert_allclose(before, [1, 1 / 2, 0, 0, 0, 0, 0, 0])
+    old, new, ghost = np.split(
+        np.array(
+            figure.locator(".attn-sums")
+            .last.locator("rect")
+            .evaluate_all("bars => bars.map(bar => +bar.getAttribute('width'))")
+        ).reshape(3, 3),
+        3,
+        axis=1,
+    )
+    np.testing.assert_allclose(new[:2] / old[:2], [[1.5 / 0.5], [8 / 5]])
+    np.testing.assert_allclose(ghost[:2] / old[:2], 3)
+    assert "shrinks to 0.333 of itself" in said(figure)
+
+
 def test_bytes_of_tiles_are_the_ledgers(page: Page, rng: np.random.Generator) -> None:
     figure, n = page.locator("attn-tiles"), 131_072
+    press(figure, "Again", "bytes that tiles move")
     textbook, met = attention_bill(n, n, way="textbook"), set()
     for power in rng.permutation(np.arange(3, 14)):
         figure.get_by_label("Rows T of a tile of the layer").fill(str(power))
@@ -113,17 +139,17 @@ def test_bytes_of_tiles_are_the_ledgers(page: Page, rng: np.random.Generator) ->
 
 def test_tasks_of_the_tiles(page: Page) -> None:
     figure = page.locator("attn-tiles")
-    press(figure, "Again", "yes", "tile 1", "tile 3")
+    press(figure, "Again", "yes", "tile 2", "tile 3")
     press(figure, "Start over")
     assert verdict(figure) == "Your guess: yes. Now try."
     press(figure, "tile 3", "tile 1", "tile 2", "tile 0")
     assert verdict(figure) == (
         "You guessed “yes”; it is “no”. "
-        "In the order 2, 0, 1, 3: total 3.111, output 6.107. "
+        "In the order 0, 1, 2, 3: total 3.111, output 6.107. "
         "In the order 3, 1, 2, 0: total 3.111, output 6.107. "
         "What came before a higher top has shrunk by just as much as if the top had been known."
     )
-    press(figure, "Next task", "256")
+    press(figure, "Next task", "256", "bytes that tiles move")
     put(figure, power=8)
     hit(figure.get_by_label("Rows T of a tile of the layer"), "ArrowRight")
     assert verdict(figure) == (
@@ -206,7 +232,7 @@ def test_the_layer_without_a_bug_is_the_packages(
         assert [row[5] for row in table[:4]] == ["0" if x == 0 else number(x) for x in B.sum(-1)]  # fmt: skip
         assert table[4][1:5] == ["0" if x == 0 else number(x) for x in B.sum(0)]
         outputs = np.array(now["O"], float)[b, :, :4]
-        assert [row[1:5] for row in cells(figure, 2)] == [[shown(x, 2) for x in row] for row in outputs]  # fmt: skip
+        assert [row[1:5] for row in cells(figure, 1)] == [[shown(x, 2) for x in row] for row in outputs]  # fmt: skip
 
 
 def test_the_right_layer_does_what_each_probe_demands(page: Page) -> None:
@@ -229,6 +255,21 @@ def test_the_right_layer_does_what_each_probe_demands(page: Page) -> None:
         assert not A["pad"][b, :, 0].any() and not A["pad"][b, :, :, 0].any()
         hidden = ~(np.array(ran["none"]["real"])[:, None] & an.causal_mask(4))
         assert not A["large"].swapaxes(0, 1)[:, hidden].any()
+
+
+def test_what_a_probe_moves_is_marked(page: Page) -> None:
+    figure = page.locator("attn-bug")
+    for probe in PROBES:
+        press(figure, "Again")
+        put(figure, probe=probe)
+        marked = figure.locator("td.attn-moved").count()
+        now, old = figure.evaluate(
+            "(f, probe) => [probe, probe === 'swap' ? 'flat' : 'none'].map(p => f.run(f.bug, p))",
+            probe,
+        )
+        A, B = (np.array(ran["A"], float)[0, 0] for ran in (now, old))
+        O, P = (np.array(ran["O"], float)[0, :, :4] for ran in (now, old))
+        assert marked == sum(np.sum(np.abs(x - y) >= 1e-6) for x, y in ((A, B), (O, P)))
 
 
 def test_each_bug_shows_and_no_two_look_alike(page: Page) -> None:
@@ -273,7 +314,12 @@ def test_tasks_of_the_bug(page: Page) -> None:
     press(figure, "Name it")
     assert verdict(figure).startswith("Your guess")
     assert "It is not “an empty row gives NaN”" in said(figure)
-    assert "Wrong names: 1 (“an empty row gives NaN”)." in figure.inner_text()
+    noted = figure.locator(".attn-notebook li").all_inner_texts()
+    assert noted == [
+        "change the last token: “the”, “cat”, “sat”, “[new]” moved, and 16 of 16 weights of head 0",
+        "an empty row gives NaN",
+    ]
+    assert figure.locator(".attn-notebook del").inner_text() == "an empty row gives NaN"
     choose(figure, "The bug is", "dropout")
     hit(figure.get_by_label("The bug is"), "ArrowDown")
     press(figure, "Name it")
