@@ -21,7 +21,7 @@ customElements.define("attn-permute", class extends attn.Figure {
   }];
 
   build() {
-    const { html, range } = attn, { tokens, parts } = this.constructor;
+    const { html, svg, range } = attn, { parts } = this.constructor;
     this.chips = range(3).map((place) => {
       const chip = html("button", { type: "button", class: "attn-chip" });
       chip.addEventListener("keydown", (event) => {
@@ -51,9 +51,26 @@ customElements.define("attn-permute", class extends attn.Figure {
       "a decoder without positions": { ...reversed, causal: true, positions: false },
     });
 
-    this.weights = attn.heat("Weights", 3, tokens);
-    this.outputs = range(3).map(() => [html("th", { scope: "row" }), html("td"), html("td")]);
-    this.picture.append(this.weights.map, attn.table("Output of each query", ["query", "output", "before"], this.outputs));
+    // Above what each query hears, mixed in the colours of the words; below it lines from the keys, as thick as the weights.
+    const letters = ["a", "b", "c"], colour = (word) => "attn-is-" + letters[word];
+    const token = (y) => range(3).map((word) => {
+      const text = svg("text", { class: `attn-mid ${colour(word)}`, x: 0, y: y + 13 });
+      const part = this.drawing.appendChild(svg("g", {}, svg("rect", { class: colour(word), x: -75, y, width: 150, height: 26, rx: 5 }), text));
+      return { part, text };
+    });
+    this.drawing = svg("svg", { viewBox: "0 0 490 262", role: "img" });
+    this.lines = range(9).map((k) => this.drawing.appendChild(svg("path", { class: "attn-weighs " + colour(k % 3) })));
+    [this.queries, this.keys, this.values] = [76, 202, 231].map(token);
+    this.outputs = range(3).map(() => {
+      const box = svg("rect", { class: "attn-box", x: -79, y: 2, width: 158, height: 104, rx: 8 });
+      const [output, old] = [20, 66].map((y) => svg("text", { class: "attn-mid", x: 0, y }));
+      const mix = range(3).map((word) => [svg("rect", { class: colour(word), y: 30, height: 20 }), svg("text", { class: `attn-mid ${colour(word)}`, y: 40 })]);
+      const was = range(3).map((word) => svg("rect", { class: colour(word), y: 51, height: 5 })); // as it was mixed before
+      const part = svg("g", {}, box, output, ...mix.flat(), ...was, old);
+      this.drawing.insertBefore(part, this.queries[0].part);
+      return { part, box, output, mix, was, old };
+    });
+    this.picture.append(this.drawing);
   }
 
   move(from, to) {
@@ -79,30 +96,58 @@ customElements.define("attn-permute", class extends attn.Figure {
     const { order, moved } = this.state, { tokens } = this.constructor, first = [0, 1, 2];
     const moves = { tokens: [1, 1, 1], queries: [1, 0, 0], pairs: [0, 1, 1], keys: [0, 1, 0] }[moved];
     const [q, k, v] = moves.map((does) => (does ? order : first));
-    const { A, O } = this.attention(q, k, v), before = this.attention(first, first, first).O;
-    this.chips.forEach((chip, place) => { chip.textContent = tokens[order[place]]; });
-    this.weights.names.forEach((name, j) => { name.textContent = tokens[k[j]]; });
-    // Rows and columns slide to their new places: of each word its row, its column and its weights.
-    const words = first.map((word) => [q.indexOf(word), k.indexOf(word), ...first.map((key) => A[q.indexOf(word)][k.indexOf(key)])]);
-    this.glide("words", words.flat(), (now) => {
-      const [down, across] = [q.map((word, i) => now[5 * word] - i), k.map((word, j) => now[5 * word + 1] - j)];
-      const slide = (part, x, y) => { part.style.translate = `${100 * x}% ${100 * y}%`; };
-      this.weights.show(q.map((word) => k.map((key) => now[5 * word + 2 + key])), q.map((word) => tokens[word]));
-      this.weights.names.forEach((name, j) => slide(name, across[j], 0));
-      [...this.weights.map.tBodies[0].rows].forEach(({ cells }, i) => [...cells].forEach((cell, j) => slide(cell, j && across[j - 1], down[i])));
-      this.outputs.forEach(([name], i) => slide(name.parentElement, 0, down[i]));
+    const { A, O } = this.attention(q, k, v), { A: past, O: before } = this.attention(first, first, first);
+    this.chips.forEach((chip, place) => {
+      chip.textContent = tokens[order[place]];
+      chip.className = "attn-chip attn-is-" + "abc"[order[place]];
     });
-    let changed = 0;
-    this.outputs.forEach(([name, output, old], i) => {
-      const same = O[i].every((x, c) => Math.abs(x - before[q[i]][c]) < 1e-9);
-      changed += !same;
-      name.textContent = tokens[q[i]];
-      output.textContent = attn.row(O[i], 2);
-      old.textContent = same ? "the same" : attn.row(before[q[i]], 2);
-      old.classList.toggle("attn-changed", !same);
+    // Of each word the places of its query, key and value, what its query takes from each key and each value, and its output.
+    const [rows, columns, sources] = [q, k, v].map((line) => first.map((word) => line.indexOf(word)));
+    const now = first.map((word) => {
+      const [i, taken] = [rows[word], A[rows[word]]];
+      return [i, columns[word], sources[word], ...columns.map((j) => taken[j]), ...sources.map((j) => taken[j]), ...O[i]];
     });
+    this.glide("words", now.flat(), (all) => this.paint(first.map((word) => all.slice(11 * word, 11 * word + 11))));
+    const same = O.map((row, i) => row.every((x, c) => Math.abs(x - before[q[i]][c]) < 1e-9)), changed = same.filter((one) => !one).length;
+    first.forEach((word) => {
+      const i = rows[word], { box, old, was } = this.outputs[word];
+      for (const part of [box, old]) part.classList.toggle("attn-changed", !same[i]);
+      old.textContent = same[i] ? "= the same" : `≠ ${attn.row(before[word], 2)} before`;
+      was.forEach((bar, of) => {
+        bar.setAttribute("x", 150 * attn.sum(past[word].slice(0, of)) - 75);
+        bar.setAttribute("width", same[i] ? 0 : 150 * past[word][of]);
+      });
+      for (const [name, tokens_of, place] of [["query", this.queries, i], ["key", this.keys, columns[word]], ["value", this.values, sources[word]]])
+        tokens_of[word].text.textContent = `${name} ${tokens[word]}${this.state.positions ? " + p" + "₀₁₂"[place] : ""}`;
+    });
+    this.lines.forEach((line, at) => line.setAttribute("class", "attn-weighs attn-is-" + "abc"[v[columns[at % 3]]]));
+    this.drawing.setAttribute("aria-label", q.map((word, i) => `${tokens[word]} ${attn.row(O[i], 2)}, ${same[i] ? "the same" : "before " + attn.row(before[word], 2)}: `
+      + k.map((key, j) => `${A[i][j] ? attn.number(A[i][j]) : "0"} of the key of ${tokens[key]}`).join(", ")).join("; ") + ".");
     this.changed = changed;
     return `${order.map((i) => tokens[i]).join(" ")}; what moves: ${this.constructor.parts[moved]}. ` + (changed
       ? `${changed} of 3 outputs changed.` : "No word's output changed" + (order.join("") !== "012" && moves[0] ? "; the rows moved along." : "."));
+  }
+
+  paint(words) {
+    const x = (place) => 80 + 165 * place, slide = ({ part }, place) => part.setAttribute("transform", `translate(${x(place)})`);
+    words.forEach(([i, j, source, ...numbers], word) => {
+      for (const [parts, place] of [[this.queries, i], [this.outputs, i], [this.keys, j], [this.values, source]]) slide(parts[word], place);
+      words.forEach(([, to], key) => {
+        const line = this.lines[3 * word + key];
+        line.setAttribute("d", `M${x(i)} 106C${x(i)} 150 ${x(to)} 158 ${x(to)} 202`);
+        line.setAttribute("stroke-width", (26 * numbers[key]).toFixed(2));
+      });
+      const { mix, output } = this.outputs[word];
+      let left = -75;
+      mix.forEach(([bar, text], of) => {
+        const wide = 150 * numbers[3 + of];
+        bar.setAttribute("x", left);
+        bar.setAttribute("width", wide);
+        text.setAttribute("x", left + wide / 2);
+        text.textContent = wide < 30 ? "" : attn.number(numbers[3 + of], 2);
+        left += wide;
+      });
+      output.textContent = attn.row(numbers.slice(6), 2);
+    });
   }
 });

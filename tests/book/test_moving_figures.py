@@ -283,18 +283,34 @@ def test_permuted_tokens(page: Page, rng: np.random.Generator) -> None:
         A, O = attention(q, k, v)
         old = attention(*[np.arange(3)] * 3)[1][q]
         same = np.isclose(O, old, rtol=1e-9).all(-1)
-        expected = [
-            [words[i], *("0" if x == 0 else number(x) for x in row)]
-            for i, row in zip(q, A, strict=True)
+        verdicts = [
+            "the same" if same[r] else f"before {row(old[r])}" for r in range(3)
         ]
-        assert cells(figure, 0) == expected
-        names = figure.locator("table").first.locator("thead th").all_text_contents()
-        assert names[1:] == [words[j] for j in k]
-        expected = [
-            [words[i], row(O[r]), "the same" if same[r] else row(old[r])]
-            for r, i in enumerate(q)
+        told = [
+            ", ".join(
+                f"{number(x) if x else '0'} of the key of {words[j]}"
+                for x, j in zip(A[r], k, strict=True)
+            )
+            for r in range(3)
         ]
-        assert cells(figure, 1) == expected
+        drawing = figure.locator("svg")
+        expected = "; ".join(
+            f"{words[i]} {row(O[r])}, {verdicts[r]}: {told[r]}" for r, i in enumerate(q)
+        )
+        assert drawing.get_attribute("aria-label") == expected + "."
+        lines = drawing.locator(".attn-weighs")
+        thick = lines.evaluate_all(
+            "lines => lines.map(line => +line.getAttribute('stroke-width'))"
+        )
+        weights = A[np.ix_(np.argsort(q), np.argsort(k))]  # by word, as the lines
+        np.testing.assert_allclose(thick, 26 * weights.ravel(), atol=0.006)
+        outputs = drawing.locator(".attn-box + text").all_text_contents()
+        assert outputs == [row(O[r]) for r in np.argsort(q)]
+        signs = drawing.locator("text:last-child:is(.attn-box ~ text)")
+        assert signs.all_text_contents() == [
+            "= the same" if same[r] else f"≠ {row(old[r])} before"
+            for r in np.argsort(q)
+        ]
         seen.add((moved, now["causal"] or now["positions"], bool(same.all())))
         ending = (
             "No word's output changed"
@@ -857,7 +873,7 @@ WATCH = """(figure, [part, look, change]) => new Promise(done => {
 GLIDES = {
     "pooling": (".attn-handle", "transform", {"weight": 5}),
     "encoding": (".attn-hand-p", "x2", {"position": 9}),
-    "permute": ("tbody td", "style", {"order": [2, 1, 0]}),
+    "permute": (".attn-weighs", "d", {"order": [2, 1, 0]}),
     "induction": (".attn-curve", "points", {"shown": "2 1.1"}),
 }
 
