@@ -874,6 +874,7 @@ GLIDES = {
     "pooling": (".attn-handle", "transform", {"weight": 5}),
     "encoding": (".attn-hand-p", "x2", {"position": 9}),
     "permute": (".attn-weighs", "d", {"order": [2, 1, 0]}),
+    "layer": (".attn-ray", "d", {"at": "O20"}),
     "induction": (".attn-curve", "points", {"shown": "2 1.1"}),
 }
 
