@@ -34,6 +34,12 @@ customElements.define("attn-mesh", class extends attn.Figure {
     this.slider("gpus", "GPUs", [0, 13, 1], power);
     this.slider("heads", "GPUs that share heads", [0, 6, 1], power);
     this.choice("exchange", "Tokens meet by", this.constructor.exchanges);
+    this.clock = 0.65; // how much of the time bar has gone by
+    this.player("Play", 40, () => {
+      this.clock = this.clock < 1 ? Math.min(1, this.clock + 0.01) : 0;
+      this.pass();
+      return this.clock < 1;
+    });
     this.presets("Tokens on GPUs", {
       "8,192 on 8": { length: 13, gpus: 3, heads: 3, exchange: "ring" },
       "131,072 on 64, ring": { length: 17, gpus: 6, heads: 0, exchange: "ring" },
@@ -41,8 +47,21 @@ customElements.define("attn-mesh", class extends attn.Figure {
       "a million on 1,024": { length: 20, gpus: 10, heads: 0, exchange: "ring" },
     });
 
+    this.machine = svg("g");
+    this.messages = svg("g", { class: "attn-messages" });
+    this.cursor = svg("path", { class: "attn-cursor-line" });
+    const blocks = (kind) => attn.range(8).map(() => svg("rect", { class: kind, height: 15, width: 0, x: 62 }));
+    this.blocks = { work: blocks("attn-score"), idle: blocks("attn-idle"), near: blocks("attn-weight"), far: blocks("attn-weight") };
+    this.spans = svg("text", { y: 163, "text-anchor": "end" });
+    this.drawing = svg("svg", { class: "attn-mesh-drawing", "aria-hidden": true }, this.machine, this.messages, ...Object.values(this.blocks).flat(),
+      ...["a GPU", "NVLink", "network"].map((name, i) => svg("text", { x: 0, y: 107 + 20 * i }, name)), this.cursor, this.spans);
+    const tone = (kind, text) => html("b", { class: kind }, text), stage = html("div", {}, html("p", {}, "Boxes: nodes; frames: GPUs that share heads. ", tone("attn-of-beam", "Blue computes"), ", ",
+      tone("attn-of-greedy", "red waits"), ", ", tone("attn-of-new", "dots are messages"), ". Below: time."), this.drawing);
+    this.picture.append(stage);
+    this.fit(stage);
+
     const ticks = [-3, -1, 1, 3, 5].map((power) => [this.x(10 ** power), (10 ** power).toLocaleString("en-US")]);
-    this.chart = this.picture.appendChild(svg("svg", { viewBox: "0 0 400 224", role: "img" },
+    this.chart = this.picture.appendChild(svg("svg", { viewBox: "0 0 400 224", role: "img", class: "attn-costs" },
       svg("path", { class: "attn-part", style: "opacity: 0.4", d: ticks.map(([x]) => `M${x} 0V206`).join("") }),
       ...ticks.map(([x, ms], i) => svg("text", { x, y: 220, "text-anchor": ["start", "middle"][Math.min(i, 1)] }, ms + (i === 4 ? " ms" : "")))));
     this.bars = Object.entries(this.constructor.parts).map(([part, name], i) => {
@@ -83,7 +102,80 @@ customElements.define("attn-mesh", class extends attn.Figure {
     }
     const [inside, step] = joint(tensor), share = tokens * all * width * bytes / tensor;
     const reduce = tensor === 1 ? 0 : start + 2 * (tensor - 1) * (step + share / inside);
-    return { project, attend, wait, reduce, traffic, travel, step: exchange === "all-to-all" ? attend : work };
+    return { project, attend, wait, reduce, traffic, travel, work, inner, outer, round, far, near: context * tensor <= node, step: exchange === "all-to-all" ? attend : work };
+  }
+
+  /* Who is busy when: the first steps of a ring, one round of the inner rings of a double ring, or one swap and what follows. */
+  schedule(c, exchange) {
+    const { range } = attn, { work, inner, outer, round, far, travel, near } = c, blocks = { work: [], idle: [], near: [], far: [] };
+    if (exchange === "all-to-all") {
+      if (travel) blocks.idle.push([0, travel]) && blocks[near ? "near" : "far"].push([0, travel]);
+      blocks.work.push([travel, travel + c.attend]);
+      return { blocks, span: travel + c.attend };
+    }
+    const double = exchange === "double ring", steps = double ? inner : Math.min(inner, 5), pause = Math.max(0, round - work);
+    for (const k of range(steps)) {
+      const from = k * (work + pause), more = k < inner - 1;
+      blocks.work.push([from, from + work]);
+      if (!more) continue;
+      blocks[double || near ? "near" : "far"].push([from, from + round]);
+      if (pause) blocks.idle.push([from + work, from + work + pause]);
+    }
+    let span = Math.max(blocks.work.at(-1)[1], blocks.idle.at(-1)?.[1] ?? 0);
+    if (double && outer > 1) {
+      blocks.far.push([0, far]);
+      if (far > span) blocks.idle.push([span, span = far]);
+    }
+    return { blocks, span };
+  }
+
+  /* The first nodes, with what goes between those who hold tokens, and the time bar. */
+  lay_out(c, gpus, tensor) {
+    const { svg, put, range } = attn, { exchange } = this.state, wide = this.drawing.parentNode.clientWidth || 700, per = Math.min(8, gpus), nodes = Math.ceil(gpus / 8);
+    const shown = Math.min(nodes, wide < 500 ? 2 : 4), room = nodes > shown ? 64 : 4, gap = 14, box = Math.min(320, (wide - room - gap * (shown - 1)) / shown), pitch = box / per;
+    const x = (g) => Math.floor(g / 8) * (box + gap) + pitch * (g % 8 + 0.5) + 2, radius = Math.min(9, pitch / 2 - 3), all = shown * per;
+    const members = c ? range(Math.ceil(all / tensor)).map((m) => [x(m * tensor), x(Math.min(all, (m + 1) * tensor) - 1)]) : [];
+    const line = ([, a], [b]) => `M${a + radius + 2} 30H${b - radius - 2}`, mid = ([a, b]) => (a + b) / 2, links = [], ends = (row, low, last = row.at(-1)) =>
+      `M${last[1] + (row === members && nodes > shown ? radius + 2 : 0)} ${row === members && nodes > shown ? 30 : 40}${row === members && nodes > shown ? `H${wide - 8}` : ""}V${low}H${mid(row[0])}V41`;
+    const ring = (row, low) => row.length > 1 && links.push(...row.slice(1).map((to, i) => line(row[i], to)), ends(row, low));
+    const inside = Math.max(1, per / tensor), spans = nodes > 1 || per > tensor;
+    if (c && spans && exchange === "ring") ring(members, 70);
+    if (c && exchange === "double ring") {
+      const teams = range(Math.ceil(members.length / inside)).map((i) => members.slice(i * inside, (i + 1) * inside));
+      for (const team of teams) ring(team, 54);
+      if (nodes > 1 && teams.length > 1) links.push(...teams.slice(1).map((team, i) => `M${mid([teams[i][0][0], teams[i].at(-1)[1]]) + 5} 56V72H${mid([team[0][0], team.at(-1)[1]]) - 5}V58`));
+    }
+    if (c && spans && exchange === "all-to-all") members.slice(1).forEach((to) => links.push(`M${mid(members[0])} 40C${mid(members[0])} 78 ${mid(to)} 78 ${mid(to)} 41`));
+    this.machine.replaceChildren(...range(shown).map((i) => svg("rect", { class: "attn-box", x: i * (box + gap) + 1, y: 8, width: box, height: 52, rx: 6 })),
+      ...(tensor > 1 ? members.map(([a, b]) => svg("rect", { class: "attn-team", x: a - radius - 3, y: 16, width: b - a + 2 * radius + 6, height: 28, rx: 13 })) : []),
+      ...links.map((d) => svg("path", { class: "attn-link", d })), ...range(all).map((g) => svg("circle", { class: "attn-gpu", cx: x(g), cy: 30, r: radius })),
+      svg("text", { x: wide - 13, y: 52, "text-anchor": "end" }, nodes > shown ? `… ${nodes.toLocaleString("en-US")}` : ""));
+    this.links = [...this.machine.querySelectorAll(".attn-link")];
+    this.messages.replaceChildren(...this.links.map(() => svg("circle", { r: 4 })));
+    put(this.drawing, { viewBox: `0 0 ${wide} 168` });
+
+    const { blocks, span } = this.timing = c ? this.schedule(c, exchange) : { blocks: { work: [], idle: [], near: [], far: [] }, span: 1 };
+    this.scale = (wide - 66) / span;
+    Object.entries(this.blocks).forEach(([kind, rects]) => rects.forEach((rect, i) => {
+      const [from, to] = blocks[kind][i] ?? [0, 0];
+      put(rect, { x: 62 + this.scale * from, width: Math.max(0, this.scale * (to - from) - (to > from)), y: { near: 115, far: 135 }[kind] ?? 95 });
+    }));
+    put(this.spans, { x: wide });
+    this.spans.textContent = c ? `${attn.number(1e3 * span, 3)} ms of one layer` : "";
+    this.pass();
+  }
+
+  /* What the clock shows: who waits, and how far the messages are. */
+  pass() {
+    const { put } = attn, { blocks, span } = this.timing, now = this.clock * span, busy = blocks.work.some(([from, to]) => from <= now && now <= to);
+    this.machine.classList.toggle("attn-waits", !busy);
+    put(this.cursor, { d: `M${62 + this.scale * now} 92V152` });
+    this.links.forEach((link, i) => {
+      const outer = link.getAttribute("d").includes("V72"), all = outer ? blocks.far : this.state.exchange === "double ring" ? blocks.near : [...blocks.near, ...blocks.far];
+      const sent = all.findLast(([from]) => from <= now), share = sent ? Math.min(1, (now - sent[0]) / (sent[1] - sent[0])) : 0;
+      const { x, y } = link.getPointAtLength(share * link.getTotalLength());
+      put(this.messages.childNodes[i], { cx: x, cy: y, visibility: sent ? "visible" : "hidden" });
+    });
   }
 
   draw() {
@@ -97,6 +189,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
     if (this.widths && String(widths) !== String(this.widths)) // what was before the last change stays as an outline
       this.bars.forEach(({ ghost, y }, i) => ghost.setAttribute("d", `M0 ${y - 2}h${this.widths[i]}v17H0`));
     this.widths = widths;
+    this.lay_out(c, 2 ** gpus, tensor);
     this.bars.forEach(({ bar, text }, i) => {
       bar.setAttribute("width", widths[i]);
       text.textContent = c ? number(now[i], 2) + " ms" : "–";

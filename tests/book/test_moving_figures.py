@@ -493,6 +493,24 @@ def test_moving_both_keeps_the_turned_product(page: Page) -> None:
     )
 
 
+def idle_of_time_bar(figure: Locator, context: float) -> float:
+    """Seconds of waiting in one layer, from the first steps that the time bar shows."""
+    blocks = figure.evaluate("figure => figure.timing.blocks")
+    idle = [end - start for start, end in blocks["idle"]]
+    steps = len(blocks["work"])
+    if not idle or state(figure)["exchange"] == "all-to-all":
+        return sum(idle)
+    if state(figure)["exchange"] == "ring":
+        return idle[0] * (context - 1)
+    outer = (
+        context / steps
+    )  # after the steps of the inner rings it waits for the network
+    between = (
+        idle[steps - 1 :] if len(idle) == steps else idle * (len(idle) == 1 < steps)
+    )
+    return outer * (sum(idle) - sum(between)) + (outer - 1) * sum(between)
+
+
 def test_mesh(page: Page, rng: np.random.Generator) -> None:
     figure, met = page.locator("attn-mesh"), set()
     for trial in range(20):
@@ -504,7 +522,7 @@ def test_mesh(page: Page, rng: np.random.Generator) -> None:
         arrows(figure.get_by_label("GPUs", exact=True), rng, "ArrowLeft", "ArrowRight")
         now = state(figure)
         n, context = 2 ** now["length"], 2 ** (now["gpus"] - now["heads"])
-        shown = figure.locator("svg text[text-anchor=end]").all_text_contents()
+        shown = figure.locator(".attn-costs text[text-anchor=end]").all_text_contents()
         answer = figure.locator(".attn-answer").inner_text()
         values = [value for _, value in cells(figure, 0)]
         try:
@@ -519,10 +537,11 @@ def test_mesh(page: Page, rng: np.random.Generator) -> None:
         parts += [cost.reduce_seconds, cost.seconds, cost.traffic_seconds]
         assert shown == [f"{number(1e3 * x, 2)} ms" for x in parts]
         places = 40 * np.log10(np.maximum(1e6 * np.array(parts), 1))  # on one axis
-        widths = figure.locator("rect").evaluate_all(
+        widths = figure.locator(".attn-costs rect").evaluate_all(
             "bars => bars.map(bar => +bar.getAttribute('width'))"
         )
         assert np.allclose(widths, places)
+        assert np.isclose(idle_of_time_bar(figure, context), cost.wait_seconds)
         assert answer == f"80 layers: {number(80 * cost.seconds, 2)} s"
         assert values[:2] == [f"{n // context:,.0f}", f"{context:,}"]
         if exchange != "double ring":
@@ -542,7 +561,7 @@ def test_the_mesh_before_stays_as_an_outline(page: Page) -> None:
     press(figure, "Again", "a million on 1,024")
     slide(figure, "GPUs that share heads", 3 / 6)
     settle(page)
-    bars = figure.locator("rect").evaluate_all(
+    bars = figure.locator(".attn-costs rect").evaluate_all(
         "bars => bars.map(bar => +bar.getAttribute('width'))"
     )
     outlines = figure.locator(".attn-ghost").evaluate_all(
@@ -550,6 +569,30 @@ def test_the_mesh_before_stays_as_an_outline(page: Page) -> None:
     )
     assert bars[1] == outlines[1]
     assert abs(outlines[4] - bars[4] - 40 * np.log10(8.72 / 1.49)) < 0.2
+
+
+def test_gpus_wait_or_compute_as_the_time_bar_says(page: Page) -> None:
+    figure = page.locator("attn-mesh")
+    press(figure, "Again")
+    waits = [
+        figure.evaluate(
+            """(figure, clock) => {
+                figure.clock = clock;
+                figure.pass();
+                return figure.querySelector(".attn-waits") !== null;
+            }""",
+            clock,
+        )
+        for clock in (0.01, 0.1, 0.21, 0.3)  # of five steps, each a sixth of work
+    ]
+    assert waits == [False, True, False, True]
+    assert figure.locator(".attn-gpu").count() == 32
+    slide(figure, "GPUs that share heads", 3 / 6)
+    settle(page)
+    assert figure.locator(".attn-team").count() == 4
+    assert figure.evaluate("figure => figure.timing.blocks.idle") == []
+    press(figure, "Play")  # to its end, in reduced motion
+    assert figure.evaluate("figure => figure.clock") == 1
 
 
 def test_cache(page: Page, rng: np.random.Generator) -> None:
@@ -876,6 +919,9 @@ GLIDES = {
     "permute": (".attn-weighs", "d", {"order": [2, 1, 0]}),
     "layer": (".attn-ray", "d", {"at": "O20"}),
     "induction": (".attn-curve", "points", {"shown": "2 1.1"}),
+    "beam": ("#attn-mouth rect", "width", {"step": 3}),
+    "tiles": (".attn-sums .attn-score", "height", {"order": "013"}),
+    "bug": ("tbody td", "style", {"probe": "last"}),
 }
 
 
