@@ -90,7 +90,7 @@ def differs_from_formula(
         kv_heads: heads of K and V, if fewer.
 
     Returns:
-        A finding, true if the numbers differ. Several causes are joined by " and ".
+        A finding, true if the numbers differ. Where it has several causes, "and" joins them.
 
     Example:
         >>> differs_from_formula(lambda Q, K, V: (Q @ K.mT).softmax(-1) @ V).cause
