@@ -59,15 +59,14 @@ def loses_order(model: Model, tokens: Any) -> Finding:
 
     .. math:: f(PX)_{n-1} = f(X)_{n-1} \quad \text{for a permutation } P \text{ of the tokens } 0 \dots n - 2
 
-    A causal model of several layers can tell order without positions, and is not found. Nothing is said of a model
-    whose last output reads no earlier token.
+    A causal model of several layers can tell order without positions, and is not found.
 
     Args:
         model: takes ids and returns a tensor (b, n, …) or (b, …), or a tuple, dict or object that has one.
         tokens: ids (b, n).
 
     Returns:
-        A finding, true if order makes no difference.
+        A finding, true if order makes no difference, or if the last output depends on no earlier token at all.
 
     Raises:
         ValueError: there is only one sentence or token, or all tokens are the same.
@@ -93,8 +92,8 @@ def loses_order(model: Model, tokens: Any) -> Finding:
         return Finding("loses_order")
     others = torch.cat([changed(tokens)[:, :-1], tokens[:, -1:]], 1)
     if not moved(one, last(others), kind).any():
-        says = "not checked: the last output reads no earlier token"
-        return Finding("loses_order", says=says)
+        says = "The last output depends on no earlier token: heads taken for tokens, or the batch?"
+        return Finding("loses_order", "no earlier token is read", says)
     says = "The earlier tokens turned round give the same last output."
     return Finding("loses_order", "order is lost", says)
 
@@ -118,7 +117,7 @@ def gives_nan(model: Model, tokens: Any, pads: Side | None = None) -> Finding:
         'gradient not finite'
     """
     X = sample(tokens) if pads is None else square(tokens)
-    n = X.shape[1]
+    n, name = X.shape[1], "gives_nan" + (" with pads" if pads else "")
     words = None if pads is None else words_of(n, pads).to(X.device)
     if X.is_floating_point():
         X.requires_grad_()
@@ -152,21 +151,21 @@ def gives_nan(model: Model, tokens: Any, pads: Side | None = None) -> Finding:
             elif not small(X[:, :1]).isfinite().all():
                 says += ", and a sentence of one token gives NaN"
                 if wanted:  # or else nothing could be made smaller
-                    cause = "inverted mask"
-                    says += ", with small numbers too: it may not see itself"
+                    cause = "token sees nothing"
+                    says += ", with small numbers too: a mask inverted or off by one"
             elif words is not None and answer(model, X).isfinite().all():
                 cause = "empty row is NaN"
                 says += ", though without pads they are"
-            return Finding("gives_nan", cause, f"{says}.")
+            return Finding(name, cause, f"{says}.")
     if not out.requires_grad:
-        return Finding("gives_nan")
+        return Finding(name)
     slopes = torch.autograd.grad(counted(out).square().sum(), wanted, allow_unused=True)
     bad = sum(int((~g.isfinite()).sum()) for g in slopes if g is not None)
     if not bad:
-        return Finding("gives_nan")
+        return Finding(name)
     cause = "gradient not finite" if pads is None else "empty row is NaN"
     says = f"The outputs are finite, but {bad} numbers of the gradient are not."
-    return Finding("gives_nan", cause, says)
+    return Finding(name, cause, says)
 
 
 def runs_out_of_positions(model: Model, tokens: Any, length: int) -> Finding:

@@ -99,7 +99,7 @@ def check_all(
     pads: Side | None = None,
     length: int | None = None,
 ) -> list[Finding]:
-    """Run every check that needs a model and some tokens, and print what each has found and where to read about it.
+    """Run the checks that need only a model and tokens, and print what each has found and where to read about it.
 
     The model is called in evaluation and in training mode; a module in half precision as a copy in float32, since a
     leak may be smaller than rounding. Its mode, its buffers, the gradients of its parameters and
@@ -125,12 +125,12 @@ def check_all(
         changes_in_eval: no
         gives_nan: no
         mixes_sentences: no
-        leaks_future: no causal mask
-            Every output depends on every token: no mask or one that hides nothing, a mask after the softmax,
-            a softmax over queries, a norm over tokens, or layers of reshaped heads.
+        leaks_future: future is read
+            Every output depends on every token: no mask or one that hides nothing, a first query without keys,
+            a mask after the softmax, a softmax over queries, a norm over tokens, or layers of reshaped heads.
             read “Loss goes to zero and generated text is nonsense” in book/failure_gallery.ipynb
         >>> [finding.cause for finding in found]
-        ['no causal mask']
+        ['future is read']
     """
     if isinstance(model, nn.Module):
         half = {p.dtype for p in model.parameters()} & {torch.float16, torch.bfloat16}
@@ -163,7 +163,7 @@ def check_attention(
     heads: int | None = 4,
     kv_heads: int | None = None,
 ) -> list[Finding]:
-    """Run every check of a function of queries, keys and values, and print what each has found.
+    """Run the checks of a function of queries, keys and values; masks are tried only if ``masked``.
 
     Args:
         attention: takes Q, K, V, and a boolean mask (n, m) if ``masked``, True where a query may attend.

@@ -7,17 +7,19 @@ __all__ = ["Finding"]
 GALLERY = "book/failure_gallery.ipynb"
 # The bug's name → the heading that tells it, in the failure gallery.
 HEADINGS = {
-    "no causal mask": "Loss goes to zero and generated text is nonsense",
+    "future is read": "Loss goes to zero and generated text is nonsense",
     "mask off by one": "Loss goes to zero and generated text is nonsense",
     "mask looks ahead": "Loss goes to zero and generated text is nonsense",
     "leak": "Loss goes to zero and generated text is nonsense",
     "noise is learnt": "Loss goes to zero and generated text is nonsense",
     "heads cut by reshape": "`reshape` or `view` in place of `transpose`",
     "inverted mask": "Inverted attention mask",
+    "token sees nothing": "Inverted attention mask",
+    "no earlier token is read": "`reshape` or `view` in place of `transpose`",
     "batch taken for tokens": "`batch_first` left out",
     "sentences mixed": "Implicit dimension choice for softmax",
     "softmax over the wrong axis": "Implicit dimension choice for softmax",
-    "mask lost on one path": "The mask is lost on one code path",
+    "one path differs": "The mask is lost on one code path",
     "mask not used": "The mask is lost on one code path",
     "mask added as 0 and 1": "A mask of 0 and 1 is added to the scores",
     "mask hides nothing": "A mask of 0 and 1 is added to the scores",

@@ -47,7 +47,7 @@ def leaks_future(model: Model, tokens: Any) -> Finding:
         >>> str(leaks_future(lambda X: X.cumsum(1), torch.rand(2, 5, 3)))
         'leaks_future: no'
         >>> leaks_future(lambda X: X + X.sum(1, keepdim=True), torch.rand(2, 5, 3)).cause
-        'no causal mask'
+        'future is read'
     """
     full, tokens = uncut(tokens), sample(tokens)
     ways = [False, True] if modules_of(model) else [False]
@@ -64,7 +64,7 @@ def leaks_future(model: Model, tokens: Any) -> Finding:
     sound = [x for x in tables if not x.triu(1).any() and x.tril(-1).any()]
     if sound and cause != "inverted mask":
         mode = "evaluation" if tables[0] is leaky[0] else "training"
-        cause, seen = "mask lost on one path", f"In {mode} mode alone, {seen}"
+        cause, seen = "one path differs", f"In {mode} mode alone, {seen}"
     return Finding("leaks_future", cause, seen[0].upper() + seen[1:])
 
 
@@ -82,7 +82,7 @@ def leaks_at_length(model: Model, tokens: Tensor, ways: list[bool]) -> Finding:
                 and moved(before[:, :j, None], after[:, :j, None], kind).any()
             ):
                 says = f"Token {j} of {b} sentences of {n} moves an earlier one; none of the first {n0} in {b0} does."
-                return Finding("leaks_future", "mask lost on one path", says)
+                return Finding("leaks_future", "one path differs", says)
     return Finding("leaks_future")
 
 
@@ -96,14 +96,14 @@ def pattern_of_leak(table: Tensor) -> tuple[str, str]:
             known = shows(table, reshaped(n, heads, split, merge))
             if known and not table.all():
                 part = "cut" if split else "merged"
-                says = f"they are the tokens that {heads} heads reach if a reshape has {part} them."
+                says = f"outputs depend on the tokens that {heads} heads reach if a reshape has {part} them."
                 return "heads cut by reshape", says
     if table.all():
         says = (
-            "every output depends on every token: no mask or one that hides nothing, a mask after the softmax, "
-            "a softmax over queries, a norm over tokens, or layers of reshaped heads."
+            "every output depends on every token: no mask or one that hides nothing, a first query without keys, "
+            "a mask after the softmax, a softmax over queries, a norm over tokens, or layers of reshaped heads."
         )
-        return "no causal mask", says
+        return "future is read", says
     ahead = table.triu(1)
     if table[0].all() and not ahead[1:].any():
         says = "output 0 alone depends on later tokens: a query without keys, and a mask of large numbers?"

@@ -79,16 +79,16 @@ def reads_pads(
         each = tables[0].shape[1] == n  # one output for each token
         found[0] = "mask hides nothing" if each else "pads are counted"
     if len(found) < len(tables):
-        found[0] = "mask lost on one path"
+        found[0] = "one path differs"
     says = {
         "mask not used": "Outputs of words move with every pad, and not with the mask: unused, or it hides queries.",
         "mask hides nothing": "Outputs of words move with every pad, and with the mask, in scores or in positions.",
-        "inverted mask": "Outputs of words move with pads, and with no other word.",
+        "inverted mask": "Outputs of words move with pads, and, where a sentence has some, with no other word.",
         "mask of (b, m) read as (n, m)": "Query i has the mask of sentence i, whatever sentence it stands in.",
         "mask repeated for the wrong heads": "Each head has the mask of another sentence.",
         "answer read at a pad": "The answer moves with one column where that is a pad, and with no other pad.",
         "pads are counted": "Every pad moves the answer, and so does the mask: a mean over pads, or a mask added.",
-        "mask lost on one path": "In one of training and evaluation mode alone, outputs of words move with pads.",
+        "one path differs": "In one of training and evaluation mode alone, outputs of words move with pads.",
     }.get(found[0], "Outputs of words move with some pads, or not with some words.")
     return Finding("reads_pads", found[0], says)
 
@@ -137,9 +137,9 @@ def cause_of_pads(table: Tensor, words: Tensor, causal: bool) -> str:
 
     own = torch.eye(n, dtype=torch.bool)
 
-    def fits(masks: Tensor) -> bool:
-        """Masks (b, n, n) of one layer, or of several."""
-        deeper = [stacked(mask & past) for mask in masks]
+    def fits(masks: Tensor, empty: bool | Tensor = False) -> bool:
+        """Masks (b, n, n) of one layer, or of several; a row without a key sees ``empty``."""
+        deeper = [stacked(x | (empty & ~x.any(-1, keepdim=True))) for x in masks & past]
         return any(
             all(
                 torch.equal((table[c] | own)[words[c]], deeper[c][k][words[c]])
@@ -150,7 +150,10 @@ def cause_of_pads(table: Tensor, words: Tensor, causal: bool) -> str:
 
     if fits(torch.ones(b, n, n, dtype=torch.bool)):
         return "mask not used"
-    if fits(~keys) or not (table & rows & keys & ~own).any():
+    if not (table & rows & keys & ~own).any():
+        return "inverted mask"
+    sees_all = (table | own)[words].all()  # as with no mask at all
+    if not sees_all and any(fits(~keys, x) for x in (False, True, past)):
         return "inverted mask"
     if fits(words[None].expand(b, -1, -1)):
         return "mask of (b, m) read as (n, m)"
@@ -174,7 +177,7 @@ def misplaces_words(model: Model, tokens: Any, pads: Side = "left") -> Finding:
         pads: on which side they stand.
 
     Returns:
-        A finding, true if they differ. If :func:`reads_pads` finds nothing, positions count pads, or a mean does.
+        A finding, true if they differ. If pads are read, :func:`reads_pads` names it; or else pads are counted.
         It is false, and says so, if a sentence without pads differs as well, or two calls do.
 
     Raises:
@@ -203,21 +206,17 @@ def misplaces_words(model: Model, tokens: Any, pads: Side = "left") -> Finding:
             length = int(words[c].sum())
             if length == n:
                 return Finding("misplaces_words", says=unsure)
-            says = f"A sentence of {length} tokens with {n - length} pads on the {pads} changes its outputs."
-            each = here.ndim > 2 and together.shape[1] == n
-            cause = (
-                "positions count pads" if each else cause_of_one(model, tokens, pads)
-            )
-            return Finding("misplaces_words", cause, says)
+            says = f"A sentence of {length} tokens with {n - length} pads on the {pads} changes its outputs"
+            cause, why = cause_of_count(model, tokens, pads)
+            return Finding("misplaces_words", cause, f"{says}{why}")
     return Finding("misplaces_words")
 
 
-def cause_of_one(model: Model, tokens: Any, pads: Side) -> str:
-    """Why the one answer of a sentence differs with pads. On the right they move no position: what is left is a mean
-    that counts them."""
+def cause_of_count(model: Model, tokens: Any, pads: Side) -> tuple[str, str]:
+    """Why a sentence differs with pads. On the right they move no position that is counted from the left."""
     if seen := reads_pads(model, tokens, pads):
-        return seen.cause
-    if pads == "right":
-        return "pads are counted"
-    at_right = misplaces_words(model, tokens, "right").cause
-    return at_right if at_right == "pads are counted" else "positions count pads"
+        return seen.cause, "."
+    right = pads == "right" or misplaces_words(model, tokens, "right").cause
+    if right in (True, "pads are counted"):
+        return "pads are counted", ": a mean, a norm or a scale by columns?"
+    return "positions count pads", ": positions, or a count from column 0?"

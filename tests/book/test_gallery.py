@@ -1,8 +1,8 @@
 """The failure gallery: every bug has its four parts; a function of attn_tutor.failures names it, and not its cure."""
 
-import ast
 import builtins
 import re
+import symtable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -83,16 +83,18 @@ def test_it_runs_without_the_other_entries(name: str) -> None:
     """After the first cells and that of the imports, every name is made in the entry itself."""
     first = [x.source for x in CELLS[:9] if x.cell_type == "code"]
     first += [x.source for x in CELLS if "import torch.distributed as dist" in x.source]
-    code = ast.parse("\n".join([*first, *(x.source for x in code_of(name))]))
-    names = [x for x in ast.walk(code) if isinstance(x, ast.Name)]
-    made = {x.id for x in names if isinstance(x.ctx, ast.Store)}
-    made |= {x.arg for x in ast.walk(code) if isinstance(x, ast.arg)}
-    for x in ast.walk(code):
-        if isinstance(x, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler):
-            made.add(x.name)
-        elif isinstance(x, ast.Import | ast.ImportFrom):
-            made |= {a.asname or a.name.split(".")[0] for a in x.names}
-    assert {x.id for x in names} <= made | {*dir(builtins)}
+    code = "\n".join([*first, *(x.source for x in code_of(name))])
+    top = symtable.symtable(code, name, "exec")
+    made = {
+        x.get_name() for x in top.get_symbols() if x.is_assigned() or x.is_imported()
+    }
+    scopes, read = [top], set()
+    for scope in scopes:  # an argument of one function does not make a name of the page
+        scopes.extend(scope.get_children())
+        read |= {
+            x.get_name() for x in scope.get_symbols() if x.is_global() or scope is top
+        }
+    assert read <= made | {*dir(builtins)}
 
 
 @each
