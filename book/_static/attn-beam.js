@@ -134,7 +134,6 @@ customElements.define("attn-beam", class extends attn.Figure {
         const band = svg("path", { fill: "url(#attn-fade)" }), bank = svg("rect", { x: x(i) - 3, width: 3, height: Math.max(1, thick) }), line = svg("path", { class: "attn-edge attn-greedy" });
         for (const part of [band, bank]) part.setAttribute("class", `${part === band ? "attn-band" : "attn-bank"} ${kind.map((one) => "attn-" + one).join(" ")}`);
         const label = svg("text", { x: x(i) + 4, class: "attn-name" }, said.split(",").length <= i ? "" : name(node.said[i]) + (reach > 50 ? " " + attn.number(Math.exp(node.score) + 1e-9, reach > 72 ? 3 : 2) : ""));
-        if (node.said[i] === end) label.classList.add("attn-ended");
         if (!kind.includes("kept") && !kind.includes("greedy")) label.classList.add("attn-lost");
         if (i < done) parts.push(band, bank, ...(kind.includes("greedy") ? [line] : []));
         if (i < done) names.push(label);

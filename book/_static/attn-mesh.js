@@ -146,7 +146,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
       if (nodes > 1 && teams.length > 1) links.push(...teams.slice(1).map((team, i) => `M${mid([teams[i][0][0], teams[i].at(-1)[1]]) + 5} 56V72H${mid([team[0][0], team.at(-1)[1]]) - 5}V58`));
     }
     if (c && spans && exchange === "all-to-all") members.slice(1).forEach((to) => links.push(`M${mid(members[0])} 40C${mid(members[0])} 78 ${mid(to)} 78 ${mid(to)} 41`));
-    this.machine.replaceChildren(...range(shown).map((i) => svg("rect", { class: "attn-box", x: i * (box + gap) + 1, y: 8, width: box, height: 52, rx: 6 })),
+    this.machine.replaceChildren(...range(shown).map((i) => svg("rect", { class: "attn-node", x: i * (box + gap) + 1, y: 8, width: box, height: 52, rx: 6 })),
       ...(tensor > 1 ? members.map(([a, b]) => svg("rect", { class: "attn-team", x: a - radius - 3, y: 16, width: b - a + 2 * radius + 6, height: 28, rx: 13 })) : []),
       ...links.map((d) => svg("path", { class: "attn-link", d })), ...range(all).map((g) => svg("circle", { class: "attn-gpu", cx: x(g), cy: 30, r: radius })),
       svg("text", { x: wide - 13, y: 52, "text-anchor": "end" }, nodes > shown ? `… ${nodes.toLocaleString("en-US")}` : ""));
