@@ -123,7 +123,7 @@ customElements.define("attn-tiles", class extends attn.Figure {
       put(bar, { x, width: fat, class: fresh.includes(j) ? "attn-weight" : "attn-score" });
       for (const text of [weight, score, value]) put(text, { x: middle, "text-anchor": "middle" });
       weight.textContent = arrived.includes(j) ? number(e[j], 2) : "";
-      [score.textContent, value.textContent] = hidden ? ["hidden", ""] : [number(S[j], 2), number(V[j], 1)];
+      [score.textContent, value.textContent] = hidden ? ["−∞", ""] : [number(S[j], 2), number(V[j], 1)];
     });
     this.glide("keys", e, (e) => this.keys.forEach(({ bar, weight }, j) => {
       put(bar, { y: floor - high * e[j], height: high * e[j] });
