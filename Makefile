@@ -58,10 +58,10 @@ check: .venv/ready  ## check style, types and the package, after every change (o
 
 test: .venv/models  ## check the package, the strict build, the main pages and their notebooks (six to nine minutes on two cores)
 	@$(MAKE) --no-print-directory -j3 lint _build/book.stamp tests-without-pages
-	@$(TESTS) -m "not full and not rest" tests/book
+	@$(TESTS) -m "not full and not rest and not slow" tests/book
 
-rest: .venv/models _build/book.stamp  ## check the further pages, their notebooks and the figures that move (as long again)
-	@$(TESTS) -m "rest and not full" $(NBVAL) book/[0-9]*/*.ipynb tests/book
+rest: .venv/models _build/book.stamp  ## check torch's compiler, the further pages and the figures that move (longer)
+	@$(TESTS) -m "(rest or slow) and not full" $(NBVAL) $(SMALL) book/[0-9]*/*.ipynb tests/book
 
 full: test rest mutants  ## check also what is rare (wrong programs, the PDF, every page in every theme, training anew)
 	@$(TESTS) -m full tests
@@ -113,7 +113,7 @@ small-tests: .venv/ready
 	@$(TESTS) -p no:nbval -m "not slow and not full" $(SMALL)
 
 tests-without-pages: .venv/ready
-	@$(TESTS) $(SMALL) $(NBVAL) book/*.ipynb
+	@$(TESTS) -m "not slow and not full" $(SMALL) $(NBVAL) book/*.ipynb
 
 # The benchmark keeps what it has measured when its time is over.
 BENCH := --device cuda --dtype bfloat16 --rows attention causal window bias additive gaussian --sizes 2048 16384
