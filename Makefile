@@ -9,6 +9,7 @@ JOBS ?= logical
 TESTS := $(PY) -m pytest -q -n $(JOBS) --maxprocesses 4 --dist loadscope --no-loadscope-reorder \
 	-p no:anyio -p no:logging
 SMALL := tests/unit tests/oracle attn_tutor
+ALL := $(SMALL) tests/programs
 NBVAL := --nbval --nbval-current-env
 # Folders are listed too, so that a deleted page also rebuilds the book.
 SOURCES := _config.yml _toc.yml $(shell find book/ attn_tutor/ -not -path '*/__pycache__*' -not -path '*/.ipynb_checkpoints*')
@@ -61,7 +62,7 @@ test: .venv/models  ## check the package, the strict build, the main pages and t
 	@$(TESTS) -m "not full and not rest and not slow" tests/book
 
 rest: .venv/models _build/book.stamp  ## check torch's compiler, the further pages and the figures that move (longer)
-	@$(TESTS) -m "(rest or slow) and not full" $(NBVAL) $(SMALL) book/[0-9]*/*.ipynb tests/book
+	@$(TESTS) -m "(rest or slow) and not full" $(NBVAL) $(ALL) book/[0-9]*/*.ipynb tests/book
 
 full: test rest mutants  ## check also what is rare (wrong programs, the PDF, every page in every theme, training anew)
 	@$(TESTS) -m full tests
@@ -87,7 +88,7 @@ mutants: .venv/ready  ## require the tests to catch each of a list of wrong prog
 	@$(PY) tools/mutants.py
 
 coverage: .venv/models  ## show which lines of the package no test runs; at least 98 % must run
-	@$(TESTS) --cov --cov-report=term-missing $(SMALL) \
+	@$(TESTS) --cov --cov-report=term-missing $(ALL) \
 		|| $(call stop,a test fails or too few lines are covered; see above.)
 
 lint: .venv/ready  ## check style and types
@@ -113,7 +114,7 @@ small-tests: .venv/ready
 	@$(TESTS) -p no:nbval -m "not slow and not full" $(SMALL)
 
 tests-without-pages: .venv/ready
-	@$(TESTS) -m "not slow and not full" $(SMALL) $(NBVAL) book/*.ipynb
+	@$(TESTS) -m "not slow and not full" $(ALL) $(NBVAL) book/*.ipynb
 
 # The benchmark keeps what it has measured when its time is over.
 BENCH := --device cuda --dtype bfloat16 --rows attention causal window bias additive gaussian --sizes 2048 16384
