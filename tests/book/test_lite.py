@@ -50,7 +50,10 @@ def kinds(*sources):
 
 @pytest.mark.parametrize(
     "paths",
-    [NOTEBOOKS[:3], pytest.param(NOTEBOOKS, marks=pytest.mark.full)],
+    [
+        pytest.param(NOTEBOOKS[:3], marks=pytest.mark.slow),
+        pytest.param(NOTEBOOKS, marks=pytest.mark.full),
+    ],
     ids=["three", "all"],
 )
 def test_notebooks_run_without_torch(paths):
