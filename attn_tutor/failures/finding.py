@@ -36,7 +36,9 @@ HEADINGS = {
     "documents mixed": "Packed documents attend to each other",
     "mask of the wrong dtype": "Expected attn_mask dtype to be bool or float",
     "position past the table": "index out of range in self",
-    "shapes do not fit": "A mask of shape (b, m) is read as (n, m)",
+    "mask of another shape": "A mask of shape (b, m) is read as (n, m)",
+    "view after a transpose": "view size is not compatible",
+    "widths differ": "mat1 and mat2 shapes cannot be multiplied",
     "no √d": "Missing scale, no sqrt of d",
     "√ of another width": "Missing scale, no sqrt of d",
     "√d too many": "T5 has no sqrt of d, and sdpa adds one",
@@ -67,6 +69,7 @@ SYMPTOMS = "Find it by its symptom"
 OTHER_PAGES = {
     "order is lost": ("book/06_positional_encoding.ipynb", "Positional encoding"),
     "pads are read": (GALLERY, SYMPTOMS),  # the table: none of the known patterns
+    "shapes do not fit": (GALLERY, SYMPTOMS),
     "NaN": (GALLERY, SYMPTOMS),
     "another formula": (GALLERY, SYMPTOMS),
     "values are the keys": (GALLERY, SYMPTOMS),

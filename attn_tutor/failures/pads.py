@@ -46,7 +46,8 @@ def reads_pads(
         X' = X \text{ with another token } j
 
     The batch is square, as many sentences as tokens, and the table of which output moves with which token is compared
-    with those of masks that are inverted, read as (n, m), or dealt to the wrong heads.
+    with those of masks that are inverted, read as (n, m), or dealt to the wrong heads. An inverted mask of large
+    numbers may show only with pads on the left, which are tried too.
 
     Args:
         model: takes tokens and a mask, and returns a tensor (b, n, …), or a tuple, dict or object that has one. The
@@ -73,6 +74,10 @@ def reads_pads(
     tables = [reach(model, X, words, training=way).cpu() for way in ways]
     kept = words.cpu()
     found = [why for table in tables if (why := cause_of_pads(table, kept, causal))]
+    unnamed = pads == "right" and set(found) <= {"pads are read"}
+    if unnamed and inverts_on_the_left(model, X, words, causal):
+        says = "With pads on the left words read pads alone; on the right of a causal mask they cannot."
+        return Finding("reads_pads", "inverted mask", says)
     if not found:
         return Finding("reads_pads")
     if found[0] == "mask not used" and heeds(model, X, words, pads):
@@ -91,6 +96,16 @@ def reads_pads(
         "one path differs": "In one of training and evaluation mode alone, outputs of words move with pads.",
     }.get(found[0], "Outputs of words move with some pads, or not with some words.")
     return Finding("reads_pads", found[0], says)
+
+
+def inverts_on_the_left(model: Model, X: Tensor, words: Tensor, causal: bool) -> bool:
+    """Whether words read pads alone once these stand on the left: right of a causal mask, no word reaches a pad."""
+    left = words.flip(1)
+    try:
+        table = reach(model, X, left).cpu()
+    except Exception:  # pads on the left may be an error
+        return False
+    return cause_of_pads(table, left.cpu(), causal) == "inverted mask"
 
 
 def heeds(model: Model, X: Tensor, words: Tensor, pads: Side) -> bool:

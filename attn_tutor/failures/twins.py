@@ -148,7 +148,7 @@ def differs_step_by_step(
             (
                 True,
                 True,
-            ): ", though the last depends on the earlier tokens: positions that start again, "
+            ): ", though the last depends on the earlier tokens: one buffer for all keys, positions that start again, "
             "keys turned twice, or keys and values no longer in one order.",
             (False, True): ", and the last does not depend on the first token.",
         }[read[0], read[1]]

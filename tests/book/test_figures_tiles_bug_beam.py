@@ -300,6 +300,38 @@ def test_each_bug_is_hidden_somewhere_and_its_entry_is_in_the_gallery(
     assert {place for _, place, _ in bugs.values()} <= places
 
 
+SHOWS = """f => {
+    const state = f.state, found = {}, all = [0, 1, 2, 3], near = (x, y) => Math.abs(x - y) < 0.005;
+    for (let seed = 1; seed <= 21; seed++) {
+        f.state = { ...state, seed };
+        const now = f.run(f.bug, "none");
+        const sees = (b, i, j) => j <= i && now.real[b][j];
+        const odd = all.some(b => all.some(h => all.some(i => {
+            const row = now.A[b][h][i];
+            return !near(attn.sum(row), 1) || row.some((w, j) => (sees(b, i, j) ? w < 1e-9 : w > 0.005));
+        })));
+        const by_hand = all.some(b => all.some(h => {
+            f.state = { ...state, seed, sentence: String(b) };
+            return f.compare(f.run(f.bug, "none"), h).rows.some(([, x, y]) => !near(x, y));
+        }));
+        const wrong = f.constructor.wrong(f);
+        (found[odd ? "weights" : by_hand ? "by hand" : wrong ? "not at all" : "later"] ??= []).push(f.bug);
+    }
+    f.state = state;
+    return found;
+}"""
+
+
+def test_as_many_bugs_show_as_the_page_says(page: Page) -> None:
+    figure = page.locator("attn-bug")
+    press(figure, "Again")
+    found = {name: len(bugs) for name, bugs in figure.evaluate(SHOWS).items()}
+    assert found == {"weights": 5, "by hand": 7, "later": 9}
+    said = (BOOK / "failure_gallery.ipynb").read_text(encoding="utf-8")
+    assert "Twelve are wrong as they stand. Five of them show in the weights" in said
+    assert "Seven, such as" in said and "The other nine wait" in said
+
+
 def test_tasks_of_the_bug(page: Page) -> None:
     figure = page.locator("attn-bug")
     press(figure, "Again", "right, until something is done to it")

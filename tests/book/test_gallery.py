@@ -32,6 +32,8 @@ def entries() -> dict[str, list[Any]]:
 
 
 ENTRIES = entries()
+FIRST = CELLS.index(next(iter(ENTRIES.values()))[0])  # cells before it are for all
+BY_SYMPTOM = next(x for x in CELLS if x.source.startswith("## Find it by its symptom"))
 each = pytest.mark.parametrize("name", ENTRIES)
 
 
@@ -40,8 +42,9 @@ def code_of(name: str) -> list[Any]:
 
 
 def test_there_are_as_many_as_the_page_says() -> None:
-    assert len(ENTRIES) == 41
-    assert "\nForty-one mistakes" in CELLS[0].source
+    assert len(ENTRIES) == 42
+    assert "\nForty-two mistakes" in CELLS[0].source
+    assert "forty-two bugs" in CELLS[0].source
 
 
 @each
@@ -59,12 +62,7 @@ def test_the_bug_is_found_and_the_cure_is_not(name: str) -> None:
     bug, cure = re.split(r"^cure: ", trials[0].outputs[0].text, flags=re.MULTILINE)
     cause = re.search(r"^bug: (.+)\n    \S", bug, re.MULTILINE)
     assert cause and cure == "nothing found\n"
-    assert HEADINGS[cause[1]] == name or (name, cause[1]) in {
-        (
-            "Upgrading FlashAttention changes the causal mask",
-            "causal mask upper left",
-        ),  # the same bug, met on another day
-    }
+    assert HEADINGS[cause[1]] == name
 
 
 @each
@@ -81,7 +79,7 @@ def test_its_text_names_a_function_that_the_cell_calls(name: str) -> None:
 @each
 def test_it_runs_without_the_other_entries(name: str) -> None:
     """After the first cells and that of the imports, every name is made in the entry itself."""
-    first = [x.source for x in CELLS[:9] if x.cell_type == "code"]
+    first = [x.source for x in CELLS[:FIRST] if x.cell_type == "code"]
     first += [x.source for x in CELLS if "import torch.distributed as dist" in x.source]
     code = "\n".join([*first, *(x.source for x in code_of(name))])
     top = symtable.symtable(code, name, "exec")
@@ -100,15 +98,33 @@ def test_it_runs_without_the_other_entries(name: str) -> None:
 @each
 def test_it_can_be_found_by_its_symptom(name: str) -> None:
     slug = re.sub(r"[^\w\- ]", "", name.lower()).replace(" ", "-")
-    assert f"(#{slug})" in CELLS[0].source
+    assert f"(#{slug})" in BY_SYMPTOM.source
+
+
+def test_one_call_comes_before_the_symptoms() -> None:
+    sources = [x.source for x in CELLS]
+    (call,) = (i for i, x in enumerate(sources) if "check_all(good" in x)
+    assert call < CELLS.index(BY_SYMPTOM) < FIRST
+
+
+def words_of(cells: list[Any]) -> str:
+    shown = [o.get("text", "") for x in cells for o in x.get("outputs", [])]
+    return "\n".join([*(x.source for x in cells), *shown])
+
+
+def test_the_name_in_a_report_stands_in_the_entry_to_which_it_leads() -> None:
+    for cause, name in HEADINGS.items():
+        assert cause in words_of(ENTRIES[name]), (cause, name)
+    for cause, (page, _) in OTHER_PAGES.items():
+        assert page != GALLERY or f"`{cause}`" in words_of(CELLS[:FIRST]), cause
 
 
 def test_every_cause_leads_to_a_heading() -> None:
     assert {*HEADINGS.values()} <= {*ENTRIES}
     assert GALLERY == "book/failure_gallery.ipynb"
     for page, title in OTHER_PAGES.values():
-        first = notebooks.read(BOOK.parent / page).cells[0].source
-        assert re.search(f"^##? {title}$", first, re.MULTILINE)
+        text = words_of(notebooks.read(BOOK.parent / page).cells)
+        assert re.search(f"^##? {title}$", text, re.MULTILINE)
 
 
 def test_most_were_reported_in_public() -> None:

@@ -352,6 +352,90 @@ class Heads(torch.nn.Module):
         )
 
 
+class RightPadded(torch.nn.Module):
+    """Causal with -inf; pads get -1e9, in place of a score or added to it, before or with the causal mask."""
+
+    def __init__(self, hides, layers=1):
+        super().__init__()
+        self.hides, self.table = hides, torch.nn.Embedding(13, 16)
+        self.places = torch.nn.Embedding(16, 16)
+        self.maps = torch.nn.ModuleList(torch.nn.Linear(16, 48) for _ in range(layers))
+
+    def forward(self, ids, words=None):
+        n = ids.shape[1]
+        x = self.table(ids) + self.places(torch.arange(n))
+        words = torch.ones_like(ids).bool() if words is None else words
+        later = torch.ones(n, n).bool().triu(1)
+        for layer in self.maps:
+            q, k, v = layer(x).chunk(3, -1)
+            s = self.hides(q @ k.mT / 4, words[:, None], later)
+            x = x + s.softmax(-1) @ v
+        return x
+
+
+HIDES = {
+    "filled": lambda s, pads, later: s.masked_fill(pads, -1e9).masked_fill(
+        later, -torch.inf
+    ),
+    "added": lambda s, pads, later: (s - 1e9 * pads).masked_fill(later, -torch.inf),
+    "together": lambda s, pads, later: s.masked_fill(pads | later, -1e9),
+}
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("how", HIDES)
+def test_an_inverted_mask_of_large_numbers_right_of_a_causal_model(how, layers):
+    def of(inverted):
+        hide = HIDES[how]
+        turn = (lambda words: words) if inverted else torch.logical_not
+        model = made(RightPadded, lambda s, w, later: hide(s, turn(w), later), layers)
+        return failures.reads_pads(model, IDS, "right")
+
+    assert of(True).cause == "inverted mask"
+    assert not of(False)
+
+
+def test_lengths_that_are_counted_are_no_inverted_mask():
+    """A right program that reads the mask as lengths alone, for which pads on the left make no sense."""
+
+    def model(X, words):
+        n = X.shape[1]
+        real = torch.arange(n) < words.sum(-1)[:, None]
+        may = real[:, None] & torch.ones(n, n).bool().tril()
+        return (X @ X.mT / 4).masked_fill(~may, -1e9).softmax(-1) @ X
+
+    assert not failures.reads_pads(model, X, "right")
+
+
+@pytest.mark.parametrize(
+    ("cause", "heading", "call"),
+    [
+        (
+            "view after a transpose",
+            "view size is not compatible",
+            lambda x: x.unflatten(-1, (2, 8)).transpose(1, 2).view(x.shape),
+        ),
+        (
+            "widths differ",
+            "mat1 and mat2 shapes cannot be multiplied",
+            lambda x: x @ torch.ones(8, 8),
+        ),
+        (
+            "mask of another shape",
+            "A mask of shape (b, m)",
+            lambda x: made(torch.nn.MultiheadAttention, 16, 2, batch_first=True)(
+                x, x, x, attn_mask=torch.ones(3, 7).bool()
+            ),
+        ),
+        ("shapes do not fit", "Find it by its symptom", lambda x: x + torch.ones(5, 1)),
+        ("shapes do not fit", "Find it by its symptom", lambda x: x.reshape(3, 7, 5)),
+    ],
+)
+def test_an_error_about_shapes_is_no_mask(cause, heading, call):
+    found = everything(call, X)
+    assert [x.cause for x in found] == [cause] and heading in found[0].read
+
+
 @pytest.mark.parametrize(
     ("cause", "bug", "causal", "pads"),
     [
