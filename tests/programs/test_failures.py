@@ -3,6 +3,7 @@
 # ruff: noqa: NPY002 — the state looked after is the one that programs without a Generator draw from
 
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -396,15 +397,17 @@ def test_an_inverted_mask_of_large_numbers_right_of_a_causal_model(how, layers):
 
 
 def test_lengths_that_are_counted_are_no_inverted_mask():
-    """A right program that reads the mask as lengths alone, for which pads on the left make no sense."""
+    """The mask read as lengths alone makes no sense with pads on the left: right or inverted, it is not seen."""
 
-    def model(X, words):
+    def model(X, words, inverted=False):
         n = X.shape[1]
-        real = torch.arange(n) < words.sum(-1)[:, None]
-        may = real[:, None] & torch.ones(n, n).bool().tril()
-        return (X @ X.mT / 4).masked_fill(~may, -1e9).softmax(-1) @ X
+        hidden = (torch.arange(n) < words.sum(-1)[:, None]) == inverted
+        S = (X @ X.mT / 4).masked_fill(hidden[:, None], -1e9)
+        later = torch.ones(n, n).bool().triu(1)
+        return S.masked_fill(later, -torch.inf).softmax(-1) @ X
 
     assert not failures.reads_pads(model, X, "right")
+    assert not failures.reads_pads(partial(model, inverted=True), X, "right")
 
 
 @pytest.mark.parametrize(
