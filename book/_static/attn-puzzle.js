@@ -20,7 +20,7 @@ customElements.define("attn-puzzle", class extends attn.Figure {
     });
     this.why = html("select", { "aria-label": "It cannot be done, because" }, ...Object.entries({
       "": "choose", sum: "only means can be written", zero: "no weight is ever exactly 0", future: "a mask hides what is needed",
-      own: "no key knows its neighbours", order: "attention does not know the order",
+      own: "in one head a key adds the same beside any neighbour", order: "attention does not know the order",
     }).map(([value, text]) => html("option", { value }, text)));
     this.claims = html("details", {}, html("summary", {}, "It cannot be done …"), html("div", { class: "attn-commit" }, "because", this.why, button("Claim it", () => this.claim())));
     this.task.part.replaceChildren(this.ask, row(this.next, button("Hint", () => this.help()), this.claims), this.task.verdict);

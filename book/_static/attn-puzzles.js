@@ -108,12 +108,12 @@ attn.puzzles = (() => {
       name: "After a", layers: [(x, [[letter], [place]]) => ({ Q: ones(x), K: matmul(beside(letters(x, 4), places(x)), [...letter, ...place].map((y) => [y])), V: letters(x, 4), mask: causal(x) })],
       boards: [{ name: "W_k", says: "what a key scores for its letter", columns: ["a", "b", "c", "d"], start: [[1, 0, 0, 0]] },
         { name: "W_k", says: "and for its place", columns: [0, 1, 2, 3, 4], start: [[0, 0, 0, 0, 0]] }, sharpness],
-      ask: "The last token, an a, must write the letter that came right after the earlier a. Nothing is asked of the others. One layer.",
+      ask: "The last token, an a, must write the letter that came right after the earlier a. Nothing is asked of the others. One head.",
       wants: (x) => x.map((_, i) => (i < 4 ? null : letters(x, 4)[1 + rank(x).indexOf(0)])),
       hints: ["Solve one text. What happens to the others?", "Which key should win in abcda, and which in cbada?", "Compare what stands at places 1 and 3 in these two."],
       reason: "own",
-      learnt: "In abcda and adcba place 1 must win against 3; in cbada and cdaba 3 against 1. But both pairs have the same letters there, which add the same, whatever the matrices: "
-        + "no key knows what stands before it. The proof is below, at “Impossible”. A layer underneath can tell: see “Induction”.",
+      learnt: "In abcda and adcba place 1 must win against 3; in cbada and cdaba 3 against 1. But both pairs have the same letters there, which add the same before one head divides, whatever "
+        + "the matrices. The proof is below, at “Impossible”. Two heads can, each with a sum of its own, and so can a layer underneath: see “Two heads” and “Induction”.",
       words: ["abcda", "cbada", "dcaba"], hidden: "adcba cdaba dabca bacda acbda bdaca adbca bcada",
     },
     induction: {

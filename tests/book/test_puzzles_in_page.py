@@ -245,7 +245,7 @@ def claim(figure: Locator, reason: str) -> str:
 
 
 def test_no_setting_serves_all_texts_after_an_a(figure: Locator) -> None:
-    """No board does it, nor matrices of any width: places 1 and 3 hold the same letters in two pairs that disagree."""
+    """No board does it, nor one head of any width: places 1 and 3 hold the same letters in two pairs that disagree."""
     put(figure, puzzle="after")
     texts = figure.evaluate("f => f.texts.concat(f.hidden)")
     quarrel = {"abcda": "b", "adcba": "d", "cbada": "d", "cdaba": "b"}

@@ -1,17 +1,21 @@
 """Puzzles: matrices set by hand, with which one layer of attention does what is asked."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 import attn_tutor.numpy as an
+from attn_tutor.check.calls import take
 from attn_tutor.check.chapters.inputs import Array
+from attn_tutor.check.compare import Attempt, Function, Parts
 from attn_tutor.check.exercise import Exercise, Row
 
 STRONG = 50.0  # e to the power of this is a clear lead
 Matrices = tuple[Array, ...]
 Features = Callable[..., Matrices]
+LONG = 50, 60  # so many that a lead of 50, divided by √d_k, leaves the rivals a share
 
 
 # A token is (letter, one-hot | place, one-hot | 1). X @ T are the letters, X @ P the places, X @ one the ones.
@@ -39,9 +43,30 @@ def orders(a: int, n: int) -> Array:
     return np.stack([np.random.default_rng(seed).permutation(n) for seed in range(20)])
 
 
+class Puzzle(Exercise):
+    """An exercise in matrices that any lead satisfies if it is large enough."""
+
+    def makes(self, wrong: Function, attempt: Attempt) -> bool:
+        """Too soft is what would be right if it were sharper; other mistakes may be too soft besides."""
+        found = super().makes(wrong, attempt)
+        if found or attempt.got is None:
+            return found
+        soft = getattr(wrong, "keywords", None) == SOFT[1]
+        made = attempt.right if soft else self.made_by(wrong, attempt.case)
+        sharp = sharper(self, attempt)
+        return made is not None and self.agree(attempt.case, made, sharp)
+
+
+@lru_cache(maxsize=8)
+def sharper(asked: Puzzle, attempt: Attempt) -> Parts:
+    """What the reader's matrices would do if each W_q were a thousand times as large."""
+    pairs = zip(take(attempt.outcome.value), 2 * (1000, 1, 1), strict=False)
+    return asked.parts(tuple(scale * x for x, scale in pairs))
+
+
 def puzzle(statement: str, features: Features, *, causal: bool,
-           sizes: Sequence[tuple[int, ...]] = ((2, 3), (3, 5), (5, 7)),
-           letters: Callable[[int, int], Array] = texts) -> Exercise:  # fmt: skip
+           sizes: Sequence[tuple[int, ...]] = ((2, 3), (3, 5), (5, 7), LONG),
+           letters: Callable[[int, int], Array] = texts) -> Puzzle:  # fmt: skip
     """A checker that runs the layer with the matrices that it is given; ``features`` give scores of 0 and 1."""
     by_width = {size[0] + size[-1] + 1: (size[0], size[-1]) for size in sizes}
 
@@ -49,10 +74,11 @@ def puzzle(statement: str, features: Features, *, causal: bool,
         """What the layer makes of many texts."""
         W_q, W_k, W_v = matrices
         a, n = by_width.get(len(W_q), (1, 1))
-        return an.self_attention(tokens(letters(a, n), a), W_q, W_k, W_v, causal=causal)
+        X = tokens(letters(a, n), a)
+        return an.self_attention(X, W_q, W_k, W_v, causal=causal).round(3)
 
     right = by_hand(features)
-    return Exercise(4, statement, right, sizes, reads=output, tolerance=2e-3)
+    return Puzzle(4, statement, right, sizes, reads=output, tolerance=2e-3)
 
 
 def by_hand(features: Features) -> Features:
@@ -69,8 +95,13 @@ def by_hand(features: Features) -> Features:
 
 SOFT: Row = (
     "too soft", dict(strength=1.0),
-    "You look at the right place, but not hard enough: others keep some of the weight. A lead of 1 in the scores is a "
-    "factor of e, and √d_k divides it: multiply W_q by 50 or so.",
+    "You look at the right place, but not hard enough: others keep some of the weight, more of it the more there are. "
+    "√d_k divides a lead in the scores: multiply W_q by 50 √d_k.",
+)  # fmt: skip
+PART: Row = (
+    "the wrong part written", dict(other=True),
+    "You read the right tokens, and write the wrong part of them, letters for places or places for letters. W_v picks "
+    "the part: X @ T are the letters, X @ P the places.",
 )  # fmt: skip
 
 SHAPES = (
@@ -79,10 +110,9 @@ SHAPES = (
 )
 
 
-def _successor(a: int, n: int, *, step: int = 1, cyclic: bool = True, back: int = 0) -> Matrices:  # fmt: skip
+def _successor(a: int, n: int, *, cyclic: bool = True) -> Matrices:
     T, P, _ = parts(a, n)
-    turn = np.roll(np.eye(a), step, axis=1) if cyclic else np.eye(a, k=1)
-    return P @ np.roll(np.eye(n), -back, axis=1), P, T @ turn
+    return P, P, T @ (np.roll(np.eye(a), 1, axis=1) if cyclic else np.eye(a, k=1))
 
 
 successor = puzzle(
@@ -99,11 +129,9 @@ successor.knows(
 )  # fmt: skip
 
 
-def _first_token(a: int, n: int, *, place: int = 0, letters: bool = True,
-                 letter: bool = False) -> Matrices:  # fmt: skip
+def _first_token(a: int, n: int, *, place: int = 0, other: bool = False) -> Matrices:
     T, P, one = parts(a, n)
-    key = T[:, :1] if letter else P[:, [place]]
-    return one, key, T if letters else P
+    return one, P[:, [place]], P if other else T
 
 
 first_token = puzzle(
@@ -114,14 +142,16 @@ first_token = puzzle(
 
 first_token.knows(
     SOFT,
+    PART,
+    ("the last place asked for", dict(place=-1),
+     "You ask for the last place. The other tokens may not see it, and share their weight evenly. The first is 0."),
 )  # fmt: skip
 
 
-def _letter_shares(a: int, n: int, *, own: bool = False, first: bool = False,
-                   places: bool = False) -> Matrices:  # fmt: skip
+def _letter_shares(a: int, n: int, *, own: bool = False, other: bool = False) -> Matrices:  # fmt: skip
     T, P, one = parts(a, n)
-    Q, K = (P, P) if own else (one, P[:, :1]) if first else (0 * one, 0 * one)
-    return Q, K, P if places else T
+    QK = P if own else 0 * one
+    return QK, QK, P if other else T
 
 
 letter_shares = puzzle(
@@ -131,14 +161,15 @@ letter_shares = puzzle(
 )
 
 letter_shares.knows(
+    PART,
     ("only itself", dict(own=True),
      "Each token reads itself alone. For shares all tokens must weigh the same: equal scores, such as 0, do that."),
 )  # fmt: skip
 
 
-def _previous_token(a: int, n: int, *, back: int = 1, places: bool = False) -> Matrices:
+def _previous_token(a: int, n: int, *, other: bool = False) -> Matrices:
     T, P, _ = parts(a, n)
-    return P @ np.eye(n, k=-back), P, P if places else T
+    return P @ np.eye(n, k=-1), P, P if other else T
 
 
 previous_token = puzzle(
@@ -149,16 +180,16 @@ previous_token = puzzle(
 
 previous_token.knows(
     SOFT,
+    PART,
     ("queries and keys swapped", dict(swapped=True),
      "Your query asks for the place *after* it, which the causal mask hides: with the shift in W_k in place of W_q, or "
      "transposed. Query i must ask for place i − 1: np.eye(n, k=-1) in W_q."),
 )  # fmt: skip
 
 
-def _reverse(a: int, n: int, *, itself: bool = False, alphabet: bool = False, back: int = 0) -> Matrices:  # fmt: skip
+def _reverse(a: int, n: int, *, back: int = 0, other: bool = False) -> Matrices:
     T, P, _ = parts(a, n)
-    turn = np.eye(n) if itself else np.roll(np.eye(n)[::-1], back, axis=1)
-    return P @ turn, P, T[:, ::-1].copy() if alphabet else T
+    return P @ np.roll(np.eye(n)[::-1], back, axis=1), P, P if other else T
 
 
 reverse = puzzle(
@@ -169,15 +200,15 @@ reverse = puzzle(
 
 reverse.knows(
     SOFT,
+    PART,
     ("one place off", dict(back=1),
      "You are one place off: the last token, n − 1, asks for place 0, so i asks for n − 1 − i, not n − i."),
 )  # fmt: skip
 
 
-def _same_letter(a: int, n: int, *, sign: int = 1, own: bool = False, letters: bool = False) -> Matrices:  # fmt: skip
+def _same_letter(a: int, n: int, *, other: bool = False) -> Matrices:
     T, P, _ = parts(a, n)
-    Q, K = (P, P) if own else (T, T)
-    return sign * Q, K, T if letters else P
+    return T, T, T if other else P
 
 
 same_letter = puzzle(
@@ -189,16 +220,13 @@ same_letter = puzzle(
 
 same_letter.knows(
     SOFT,
-    ("the letter written", dict(letters=True),
-     "The weights are right, but you write the letter, which all of them share. Their places were asked for."),
+    PART,
 )  # fmt: skip
 
 
-def _largest_so_far(a: int, n: int, *, sign: int = 1, places: bool = False,
-                    newest: bool = False) -> Matrices:  # fmt: skip
+def _largest_so_far(a: int, n: int, *, sign: int = 1, other: bool = False) -> Matrices:
     T, P, one = parts(a, n)
-    key = P @ np.arange(n)[:, None] if newest else T @ np.arange(a)[:, None]
-    return sign * one, key, P if places else T
+    return sign * one, T @ np.arange(a)[:, None], P if other else T
 
 
 largest_so_far = puzzle(
@@ -209,14 +237,15 @@ largest_so_far = puzzle(
 
 largest_so_far.knows(
     SOFT,
+    PART,
     ("the smallest", dict(sign=-1), "You find the smallest letter: the score must grow with the letter, not fall."),
 )  # fmt: skip
 
 
-def _latest_a(a: int, n: int, *, slope: float = 1, bonus: float = 1, letters: bool = False) -> Matrices:  # fmt: skip
+def _latest_a(a: int, n: int, *, slope: int = 1, bonus: int = 0, other: bool = False) -> Matrices:  # fmt: skip
     T, P, one = parts(a, n)
-    key = bonus * n * T[:, :1] + slope * P @ np.arange(n)[:, None]
-    return one, key, T if letters else P
+    key = (bonus or n) * T[:, :1] + slope * P @ np.arange(n)[:, None]
+    return one, key, T if other else P
 
 
 latest_a = puzzle(
@@ -229,14 +258,19 @@ latest_a = puzzle(
 
 latest_a.knows(
     SOFT,
+    PART,
+    ("all of them", dict(slope=0),
+     "You share the weight among all letters 0. The newest must lead: let the score grow with the place, too."),
+    ("the place outbids the letter", [dict(bonus=bonus) for bonus in (1, 2, 5, 10)],
+     "A newer token outbids a letter 0. Its bonus must be larger than all that places can differ by, n − 1."),
     ("the oldest", dict(slope=-1),
      "You find the oldest letter 0 (and without one, the first token): the score falls with the place. It must grow."),
 )  # fmt: skip
 
 
-def _argsort(n: int, *, down: bool = False, letters: bool = False) -> Matrices:
+def _argsort(n: int, *, other: bool = False) -> Matrices:
     T, P, _ = parts(n, n)
-    return P[:, ::-1] if down else P, T, T if letters else P
+    return P, T, T if other else P
 
 
 argsort = puzzle(
@@ -244,12 +278,13 @@ argsort = puzzle(
     "(letter, one-hot | place, one-hot | 1); → W_q, W_k, W_v, the output right to 0.002",
     _argsort,
     causal=False,
-    sizes=((3,), (5,), (7,)),
+    sizes=((3,), (5,), (7,), LONG[1:]),
     letters=orders,
 )
 
 argsort.knows(
     SOFT,
+    PART,
     ("queries and keys swapped", dict(swapped=True),
      "Your row i says at which place letter i *belongs*: the rank of the token, not where letter i is found. Place i "
      "asks, letter i answers: places in W_q, letters in W_k."),

@@ -576,7 +576,7 @@ def reverse_1(a, n):
     return T, 50 * P[:, ::-1], P
 
 
-@wrong("same_letter", "the letter written")
+@wrong("same_letter", "the wrong part written")
 def same_letter_1(a, n):
     """Letters are written, and the exercise asks for places."""
     T = np.vstack([np.eye(a), np.zeros((n + 1, a))])
@@ -593,7 +593,7 @@ def largest_so_far_1(a, n):
     return one, size, np.eye(a + n + 1)[:, :a]
 
 
-@wrong("latest_a", "wrong in some places")
+@wrong("latest_a", "the place outbids the letter")
 def latest_a_1(a, n):
     """The bonus for the letter is 1, no larger than the slope, so a later place outbids it."""
     I = np.eye(a + n + 1)
