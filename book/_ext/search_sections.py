@@ -10,18 +10,20 @@ from typing import Any
 
 from docutils import nodes
 from glossary_links import uses
+from recall import Question
 from sphinx import addnodes
 from sphinx.application import Sphinx
 
 PROSE = nodes.paragraph | nodes.caption | nodes.title
-CODE = nodes.literal_block | nodes.doctest_block | nodes.math_block
+# Found, but not quoted; of the sentences that a page corrects, many are false.
+UNQUOTED = nodes.literal_block | nodes.doctest_block | nodes.math_block | Question
 UNREAD = {"cell_output", "glossary-links", "notebook-link", "page-head", "recall"}
 START = "const PAGES = "
 
 
 def collect(app: Sphinx, doctree: nodes.document, page: str) -> None:
     found: dict[nodes.Element, dict[str, Any]] = {}
-    for node in doctree.findall(lambda node: isinstance(node, PROSE | CODE)):
+    for node in doctree.findall(lambda node: isinstance(node, PROSE | UNQUOTED)):
         classes, holder = {*node["classes"]}, node.parent
         while holder and not titles(holder):
             classes |= {*holder.get("classes", [])}
@@ -29,7 +31,7 @@ def collect(app: Sphinx, doctree: nodes.document, page: str) -> None:
         if not holder or classes & UNREAD:
             continue
         section = found.setdefault(holder, {"prose": [], "words": set()})
-        if isinstance(node, CODE) or "solution" in classes:  # found, but not quoted
+        if isinstance(node, UNQUOTED) or "solution" in classes:
             section["words"].update(re.findall(r"[^\W\d]\w+", node.astext()))
         elif node not in titles(holder):
             section["prose"].append(plain(node))

@@ -8,6 +8,20 @@ document.addEventListener("DOMContentLoaded", () => {
       document.querySelector(`.${side}-toggle`).focus();
     });
 
+  /* Sentences to judge: all answers at once. */
+  const said = [...document.querySelectorAll("details.said")], all = document.createElement("button");
+  const closed = () => said.some(({ open }) => !open);
+  const name = () => { all.textContent = closed() ? "Open all" : "Close all"; };
+  all.type = "button";
+  all.className = "said-all";
+  all.addEventListener("click", () => {
+    const open = closed();
+    for (const fold of said) fold.open = open;
+  });
+  for (const fold of said) fold.addEventListener("toggle", name);
+  name();
+  said[0]?.closest("section").before(all);
+
   const SCROLLING = { tabindex: 0, role: "group", "aria-label": "Formula, scrolls sideways" };
   /* The keyboard must reach what scrolls. The theme sees to it once; what a tab or a fold shows later is seen to here,
      and formulas, which the theme does not know. */
