@@ -1,5 +1,6 @@
 /* What all figures that move have in common: a state, controls that show and change it, one redraw a frame, and a
-   sentence for those who listen. What stands between the tags is the still figure: it shows without scripts and in print.
+   sentence for those who listen, which only they get where the picture says it. What stands between the tags is the still
+   figure: it shows without scripts and in print.
    A subclass has title, start (its state), build() and draw(), which returns the sentence; tasks are in attn-task.js. */
 attn.Figure = class extends HTMLElement {
   connectedCallback() {
@@ -13,7 +14,7 @@ attn.Figure = class extends HTMLElement {
     still.append(...this.childNodes);
     this.controls = attn.html("div", { class: "attn-controls" });
     this.picture = attn.html("div", { class: "attn-picture" });
-    this.words = attn.html("p", { class: "attn-words", role: "status", "aria-live": "polite" });
+    this.words = attn.html("p", { class: "attn-words visually-hidden", role: "status", "aria-live": "polite" });
     this.task = new attn.Task(this);
     this.live = attn.html("div", { class: "attn-live", role: "group", "aria-label": this.constructor.title },
       this.task.part, this.controls, this.picture, this.words, attn.foot(this));
@@ -130,17 +131,18 @@ attn.Figure = class extends HTMLElement {
     }).observe(part);
   }
 
-  /* Numbers glide from what is painted to what the state says, within a quarter of a second, where motion is welcome.
-     What a hand drags stays under it. */
-  glide(name, goal, paint, time = 250) {
-    const glides = this.glides ??= new Map(), from = glides.get(name)?.now, begun = performance.now();
+  /* Numbers glide from what is painted to what the state says, where motion is welcome: slowly off and slowly in. Where they
+     are on their way already, as under a slider, they follow at once. What a hand drags stays under it. */
+  glide(name, goal, paint, time = 500) {
+    const glides = this.glides ??= new Map(), before = glides.get(name), from = before?.now, begun = performance.now();
     const still = this.dragged || from?.length !== goal.length || matchMedia("(prefers-reduced-motion: reduce)").matches;
-    const mine = { now: goal };
+    const mine = { now: goal, under_way: true }, pace = before?.under_way ? (x) => 1 - (1 - x) ** 3 : (x) => x * x * (3 - 2 * x);
     glides.set(name, mine);
     const frame = () => {
       if (glides.get(name) !== mine) return; // another way has begun
       const share = still ? 1 : Math.min(1, (performance.now() - begun) / time);
-      mine.now = share < 1 ? goal.map((x, i) => from[i] + (x - from[i]) * share) : goal;
+      mine.under_way = share < 1;
+      mine.now = share < 1 ? goal.map((x, i) => from[i] + (x - from[i]) * pace(share)) : goal;
       paint(mine.now);
       if (share < 1) requestAnimationFrame(frame);
     };

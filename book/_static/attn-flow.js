@@ -1,6 +1,6 @@
 /* One drawing of the data flow of attention, for the figures that need it: matrices of numbers to touch. A number that is
    touched lights up those that made it, with a ray from each group, and says its arithmetic; + and − change an input. What
-   is not shown yet takes no room and has no formula.
+   is not shown yet has no formula, but its room: no step moves the page.
    A subclass has parts, { name: a part }, in the order in which they are computed; see attn.flow below. */
 attn.Flow = class extends attn.Figure {
   static tokens = ["WEATHER", "IS", "LOVELY", "TODAY"];
@@ -21,7 +21,8 @@ attn.Flow = class extends attn.Figure {
     this.arrows = arrows.map(([to, d, tone = ""]) => [to, svg("path", { class: "attn-axis " + tone, d, "marker-end": `url(#${tip})` })]);
     this.rays = attn.range(3).map(() => svg("path", { class: "attn-ray" }));
     this.width = width;
-    this.drawing = svg("svg", { role: "group", "aria-label": title, class: "attn-flow", style: `--wide: ${width}px` },
+    const feet = Object.values(parts).filter(({ at }) => at).map(({ at, size }) => at[1] + size[0] * attn.flow.tall);
+    this.drawing = svg("svg", { role: "group", "aria-label": title, class: "attn-flow", viewBox: `0 0 ${width} ${Math.max(...feet) + 14}`, style: `--wide: ${width}px` },
       svg("marker", { id: tip, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" },
         svg("path", { d: "M0 0L8 4L0 8Z" })), ...grounds, ...this.arrows.map(([, arrow]) => arrow), ...this.rays);
     this.cells = new Map();
@@ -38,6 +39,7 @@ attn.Flow = class extends attn.Figure {
     this.more = attn.button("+", () => this.nudge(1));
     this.edit = html("div", { class: "attn-buttons", role: "group", "aria-label": "Change this input" }, this.less, this.more);
     this.box = html("div", {}, this.drawing);
+    this.words.classList.remove("visually-hidden"); // the arithmetic stands nowhere else
     this.picture.append(html("div", { class: "attn-told" }, this.edit, this.formula, this.means, this.words), this.box);
   }
 
@@ -132,8 +134,6 @@ attn.Flow = class extends attn.Figure {
     this.changed = Object.fromEntries(Object.keys(parts).map((part) => [part, values[part].map((row, k) => row.map((x, l) => !same(x, before[part][k][l])))]));
     for (const [of, drawn] of [...this.headings, ...this.arrows]) drawn.classList.toggle("attn-empty", !this.shown({ name: of }));
     for (const [of, drawn] of this.names) drawn.classList.toggle("attn-empty", !this.shown({ name: of }) || parts[of].named < state.stage);
-    const foot = Object.values(parts).filter(({ at, stage }) => at && stage <= state.stage).map(({ at, size }) => at[1] + size[0] * attn.flow.tall);
-    this.drawing.setAttribute("viewBox", `0 0 ${this.width} ${Math.max(...foot) + 14}`);
     const part = parts[name], made = new Set(part.lit?.(i, j, values).map(([from, k, l]) => parts[from].drawn?.(k, l) ?? from + k + l));
     for (const [key, at] of this.cells) {
       const x = values[at.name][at.i][at.j], { pairs, kind, weight } = parts[at.name], chosen = at.name === name && at.i === i && at.j === j;

@@ -35,7 +35,6 @@ customElements.define("attn-puzzle", class extends attn.Figure {
     this.steps = row(this.less, this.more, "or drag, ↑ ↓, type");
     [this.setting, this.drawn] = [html("div", { class: "attn-setting" }), html("div")];
     this.picture.append(this.setting, this.drawn);
-    this.words.classList.add("visually-hidden"); // the drawing shows what it says
     Object.assign(this.state, this.open(this.state));
   }
 

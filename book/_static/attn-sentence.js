@@ -84,6 +84,7 @@ customElements.define("attn-sentence", class extends attn.Figure {
       button.setAttribute("aria-label", "Number " + name);
       return button;
     });
+    this.words.classList.remove("visually-hidden"); // the arithmetic stands nowhere else
     const told = html("div", { class: "attn-told" }, html("div", { class: "attn-buttons" }, ...steps, this.formula), this.words,
       html("div", { class: "attn-buttons", role: "group", "aria-label": "Where it comes from" }, ...this.factors));
     this.picture.append(this.line.line, html("div", { class: "attn-blocks" }, block(0), block(1),

@@ -117,7 +117,7 @@ Object.assign(attn, (() => {
   };
 
   const foot = (figure) => {
-    const link = attn.html("a", { href: "#" }, "Link to this state");
+    const link = attn.html("a", { href: "#", "aria-label": "Link to this state", title: "Link to this state" }, "Link");
     figure.syncs.push(() => { link.href = address(figure); });
     return attn.html("div", { class: "attn-foot" }, attn.button("Again", () => figure.again()), link);
   };

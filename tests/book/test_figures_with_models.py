@@ -491,7 +491,7 @@ def test_birth_figure_shows_what_was_measured(
 GLIDE = """figure => new Promise(done => {
     const seen = [], name = "test" + performance.now();
     for (const goal of [[0], [1]]) figure.glide(name, goal, ([x]) => seen.push(x));
-    setTimeout(() => done(seen), 600);
+    setTimeout(() => done(seen), 1500);
 })"""
 
 

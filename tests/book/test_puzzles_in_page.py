@@ -365,7 +365,7 @@ def test_weights_glide_where_motion_is_welcome(visit: Visit, sheet: Path) -> Non
                 figure.maps.paint = (weights, outs) => { seen.push(weights[0][4][0]); paint(weights, outs); };
                 const start = figure.run(figure.text)[0][0][4][0];
                 figure.edit(3, -9);
-                for (time of [0, 125, 250]) for (const _ of "ab") await frame();
+                for (time of [0, 250, 500]) for (const _ of "ab") await frame();
                 return [start, figure.run(figure.text)[0][0][4][0], seen];
             }"""
         )
