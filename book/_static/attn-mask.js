@@ -16,7 +16,7 @@ customElements.define("attn-mask", class extends attn.Figure {
   static start = { mask: attn.range(4).map((i) => attn.range(4).map((j) => 0 < j && j <= i)), convention: "zero" };
 
   build() {
-    const { html, range } = attn, { tokens, scores, conventions } = this.constructor;
+    const { html, svg, range } = attn, { tokens, scores, conventions } = this.constructor, letters = "abcd"; // their colours
     this.choice("convention", "Where nothing is permitted", conventions);
     const masks = {
       "permit all": (i, j) => true, causal: (i, j) => j <= i, padding: (i, j) => j < 3,
@@ -26,7 +26,7 @@ customElements.define("attn-mask", class extends attn.Figure {
       [name, { mask: range(4).map((i) => range(4).map((j) => may(i, j))) }])));
 
     this.cells = range(4).map((i) => range(4).map((j) => {
-      const cell = html("button", { type: "button", class: "attn-cell", tabindex: i + j ? -1 : 0 }, attn.number(scores[i][j], 1));
+      const cell = html("button", { type: "button", class: "attn-cell attn-is-" + letters[j], tabindex: i + j ? -1 : 0 }, attn.number(scores[i][j], 1));
       cell.addEventListener("click", () => this.set({
         mask: this.state.mask.map((row, k) => row.map((may, l) => (k === i && l === j ? !may : may))) }));
       cell.addEventListener("keydown", (event) => {
@@ -38,10 +38,19 @@ customElements.define("attn-mask", class extends attn.Figure {
       cell.addEventListener("focus", () => this.reach(cell));
       return cell;
     }));
-    const grid = attn.table("Scores: press a cell to permit or forbid it", ["query", ...tokens],
-      this.cells.map((row, i) => [html("th", { scope: "row" }, tokens[i]), ...row.map((cell) => html("td", {}, cell))]));
-    this.weights = attn.heat("Weights", 4, [...tokens, "sum"], 4);
-    this.picture.append(grid, this.weights.map);
+    // The bar of a query: its length is 1, each key has a piece as long as its weight.
+    this.bars = range(4).map(() => {
+      const pieces = range(4).map((j) => svg("g", { class: "attn-is-" + letters[j] }, svg("rect", { height: 30, y: 3 }), svg("text", { y: 18, class: "attn-mid" })));
+      const none = svg("text", { x: 170, y: 18, class: "attn-mid" }), sum = svg("text", { x: 372, y: 18, class: "attn-mid" });
+      const part = svg("svg", { viewBox: "0 0 400 36", role: "img" }, svg("rect", { class: "attn-ghost", x: 1, y: 3, width: 340, height: 30 }), ...pieces, none, sum);
+      return { part, pieces, none, sum };
+    });
+    this.bars[0].part.prepend(svg("pattern", { id: "attn-forbidden", width: 8, height: 8, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+      svg("path", { d: "M0 0V8" })));
+    const head = html("div", { class: "attn-query attn-heading" }, html("span", {}, "query"), html("div", {}, ...tokens.map((token) => html("span", {}, token))),
+      html("span", {}, "weights: a bar of length 1, cut by the keys", html("span", {}, "sum")));
+    this.picture.append(html("div", { class: "attn-queries" }, head, ...tokens.map((token, i) =>
+      html("div", { class: "attn-query" }, html("span", {}, token), html("div", {}, ...this.cells[i]), this.bars[i].part))));
   }
 
   /* One cell is in the tab order, the arrows go on from there. */
@@ -57,12 +66,32 @@ customElements.define("attn-mask", class extends attn.Figure {
   }
 
   draw() {
-    const { tokens } = this.constructor, { mask, convention } = this.state, A = this.A;
+    const { tokens } = this.constructor, { mask, convention } = this.state, { A } = this, { number, sum } = attn;
+    const short = (x) => (x === 0 ? "0" : number(x));
     this.cells.forEach((row, i) => row.forEach((cell, j) => {
       cell.setAttribute("aria-pressed", mask[i][j]);
       cell.setAttribute("aria-label", `query ${tokens[i]}, key ${tokens[j]}: ${mask[i][j] ? "may attend" : "may not"}`);
     }));
-    this.weights.show(A.map((row) => [...row, attn.sum(row)]), tokens);
+    const lost = A.map((row) => row.some(Number.isNaN));
+    this.bars.forEach(({ part, none, sum: total }, i) => {
+      none.textContent = sum(A[i]) === 0 ? "no piece is left: all weights are 0" : "";
+      total.textContent = short(sum(A[i]));
+      part.classList.toggle("attn-broken", lost[i]);
+      part.setAttribute("aria-label", `${tokens[i]}: ${tokens.map((token, j) => `${token} ${short(A[i][j])}`).join(", ")}; sum ${short(sum(A[i]))}`);
+    });
+    // A broken bar is four pieces of the same length that fall apart.
+    this.glide("bars", [...A.flatMap((row, i) => row.map((x) => (lost[i] ? 0.25 : x))), ...lost.map(Number)], (now) => this.bars.forEach(({ pieces }, i) => {
+      let x = 1;
+      pieces.forEach((piece, j) => {
+        const width = 340 * now[4 * i + j], apart = now[16 + i], [bar, text] = piece.children;
+        attn.put(bar, { x, width });
+        piece.setAttribute("transform", `rotate(${apart * [-9, 7, -6, 10][j]} ${x + width / 2} 18)`);
+        attn.put(text, { x: x + width / 2 });
+        text.textContent = apart > 0.5 ? "NaN" : width > 80 ? `${tokens[j]} ${number(width / 340)}` : width > 36 ? number(width / 340) : "";
+        bar.style.fill = piece.classList.toggle("attn-hatched", !mask[i][j] && A[i][j] > 0) ? "url(#attn-forbidden)" : "";
+        x += width;
+      });
+    }));
     const empty = tokens.filter((_, i) => !mask[i].includes(true)), hidden = mask.flat().filter((may) => !may).length;
     const effect = { zero: "all weights are 0 and so is the output", uniform: "the weights are equal, and read what is forbidden",
       nan: "the weights are NaN" }[convention];

@@ -4,7 +4,7 @@ customElements.define("attn-scale", class extends attn.Figure {
   static start = { power: 6, scale: "none", draw: 1 };
   static scales = { none: "none", root: "divide by √d", width: "divide by d" };
   static tasks = [{
-    ask: "Which division keeps the largest weight much the same from width 4 to width 1,024? Choose it as the scale, and go to both widths; do the same with another. One draw may deceive: the last line of the table is the median of 200.",
+    ask: "One of the three curves stays level from width 4 to width 1,024. Which division draws it? Choose one as the scale, and go to both widths; do the same with another.",
     guesses: { none: "none", root: "√d", width: "d" },
     right: (figure) => figure.steadiest(),
     done: ({ state: { scale, power } }, met) => {
@@ -16,52 +16,55 @@ customElements.define("attn-scale", class extends attn.Figure {
       .filter(([scale]) => met.has(scale + " 2") && met.has(scale + " 10"))
       .map(([scale, name]) => `${name}, the largest weight is ${attn.number(figure.typical(scale, 2), 2)} at width 4 and ${attn.number(figure.typical(scale, 10), 2)} at 1,024 (medians of 200 draws).`).join(" "),
   }];
-  static reach = 10; // the score at the end of the axis
-
   build() {
-    const { html, svg, range } = attn;
-    this.slider("power", "Width d", [0, 10, 1], (power) => String(2 ** power));
-    this.choice("scale", "Scale", this.constructor.scales);
+    const { svg, range } = attn, { scales } = this.constructor;
+    this.slider("power", "Width d", [0, 10, 1], (power) => (2 ** power).toLocaleString("en"));
+    this.choice("scale", "Scale", scales);
     this.button("Draw new vectors", ({ draw }) => ({ draw: draw + 1 }));
     this.presets("Case", {
       "8 dimensions, unscaled": { power: 3, scale: "none" }, "512, unscaled": { power: 9, scale: "none" },
       "512, over √512": { power: 9, scale: "root" }, "512, over 512": { power: 9, scale: "width" },
     });
 
-    const bars = svg("svg", { viewBox: "0 0 400 232", role: "img" });
-    this.chart = this.picture.appendChild(bars);
-    bars.append(svg("text", { x: 122, y: 14, "text-anchor": "middle" }, "score"),
-      svg("text", { x: 290, y: 14, "text-anchor": "middle" }, "weight"));
-    this.bars = range(8).map((j) => {
-      const y = 36 + 24 * j, bar = (kind) => svg("rect", { class: kind, y: y - 12, height: 16 });
-      const line = [bar("attn-score"), svg("text", { x: 216, y, "text-anchor": "end" }), bar("attn-weight"),
-        svg("text", { x: 396, y, "text-anchor": "end" })];
-      bars.append(svg("text", { x: 2, y }, `key ${j}`), ...line);
-      return line;
+    const text = (words, more = {}) => svg("text", more, words), end = { "text-anchor": "end" }, middle = { "text-anchor": "middle" };
+    this.chart = this.picture.appendChild(svg("svg", { role: "img", class: "attn-lanes" }));
+    this.spread = [svg("rect", { class: "attn-spread", y: 18, height: 146 }), text("", middle)];
+    this.ticks = [-50, 0, 50].map((score) => [score, svg("path", { class: "attn-axis" }), text(attn.number(score, 0), { ...middle, y: 178 })]);
+    this.ends = ["0", "1"].map((share) => text(share, { ...middle, y: 178 }));
+    this.heads = [text("weights", middle), svg("path", { class: "attn-axis" })];
+    this.lanes = range(8).map((j) => {
+      const y = 30 + 18 * j;
+      return [text(`key ${j}`, { x: 0, y: y + 4 }), svg("path", { class: "attn-stem" }), svg("circle", { class: "attn-score", cy: y, r: 5 }), text("", { y: y + 4 }),
+        svg("rect", { class: "attn-weight", y: y - 7, height: 14 }), text("", { y: y + 4 })];
     });
-    bars.append(svg("path", { class: "attn-axis", d: "M110 20V212M232 20V212" }),
-      ...[[54, "−10"], [110, "0"], [166, "10"], [232, "0"], [340, "1"]].map(([x, text]) =>
-        svg("text", { x, y: 228, "text-anchor": "middle" }, text)));
+    this.chart.append(...this.spread, ...this.ticks.flatMap(([, ...parts]) => parts), ...this.ends, ...this.heads, ...this.lanes.flat());
 
-    const names = ["spread of the scores", "largest weight", "entropy of the weights", "size of the Jacobian", "largest weight, median of 200 draws"];
-    this.measures = names.map(() => html("td"));
-    // What has been visited stays: the medians against the width, a line for each scale.
-    const plot = this.plot = svg("svg", { viewBox: "0 0 480 150", role: "img" });
-    plot.append(svg("path", { class: "attn-axis", d: "M46 8V124H392" }),
-      ...[[2, "4"], [6, "64"], [10, "1,024"]].map(([power, text]) => svg("text", { x: this.x(power), y: 142, "text-anchor": "middle" }, text)),
-      ...[[0, "0"], [0.5, "½"], [1, "1"]].map(([share, text]) => svg("text", { x: 38, y: this.y(share) + 4, "text-anchor": "end" }, text)));
-    this.visited = Object.fromEntries(Object.keys(this.constructor.scales).map((scale) => [scale, new Set()]));
-    this.lines = Object.fromEntries(Object.keys(this.visited).map((scale) => [scale, plot.appendChild(svg("g"))]));
-    this.picture.append(html("div", {}, attn.table("What softmax makes of them", ["measure", "value"],
-      names.map((name, i) => [html("th", { scope: "row" }, name), this.measures[i]])), html("p", {}, "Largest weight against the width d, where you have been (medians):"), plot));
+    // The medians against the width, a curve for each scale; a curve has its name when the reader has been on it.
+    this.plot = this.picture.appendChild(svg("svg", { role: "img", class: "attn-lanes" }));
+    this.been = new Set();
+    this.marks = ["1", "½", "⅛"].map((share, i) => [[1, 0.5, 0.125][i], svg("path", { class: "attn-grid" }), text(share, { ...end, x: 22 })]);
+    this.widths = range(6).map((k) => [2 * k, text((4 ** k).toLocaleString("en"), { ...middle, y: 184 })]);
+    this.axis = text("width d", { y: 184 });
+    this.curves = Object.fromEntries(Object.keys(scales).map((scale) => [scale, [svg("path"), text("")]]));
+    this.ring = svg("circle", { class: "attn-ghost", r: 5 });
+    this.rider = svg("circle", { class: "attn-mark", r: 7 });
+    this.own = text("this draw");
+    this.said = text("", { class: "attn-name", ...end });
+    this.plot.append(...this.marks.flatMap(([, ...parts]) => parts), ...this.widths.map(([, part]) => part), this.axis, text("largest weight; curves: medians of 200 draws", { x: 30, y: 14 }),
+      ...Object.values(this.curves).flat(), this.ring, this.own, this.rider, this.said);
+    this.fit(this.chart);
   }
 
-  x(power) { return 46 + 33 * power; }
+  y(share) { return 166 - 140 * share; }
 
-  y(share) { return 124 - 112 * share; }
+  x(power) { return 44 + (this.wide - 152) * power / 10; }
 
   /* The largest weight at this width, the median of draws 1 to 200: products with the first d entries, for all widths at once. */
   typical(scale, power) {
+    return (this.medians ??= {})[scale + power] ??= this.median(scale, power);
+  }
+
+  median(scale, power) {
     this.products ??= attn.range(200).map((k) => {
       const [query, ...keys] = this.entries(k + 1);
       return keys.map((key) => {
@@ -101,46 +104,74 @@ customElements.define("attn-scale", class extends attn.Figure {
     const [query, ...keys] = this.vectors(draw).map((row) => row.slice(0, d));
     let S = attn[scale === "root" ? "scaled_dot_score" : "dot_score"]([query], keys);
     if (scale === "width") S = S.map((row) => row.map((s) => s / d));
-    const [scores, [weights]] = [S[0], attn.softmax(S)], top = this.constructor.reach;
+    const [scores, [weights]] = [S[0], attn.softmax(S)];
 
-    this.bars.forEach(([bar, score, share, weight], j) => {
-      const end = 5.6 * Math.max(-top, Math.min(top, scores[j]));
-      bar.setAttribute("x", 110 + Math.min(0, end));
-      bar.setAttribute("width", Math.abs(end));
-      bar.classList.toggle("attn-beyond", Math.abs(scores[j]) > top);
-      score.textContent = number(scores[j], 2);
-      share.setAttribute("x", 232);
-      share.setAttribute("width", 108 * weights[j]);
-      weight.textContent = number(weights[j]);
+    const largest = Math.max(...weights), mean = sum(scores) / 8, spread = Math.sqrt(sum(scores.map((s) => (s - mean) ** 2)) / 8);
+    const wide = this.wide = this.chart.clientWidth || 640, names = Object.keys(this.curves), half = wide * 0.31 - 30;
+    if (this.sized !== wide) this.size(wide);
+    this.glide("scores", [Math.max(60, ...scores.map(Math.abs)), ...scores], ([reach, ...now]) => {
+      const x = (score) => 52 + wide * 0.31 + half * score / reach, [shares] = attn.softmax([now]), [left, room] = [wide * 0.72, wide * 0.28 - 46];
+      const middle = sum(now) / 8, off = Math.sqrt(sum(now.map((s) => (s - middle) ** 2)) / 8), [band, said] = this.spread;
+      attn.put(band, { x: x(middle - off), width: 2 * (x(off) - x(0)) });
+      attn.put(said, { x: x(0), y: 14 });
+      said.textContent = `scores, spread ${number(off, 2)}`;
+      for (const [score, line, name] of this.ticks) {
+        attn.put(line, { d: `M${x(score)} 18V164` });
+        attn.put(name, { x: x(score) });
+      }
+      this.lanes.forEach(([, stem, dot, score, share, weight], j) => {
+        const y = 30 + 18 * j, far = x(now[j]) - x(0), left_of = far < 0 !== Math.abs(far) > half - 41; // the number has no room at the ends
+        attn.put(stem, { d: `M${x(0)} ${y}H${x(now[j])}` });
+        attn.put(dot, { cx: x(now[j]) });
+        attn.put(score, { x: x(now[j]) + (left_of ? -9 : 9), "text-anchor": left_of ? "end" : "start" });
+        attn.put(share, { x: left, width: room * shares[j] });
+        attn.put(weight, { x: left + room * shares[j] + 5 });
+        [score.textContent, weight.textContent] = [number(now[j], 2), number(shares[j])];
+      });
     });
-    const mean = sum(scores) / 8, largest = Math.max(...weights);
-    const spread = Math.sqrt(sum(scores.map((s) => (s - mean) ** 2)) / 8);
-    const slopes = weights.flatMap((a, j) => weights.map((b, l) => a * ((j === l) - b)));
-    const values = [spread, largest, attn.entropy(weights), Math.sqrt(sum(slopes.map((x) => x * x))), this.typical(scale, power)];
-    values.forEach((x, i) => { this.measures[i].textContent = number(x, i ? 3 : 2); });
-    this.mark(scale, power);
-    const beyond = scores.filter((x) => Math.abs(x) > top).length;
-    const sentence = `Width ${d}, scale: ${this.constructor.scales[scale]}. The scores spread by ${number(spread, 2)}; `
-      + `key ${weights.indexOf(largest)} takes ${number(largest)} of the weight; the Jacobian has size ${number(values[3])}.`
-      + (beyond ? ` Red: ${beyond === 1 ? "a score" : `${beyond} scores`} beyond ±${top}, cut off in the picture.` : "");
+    this.been.add(scale);
+    for (const [name, [curve, said]] of Object.entries(this.curves)) {
+      curve.setAttribute("class", name === scale ? "attn-curve" : "attn-part");
+      said.textContent = this.been.has(name) ? this.constructor.scales[name] : "?";
+      said.classList.toggle("attn-answer", name === scale);
+    }
+    const typical = this.typical(scale, power);
+    this.glide("rider", [power, ...names.map((name) => +(name === scale)), largest], ([at, ...parts]) => {
+      const own = parts.pop(), low = Math.min(9, Math.floor(at)), height = (name) => this.typical(name, low) * (low + 1 - at) + this.typical(name, low + 1) * (at - low);
+      const y = this.y(sum(parts.map((part, k) => (part ? part * height(names[k]) : 0))));
+      attn.put(this.rider, { cx: this.x(at), cy: y });
+      attn.put(this.ring, { cx: this.x(at), cy: this.y(own) });
+      attn.put(this.own, { x: this.x(at) - 10, y: this.y(own) + 4, "text-anchor": "end" });
+      attn.put(this.said, { x: this.x(at) + (y < 60 ? 12 : -8), y: y + (y < 60 ? 24 : -10) });
+    });
+    this.said.textContent = number(typical, 2);
+    this.own.classList.toggle("attn-empty", Math.abs(largest - typical) < 0.17);
+    const sentence = `Width ${d.toLocaleString("en")}, scale: ${this.constructor.scales[scale]}. The scores spread by ${number(spread, 2)}; `
+      + `key ${weights.indexOf(largest)} takes ${number(largest)} of the weight. In the median of 200 draws the best key takes ${number(typical)}.`;
     this.chart.setAttribute("aria-label", sentence);
+    this.plot.setAttribute("aria-label", "Medians of the largest weight at widths 4, 64 and 1,024 where you have been: " + [...this.been].map((name) =>
+      `${this.constructor.scales[name]}: ${[2, 6, 10].map((p) => number(this.typical(name, p), 2)).join(", ")}`).join("; ") + ".");
     return sentence;
   }
 
-  mark(scale, power) {
-    const { svg, number } = attn, { scales } = this.constructor;
-    this.visited[scale].add(power);
-    let free = 12; // names stand to the right of all dots, none over another
-    const ends = Object.keys(this.lines).filter((name) => this.visited[name].size)
-      .map((name) => [this.y(this.typical(name, Math.max(...this.visited[name]))) + 4, name]).sort(([a], [b]) => a - b);
-    const at = Object.fromEntries(ends.map(([y, name]) => { const place = Math.max(y, free); free = place + 17; return [name, place]; }));
-    for (const [name, line] of Object.entries(this.lines)) {
-      const points = [...this.visited[name]].sort((a, b) => a - b).map((p) => [this.x(p), this.y(this.typical(name, p)), p]);
-      line.replaceChildren(svg("path", { class: "attn-axis", d: points.map(([x, y], i) => (i ? "L" : "M") + x + " " + y).join("") || "M0 0" }),
-        ...points.map(([x, y, p]) => svg("circle", { class: name === scale && p === power ? "attn-mark" : "attn-weight", cx: x, cy: y, r: 5 })),
-        ...(name in at ? [svg("text", { x: 388, y: at[name] }, scales[name])] : []));
+  /* What depends on the room alone. */
+  size(wide) {
+    this.sized = wide;
+    this.chart.setAttribute("viewBox", `0 0 ${wide} 182`);
+    this.plot.setAttribute("viewBox", `0 0 ${wide} 188`);
+    const [left, right] = [wide * 0.72, wide - 46];
+    attn.put(this.heads[0], { x: (left + right) / 2, y: 14 });
+    attn.put(this.heads[1], { d: `M${left} 18V164` });
+    this.ends.forEach((end, i) => attn.put(end, { x: [left, right][i] }));
+    for (const [share, line, name] of this.marks) {
+      attn.put(line, { d: `M${this.x(0)} ${this.y(share)}H${this.x(10)}` });
+      attn.put(name, { y: this.y(share) + 4 });
     }
-    this.plot.setAttribute("aria-label", "Medians of the largest weight where you have been: " + Object.entries(this.visited).filter(([, at]) => at.size)
-      .map(([name, at]) => `${scales[name]}: ` + [...at].sort((a, b) => a - b).map((p) => `${number(this.typical(name, p), 2)} at width ${2 ** p}`).join(", ")).join("; ") + ".");
+    attn.put(this.axis, { x: this.x(10) + 36 });
+    for (const [power, name] of this.widths) attn.put(name, { x: this.x(power) });
+    for (const [scale, [curve, name]] of Object.entries(this.curves)) {
+      attn.put(curve, { d: "M" + attn.range(11).map((power) => `${this.x(power)} ${this.y(this.typical(scale, power))}`).join("L") });
+      attn.put(name, { x: this.x(10) + 10, y: this.y(this.typical(scale, 10)) + 4 });
+    }
   }
 });

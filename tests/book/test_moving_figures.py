@@ -110,7 +110,7 @@ def test_pooling_plane(page: Page, rng: np.random.Generator) -> None:
 
 
 def test_scale_slider(page: Page, rng: np.random.Generator) -> None:
-    figure, widths = page.locator("attn-scale"), set()
+    figure, widths, been = page.locator("attn-scale"), set(), {"none"}
     draws = park_miller(7919 * np.arange(1, 201), 9 * 1024).reshape(200, 9, 1024)
     for trial in range(STATES):
         choose(figure, "Scale", ("none", "root", "width")[trial % 3])
@@ -128,25 +128,38 @@ def test_scale_slider(page: Page, rng: np.random.Generator) -> None:
         typical = np.median(an.softmax(all_scores).max(-1))
         S = all_scores[now["draw"] - 1]
         A = an.softmax(S)[0]
-        numbers = (
+        numbers = figure.locator("svg").first.locator("circle + text, rect + text")
+        spread, *shown = numbers.all_text_contents()
+        assert spread == f"scores, spread {number(S.std(), 2)}"
+        assert shown == [x for s, a in zip(S[0], A, strict=True) for x in (number(s, 2), number(a))]  # fmt: skip
+        places = (
             figure.locator("svg")
-            .first.locator("text[text-anchor=end]")
-            .all_text_contents()
+            .first.locator("circle")
+            .evaluate_all("dots => dots.map(dot => +dot.getAttribute('cx'))")
         )
-        assert numbers[0::2] == [number(s, 2) for s in S[0]]
-        assert numbers[1::2] == [number(a) for a in A]
-        jacobian = np.diag(A) - np.outer(A, A)
-        measures = [
-            A.max(),
-            -(A * np.log(np.maximum(A, 1e-300))).sum(),
-            np.linalg.norm(jacobian),
-        ]
-        shown = [value for _, value in cells(figure, 0)]
-        assert shown == [number(S.std(), 2), *map(number, [*measures, typical])]
-        assert f"Width {d}," in said(figure) and f"spread by {shown[0]};" in said(
-            figure
+        zero, reach = np.linalg.solve(
+            [[1, S[0].min()], [1, S[0].max()]], [min(places), max(places)]
         )
-        assert figure.get_by_label("Width d").get_attribute("aria-valuetext") == str(d)
+        np.testing.assert_allclose(
+            places, zero + reach * S[0], atol=1e-6
+        )  # none is cut
+        plot = figure.locator("svg").nth(1)
+        assert plot.locator(".attn-name").text_content() == number(typical, 2)
+        curve = plot.locator(".attn-curve").get_attribute("d")
+        x, y = map(float, str(curve)[1:].split("L")[now["power"]].split())
+        rider = plot.locator(".attn-mark").evaluate(
+            "dot => [dot.cx, dot.cy].map(length => length.baseVal.value)"
+        )
+        np.testing.assert_allclose(rider, [x, y], atol=1e-3)
+        np.testing.assert_allclose(y, 166 - 140 * typical, atol=1e-3)
+        names = plot.locator("path + text").all_text_contents()[-3:]
+        scales = {"none": "none", "root": "divide by √d", "width": "divide by d"}
+        been.add(now["scale"])
+        assert names == [scales[x] if x in been else "?" for x in scales]
+        assert f"Width {d:,}," in said(figure)
+        assert f"spread by {number(S.std(), 2)};" in said(figure)
+        assert f"takes {number(A.max())} of the weight" in said(figure)
+        assert figure.get_by_label("Width d").get_attribute("aria-valuetext") == f"{d:,}"  # fmt: skip
     assert len(widths) > 5
 
 
@@ -202,10 +215,25 @@ def test_mask_editor(page: Page, rng: np.random.Generator) -> None:
             "uniform": lambda mask: an.softmax(np.where(mask, SCORES, -1e9)),
             "nan": lambda mask: an.softmax(np.where(mask, SCORES, -np.inf)),
         }[convention](mask)
+        short = [["0" if x == 0 else number(x) for x in (*row, row.sum())] for row in A]
+        words = ("Learn", "to", "code", "pad")
         expected = [
-            ["0" if x == 0 else number(x) for x in (*row, row.sum())] for row in A
+            f"{word}: {', '.join(map(' '.join, zip(words, row, strict=False)))}; sum {row[-1]}"
+            for word, row in zip(words, short, strict=True)
         ]
-        assert [row[1:] for row in cells(figure, 1)] == expected
+        bars = figure.locator(".attn-query svg")
+        assert bars.evaluate_all("bars => bars.map(bar => bar.ariaLabel)") == expected
+        sums = bars.evaluate_all("bars => bars.map(bar => bar.lastChild.textContent)")
+        assert sums == [row[-1] for row in short]
+        pieces = bars.locator("g rect").evaluate_all(
+            "pieces => pieces.map(piece => piece.width.baseVal.value)"
+        )
+        lengths = np.where(np.isnan(A), 0.25, A)  # a broken bar falls into four alike
+        np.testing.assert_allclose(np.reshape(pieces, (4, 4)), 340 * lengths, atol=1e-3)
+        broken = bars.evaluate_all("bars => bars.map(bar => bar.matches('.attn-broken'))")  # fmt: skip
+        assert broken == np.isnan(A).any(-1).tolist()
+        hatched = bars.locator(".attn-hatched").count()
+        assert hatched == (A[~mask] > 0).sum()  # forbidden, and read all the same
         empty = ~mask.any(-1)
         empty_rows.add((convention, bool(empty.any())))
         assert f"{(~mask).sum()} of 16" in said(figure)
@@ -812,7 +840,8 @@ def test_nothing_in_a_drawing_covers_its_words(page: Page) -> None:
                 const whole = drawing.getBoundingClientRect(), box = (part) => part.getBoundingClientRect();
                 const words = [...drawing.querySelectorAll("text:not(.attn-name)")];
                 const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
-                const drawn = [...drawing.querySelectorAll("circle:not(.attn-grip), rect:not(.attn-axis, clipPath *)")];
+                const under = ".attn-grip, .attn-axis, .attn-spread, clipPath *";
+                const drawn = [...drawing.querySelectorAll(`:is(circle, rect):not(${under})`)];
                 const beyond = (a) => a.left < whole.left || a.right > whole.right
                     || a.top < whole.top || a.bottom > whole.bottom;
                 return [
@@ -915,6 +944,8 @@ WATCH = """(figure, [part, look, change]) => new Promise(done => {
 })"""
 GLIDES = {
     "pooling": (".attn-handle", "transform", {"weight": 5}),
+    "scale": (".attn-lanes .attn-score", "cx", {"power": 10}),
+    "mask": (".attn-query g rect", "width", {"convention": "uniform"}),
     "encoding": (".attn-hand-p", "x2", {"position": 9}),
     "permute": (".attn-weighs", "d", {"order": [2, 1, 0]}),
     "layer": (".attn-ray", "d", {"at": "O20"}),
