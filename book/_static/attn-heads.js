@@ -2,24 +2,26 @@
 customElements.define("attn-heads", class extends attn.Figure {
   static title = "Two trained heads";
   static cities = ["Cairo", "Lima", "Oslo", "Perth", "Quito", "Rome", "Seoul", "Tunis"];
-  static start = { first: "0", second: "2", at_work: "both", temperatures: [1.4, 0.3, -1.3, 0.6, -0.2, 0.8, -0.6, 1.1] };
+  static start = { first: "0", second: "2", at_work: "none", temperatures: [1.4, 0.3, -1.3, 0.6, -0.2, 0.8, -0.6, 1.1] };
+  static still = { at_work: "both" }; // in print nobody can switch them on
   static tasks = [{
-    ask: "Let head 0 work alone. Which half of the answer is lost?",
+    ask: "Both heads are off. Let head 0 work alone: which half of the answer comes right?",
     guesses: { first: "that of the first city", second: "that of the second city", both: "both" },
-    right: ({ state: { first, second, temperatures }, O }) => {
-      const [one, other] = [first, second].map((city, i) => Math.abs(O[i] - temperatures[+city]) > 0.3);
+    right: ({ O, truth }) => {
+      const [one, other] = truth.map((value, i) => Math.abs(O[i] - value) < 0.3);
       return one && other ? "both" : one ? "first" : "second";
     },
-    done: ({ state: { first, second, at_work, temperatures } }) => at_work === "0" && first !== second && Math.abs(temperatures[+second]) > 0.5,
-    seen: ({ state: { first, second, temperatures }, O }) => `The layer answers ${attn.number(O[0], 2)} and ${attn.number(O[1], 2)}; `
-      + `the truth is ${attn.number(temperatures[+first], 2)} and ${attn.number(temperatures[+second], 2)}. Each head serves one of the two cities.`,
+    done: ({ state: { first, second, at_work }, truth }) => at_work === "0" && first !== second && truth.every((value) => Math.abs(value) > 0.5),
+    seen: ({ O, truth }) => `The layer answers ${attn.number(O[0], 2)} and ${attn.number(O[1], 2)}; `
+      + `the truth is ${attn.number(truth[0], 2)} and ${attn.number(truth[1], 2)}. The other half is the business of head 1.`,
   }];
+  static tall = 32; // of a city's row
 
   build() {
-    const { html, range } = attn, { cities } = this.constructor, named = { ...cities };
+    const { html, svg, range } = attn, { cities, tall } = this.constructor, named = { ...cities }, tones = ["attn-second", "attn-copy"];
     this.choice("first", "First city", named);
     this.choice("second", "Second city", named);
-    this.choice("at_work", "Heads at work", { both: "both", 0: "head 0 alone", 1: "head 1 alone" });
+    this.fits.at_work = (at_work) => ["none", "0", "1", "both"].includes(at_work);
     const { temperatures } = this.constructor.start;
     this.presets("Question", {
       "asked in training": { first: "0", second: "2", temperatures }, "never asked": { first: "3", second: "7", temperatures },
@@ -29,20 +31,39 @@ customElements.define("attn-heads", class extends attn.Figure {
     this.rows = cities.map((city, j) => {
       const input = html("input", { type: "range", min: -2, max: 2, step: 0.1, "aria-label": `temperature of ${city}` });
       input.addEventListener("input", () => this.set({ temperatures: this.state.temperatures.with(j, +input.value) }));
-      const shown = html("span"), heads = range(2).map(() => html("td", { class: "attn-paint" }));
+      const shown = html("span"), name = html("span", {}, city);
       this.syncs.push(() => {
         input.value = this.state.temperatures[j];
         shown.textContent = attn.number(this.state.temperatures[j], 1);
       });
-      return { heads, cells: [html("th", { scope: "row" }, city), html("td", {}, html("span", { class: "attn-degree" }, input, shown)), ...heads] };
+      return { name, part: html("div", {}, name, input, shown) };
     });
-    this.answers = range(2).map(() => [html("th", { scope: "row" }), html("td"), html("td")]);
-    const keys = attn.table("Eight keys: their values, and their weights in each head", ["key", "temperature", "", ""], this.rows.map((row) => row.cells));
-    this.names = [...keys.tHead.rows[0].cells].slice(2);
-    this.picture.append(keys, attn.table("What the layer answers", ["city", "answer", "truth"], this.answers));
+    // Left the two answers, thermometers with a notch at the truth; in the middle the heads, with a stick to each city, as thick as its weight, and one to
+    // each answer, as thick as what it adds.
+    this.answers = range(2).map((i) => {
+      const y = 4 * tall * i, text = (words, more) => svg("text", more, words);
+      return [text("", { x: 0, y: y + 14, class: "attn-answer" }), svg("rect", { class: "attn-tube", x: 6, y: y + 36, width: 14, height: 84, rx: 7 }), svg("rect", { class: "attn-heat-of", x: 8, width: 10 }),
+        svg("path", { class: "attn-notch" }), text("", { x: 0, y: y + 30 })];
+    });
+    this.sticks = range(2).map((h) => range(8).map(() => [svg("path", { class: "attn-stick " + tones[h] }), svg("text", { "text-anchor": "end", class: "attn-name" })]));
+    this.given = range(2).map((h) => range(2).map(() => svg("path", { class: "attn-stick " + tones[h] })));
+    this.buttons = range(2).map((h) => {
+      const button = attn.button(`head ${h}`, () => {
+        const on = range(2).filter((k) => (k === h) !== this.works(k));
+        this.set({ at_work: on.length === 2 ? "both" : on.length ? String(on[0]) : "none" });
+      });
+      button.className = tones[h];
+      this.syncs.push(() => button.setAttribute("aria-pressed", this.works(h)));
+      return button;
+    });
+    this.hint = svg("text", { y: 120, "text-anchor": "middle" }, "press a head");
+    const labels = this.sticks.flat().map(([, label]) => label), under = this.sticks.flat().map(([stick]) => stick);
+    this.drawing = svg("svg", { role: "img", height: 8 * tall }, ...under, ...this.given.flat(), ...this.answers.flat(), ...labels, this.hint);
+    this.picture.append(html("div", { class: "attn-asks" }, html("div", {}, this.drawing, ...this.buttons), html("div", { class: "attn-degree" }, ...this.rows.map(({ part }) => part))));
+    this.fit(this.drawing);
   }
 
-  works(h) { return this.state.at_work === "both" || +this.state.at_work === h; }
+  works(h) { return this.state.at_work === "both" || this.state.at_work === String(h); }
 
   /* multi_head_weights and multi_head_attention with biases, for one query. */
   attention(query, keys, values) {
@@ -51,26 +72,43 @@ customElements.define("attn-heads", class extends attn.Figure {
     const heads = [project(query, W_q, b_q), project(keys, W_k, b_k), project(values, W_v, b_v)]
       .map((X) => attn.range(2).map((h) => X.map((row) => row.slice(h * width, (h + 1) * width))));
     const A = attn.range(2).map((h) => attn.softmax(attn.scaled_dot_score(heads[0][h], heads[1][h]))[0]);
-    const found = A.flatMap((weights, h) => attn.matmul([weights], heads[2][h])[0]
-      .map((x) => (this.works(h) ? x : 0)));
-    return { A, O: project([found], W_o, b_o)[0] };
+    const found = A.map((weights, h) => attn.matmul([weights], heads[2][h])[0].map((x) => (this.works(h) ? x : 0)));
+    const adds = found.map((part, h) => attn.matmul([part], W_o.slice(h * width, (h + 1) * width))[0].map((x) => x / 100));
+    return { A, adds, O: project([found.flat()], W_o, b_o)[0] };
   }
 
   draw() {
     const { cities } = this.constructor, { temperatures } = this.state, { number } = attn;
     const asked = [this.state.first, this.state.second].map(Number);
     const one_hot = (i) => attn.range(8).map((j) => +(i === j));
-    const { A, O } = Object.assign(this, this.attention([asked.flatMap(one_hot)], attn.range(8).map(one_hot), temperatures.map((v) => [v])));
-    this.names.forEach((name, h) => { name.textContent = `head ${h}` + (this.works(h) ? "" : ", off"); });
-    this.rows.forEach(({ heads }, j) => heads.forEach((cell, h) => {
-      cell.textContent = number(A[h][j]);
-      cell.classList.toggle("attn-off", !this.works(h));
-      if (this.works(h)) attn.paint(cell, "viridis", A[h][j]);
-    }));
-    this.answers.forEach(([city, answer, truth], i) => {
-      city.textContent = cities[asked[i]];
-      answer.textContent = number(O[i], 2);
-      truth.textContent = number(temperatures[asked[i]], 2);
+    const { A, O, adds } = Object.assign(this, this.attention([asked.flatMap(one_hot)], attn.range(8).map(one_hot), temperatures.map((v) => [v])));
+    const truth = this.truth = asked.map((city) => temperatures[city]), on = attn.range(2).map((h) => +this.works(h));
+    this.rows.forEach(({ name }, j) => name.classList.toggle("attn-answer", asked.includes(j)));
+    this.answers.forEach(([answer, , , , right], i) => {
+      answer.textContent = `${cities[asked[i]]}: ${number(O[i], 2)}`;
+      right.textContent = `truth: ${number(truth[i], 2)}`;
+    });
+    const { tall } = this.constructor, wide = this.drawing.clientWidth || 460, middle = 0.44 * wide, half = Math.min(34, wide / 8), middle_of = (k) => 4 * tall * k + 78;
+    this.drawing.setAttribute("viewBox", `0 0 ${wide} ${8 * tall}`);
+    this.buttons.forEach((button, h) => { button.style = `left: ${middle - half}px; top: ${middle_of(h) - 20}px; width: ${2 * half}px`; });
+    attn.put(this.hint, { x: middle, class: on.includes(1) ? "attn-empty" : "" });
+    const goal = [...A.flat(), ...adds.flat(), ...O, ...truth, ...on];
+    this.glide("heads", goal, (now) => {
+      const weights = now.slice(0, 16), added = now.slice(16, 20), said = now.slice(20, 22), true_ones = now.slice(22, 24), works = now.slice(24), level = (i, v) => middle_of(i) - 18 * v;
+      const curve = (x, y, u, v) => `M${x} ${y}C${(x + u) / 2} ${y} ${(x + u) / 2} ${v} ${u} ${v}`;
+      this.sticks.forEach((all, h) => all.forEach(([stick, label], j) => {
+        const weight = weights[8 * h + j], y = (j + 0.5) * tall, fallen = (1 - works[h]) * (8.5 * tall - y); // a stick of a head that is off falls
+        attn.put(stick, { d: curve(middle + half, middle_of(h), wide, y + fallen), "stroke-width": 24 * weight, opacity: works[h] * 0.8 });
+        attn.put(label, { x: wide - 4, y: y + (h ? 16 : -4) });
+        label.textContent = works[h] > 0.99 && weight >= 0.01 ? number(weight) : "";
+      }));
+      this.given.forEach((all, h) => all.forEach((stick, i) =>
+        attn.put(stick, { d: curve(22, level(i, said[i]), middle - half, middle_of(h)), "stroke-width": 8 * Math.abs(added[2 * h + i]), opacity: works[h] * 0.8 })));
+      this.answers.forEach(([, , heat, notch], i) => {
+        const [zero, top] = [level(i, 0), level(i, Math.max(-2.2, Math.min(2.2, said[i])))];
+        attn.put(heat, { y: Math.min(zero, top), height: Math.abs(zero - top) });
+        attn.put(notch, { d: `M1 ${level(i, true_ones[i])}h24` });
+      });
     });
     const looks = attn.range(2).filter((h) => this.works(h)).map((h) => {
       const weights = A[h], top = Math.max(...weights);
@@ -78,7 +116,9 @@ customElements.define("attn-heads", class extends attn.Figure {
     });
     const known = asked[0] === asked[1] ? "Training asked nothing of this kind"
       : attn.trained.unseen.includes(asked.join("")) ? "Training never asked this" : "Training asked this";
-    return `${known}: ${cities[asked[0]]}, then ${cities[asked[1]]}. For this question ${looks.join("; ")}. `
-      + `The answer is ${number(O[0], 2)} and ${number(O[1], 2)}.`;
+    const sentence = `${known}: ${cities[asked[0]]}, then ${cities[asked[1]]}. ${looks.length ? `For this question ${looks.join("; ")}` : "No head is at work"}. `
+      + `The answer is ${number(O[0], 2)} and ${number(O[1], 2)}, the truth ${number(truth[0], 2)} and ${number(truth[1], 2)}.`;
+    this.drawing.setAttribute("aria-label", sentence);
+    return sentence;
   }
 });

@@ -3,17 +3,13 @@ customElements.define("attn-pooling", class extends attn.Figure {
   static title = "Attention pooling over 32 cars";
   static start = { weight: 2.7, power: 110, kernel: "gaussian", bandwidth: 0.3 };
   static tasks = [{
-    ask: "The thirstiest car goes 10.4 miles on a gallon, the thriftiest 33.9. Can the answer lie outside that range? Try every kernel, and places near the edge.",
-    guesses: { yes: "yes", no: "no" },
-    right: (figure, met) => (met.get("least") < 10.4 || met.get("most") > 33.9 ? "yes" : "no"),
-    done: ({ state: { kernel }, output, empty }, met) => {
-      met.set(kernel);
-      if (!empty) met.set("least", Math.min(output, met.get("least") ?? Infinity)).set("most", Math.max(output, met.get("most") ?? -Infinity));
-      return ["gaussian", "boxcar", "triangular", "epanechnikov"].every((name) => met.has(name)) && met.get("least") < 15 && met.get("most") > 26;
-    },
-    seen: (figure, met) => `Your answers went from ${attn.number(met.get("least"), 1)} to ${attn.number(met.get("most"), 1)}. Each is a mean of the cars, with weights that sum to 1; no mean lies outside.`,
+    ask: "Press “narrow window”: the star stands on a light car, and the answer is its 33.7 miles. What will the answer be at bandwidth 2?",
+    guesses: { same: "about 34, as before", light: "about 28, as the light cars", all: "about 23, near the mean of all" },
+    right: ({ output }) => (output > 31 ? "same" : output > 25.5 ? "light" : "all"), // half way between two guesses
+    done: ({ state: { weight, power, kernel, bandwidth } }) => weight === 1.8 && power === 66 && kernel === "gaussian" && bandwidth === 2,
+    seen: ({ output, values }) => `The answer is ${attn.number(output, 1)}, the mean of all ${attn.number(attn.sum(values.flat()) / 32, 1)}: all cars pull now, nearly alike, wherever the star stands.`,
   }, {
-    ask: "Yet there are places without any answer. Find one.",
+    ask: "With other kernels there are places without any answer. Find one.",
     done: ({ empty }) => empty,
     seen: ({ state: { kernel, bandwidth } }) =>
       `The ${kernel} kernel ends, here at bandwidth ${bandwidth}, and no car stands within it: all weights are 0, and 0/0 is no mean.`,
@@ -71,20 +67,24 @@ Volvo 142E,2.78,109,21.4
       "query far from all keys": { weight: 5.3, power: 60, kernel: "gaussian", bandwidth: 0.3 },
     });
 
-    // The names of the axes and the legend stand outside the field, which is closed: what is too wide ends at its frame.
-    this.plane = svg("svg", { viewBox: "0 0 400 340", class: "attn-plane" });
-    const field = { x: 44, y: 34, width: 352, height: 268 };
-    this.plane.append(svg("clipPath", { id: "attn-field" }, svg("rect", field)), svg("rect", { class: "attn-axis", ...field }));
-    for (const x of [2, 3, 4, 5]) this.plane.append(svg("text", { x: this.x(x), y: 318, "text-anchor": "middle" }, String(x)));
-    for (const y of [100, 200, 300]) this.plane.append(svg("text", { x: 38, y: this.y(y) + 4, "text-anchor": "end" }, String(y)));
-    this.plane.append(svg("text", { x: 220, y: 336, "text-anchor": "middle" }, "weight (1000 lb)"), svg("text", { x: 6, y: 20 }, "horsepower"));
+    // The names of the axes stand outside the field, which is closed: what is too wide ends at its frame.
+    this.plane = svg("svg", { class: "attn-plane" });
+    const text = (words, more) => svg("text", more, words), middle = { "text-anchor": "middle" };
+    this.field = [svg("rect"), svg("rect", { class: "attn-axis" })];
+    this.ticks = [2, 3, 4, 5].map((weight) => [weight, text(String(weight), { y: 278, ...middle })]);
+    this.names_of_axes = [text("weight (1000 lb)", { y: 296, ...middle }), text("mpg", { y: 14 })];
     const stops = range(9).map((i) => svg("stop", { offset: i / 8, "stop-color": `rgb(${attn.colour("cividis", i / 8)})` }));
-    this.plane.append(svg("linearGradient", { id: "attn-economy" }, ...stops),
-      svg("rect", { x: 240, y: 10, width: 100, height: 10, fill: "url(#attn-economy)" }),
-      svg("text", { x: 234, y: 20, "text-anchor": "end" }, "10"), svg("text", { x: 346, y: 20 }, "34 mpg"));
-    this.mark = this.plane.appendChild(svg("path", { class: "attn-mark", d: "M0 0l5 9h-10Z" })); // the answer, under the colours
-    this.dots = cars.map(([name, x, y, economy]) => this.plane.appendChild(svg("circle", {
-      class: "attn-key", cx: this.x(x), cy: this.y(y), fill: `rgb(${attn.colour("cividis", (economy - 10.4) / 23.5)})` },
+    // Beside it the miles, as tall as the field. From each car a thread as thick as its weight; the answer is where they balance.
+    this.beam = svg("rect", { width: 10, y: this.miles(33.9), height: this.miles(10.4) - this.miles(33.9), fill: "url(#attn-economy)" });
+    this.marks = [15, 20, 25, 30].map((miles) => [miles, text(String(miles), { y: this.miles(miles) + 4 })]);
+    this.threads = cars.map(() => svg("path", { class: "attn-thread" }));
+    this.mark = svg("path", { class: "attn-mark", d: "M0 0l12-7v14Z" });
+    this.answer = text("", { class: "attn-answer" });
+    this.plane.append(svg("clipPath", { id: "attn-field" }, this.field[0]), svg("linearGradient", { id: "attn-economy", x1: 0, x2: 0, y1: 1, y2: 0 }, ...stops), this.field[1],
+      ...[100, 200, 300].map((y) => text(String(y), { x: 32, y: this.y(y) + 4, "text-anchor": "end" })), text("horsepower", { x: 0, y: 14 }),
+      ...this.ticks.map(([, part]) => part), ...this.names_of_axes, this.beam, ...this.marks.map(([, part]) => part), ...this.threads);
+    this.dots = cars.map(([name, , y, economy]) => this.plane.appendChild(svg("circle", {
+      class: "attn-key", cy: this.y(y), fill: `rgb(${attn.colour("cividis", (economy - 10.4) / 23.5)})` },
       svg("title", {}, `${name}, ${economy} mpg`))));
     this.reach = this.plane.appendChild(svg("ellipse", { class: "attn-reach", "clip-path": "url(#attn-field)" }));
     this.handle = this.plane.appendChild(svg("g", { class: "attn-handle", tabindex: 0, role: "slider",
@@ -95,17 +95,32 @@ Volvo 142E,2.78,109,21.4
         return [r * Math.sin(angle), -r * Math.cos(angle)].map((x) => x.toFixed(1));
       }).join("L") + "Z" })));
     this.label = this.plane.appendChild(svg("text", { class: "attn-name" }));
-    attn.drag(this, this.plane, this.handle, (x, y) => this.move(1.4 + (x - 44) / 83, 40 + (294 - y) / 0.82),
+    this.plane.append(this.mark, this.answer);
+    attn.drag(this, this.plane, this.handle, (x, y) => this.move(1.4 + (x - 38) / this.unit, 30 + (262 - y) / 0.734),
       (dx, dy) => this.move(this.state.weight + 0.02 * dx, this.state.power + 2 * dy));
 
-    this.rows = range(5).map(() => [html("th", { scope: "row" }), html("td", { class: "attn-bar" }), html("td")]);
-    this.answer = html("p", { class: "attn-answer" });
-    this.picture.append(this.plane, html("div", {},
-      attn.table("The five that count most", ["car", "attention", "mpg"], this.rows), this.answer));
+    this.picture.append(this.plane);
+    this.fit(this.plane);
   }
 
-  x(weight) { return 44 + 83 * (weight - 1.4); }
-  y(power) { return 294 - 0.82 * (power - 40); }
+  x(weight) { return 38 + this.unit * (weight - 1.4); }
+  y(power) { return 262 - 0.734 * (power - 30); }
+  miles(mpg) { return 262 - 9.4 * (mpg - 9.5); }
+
+  /* What depends on the room alone. */
+  size(wide) {
+    this.wide = wide;
+    const axis = wide - 72, field = axis - Math.max(36, 0.13 * wide) - 38;
+    [this.axis, this.unit] = [axis, field / 4.25];
+    this.plane.setAttribute("viewBox", `0 0 ${wide} 302`);
+    for (const part of this.field) attn.put(part, { x: 38, y: 22, width: field, height: 240 });
+    for (const [weight, tick] of this.ticks) attn.put(tick, { x: this.x(weight) });
+    for (const [i, name] of this.names_of_axes.entries()) attn.put(name, { x: [38 + field / 2, axis - 8][i] });
+    for (const [, mark] of this.marks) attn.put(mark, { x: axis + 16 });
+    attn.put(this.beam, { x: axis });
+    this.dots.forEach((dot, j) => attn.put(dot, { cx: this.x(this.constructor.cars[j][1]) }));
+  }
+
   standardise(car) { return car.map((x, l) => (x - this.mean[l]) / this.deviation[l]); }
 
   move(weight, power) {
@@ -114,7 +129,8 @@ Volvo 142E,2.78,109,21.4
   }
 
   draw() {
-    const { weight, power, kernel, bandwidth } = this.state, { number } = attn;
+    const { weight, power, kernel, bandwidth } = this.state, { number } = attn, wide = this.plane.clientWidth || 640;
+    if (this.wide !== wide) this.size(wide);
     const query = [this.standardise([weight, power])];
     // The Gaussian is softmax of the scores, as on the page: it has an answer even where its kernel rounds to 0.
     const scores = this.keys.map((key) => -attn.sum(key.map((x, l) => (x - query[0][l]) ** 2)) / (2 * bandwidth ** 2));
@@ -130,32 +146,31 @@ Volvo 142E,2.78,109,21.4
     // Whoever points at a car, with the mouse, a finger or the arrow keys, reads its name.
     const [x, y] = [this.x(weight), this.y(power)];
     const distances = this.dots.map((dot) => Math.hypot(dot.getAttribute("cx") - x, dot.getAttribute("cy") - y));
-    const nearest = distances.indexOf(Math.min(...distances)), right = x > 220;
+    const nearest = distances.indexOf(Math.min(...distances)), right = x > 0.4 * wide;
     this.label.textContent = distances[nearest] < 12 ? `${this.names[nearest]}, ${this.values[nearest][0]} mpg` : "";
     for (const [name, value] of Object.entries({ x: x + (right ? -16 : 16), y: y < 60 ? y + 24 : y - 14, "text-anchor": right ? "end" : "start" }))
       this.label.setAttribute(name, value);
 
-    const order = shares.map((_, j) => j).sort((a, b) => shares[b] - shares[a]);
-    this.rows.forEach(([name, share, economy], place) => {
-      const j = order[place], asked = shares[j] > 0;
-      name.textContent = asked ? this.names[j] : "–";
-      share.textContent = number(shares[j]);
-      economy.textContent = asked ? this.values[j][0].toFixed(1) : "–";
-    });
+    const first = shares.indexOf(Math.max(...shares));
     this.mark.classList.toggle("attn-empty", empty);
-    this.glide("all", [weight, power, bandwidth, empty ? 10.4 : output, ...shares], ([weight, power, bandwidth, answer, ...shares]) => {
-      const [cx, cy] = [this.x(weight), this.y(power)];
+    this.glide("all", [weight, power, bandwidth, empty ? 22 : output, ...shares], ([weight, power, bandwidth, answer, ...shares]) => {
+      const [cx, cy] = [this.x(weight), this.y(power)], { axis } = this;
       this.handle.setAttribute("transform", `translate(${cx} ${cy})`);
-      for (const [name, value] of Object.entries({ cx, cy, rx: 83 * bandwidth * this.deviation[0], ry: 0.82 * bandwidth * this.deviation[1] }))
+      for (const [name, value] of Object.entries({ cx, cy, rx: this.unit * bandwidth * this.deviation[0], ry: 0.734 * bandwidth * this.deviation[1] }))
         this.reach.setAttribute(name, value);
-      this.mark.setAttribute("transform", `translate(${240 + 100 * (answer - 10.4) / 23.5} 21)`);
-      this.dots.forEach((dot, j) => dot.setAttribute("r", Math.sqrt(9 + 500 * shares[j])));
-      this.rows.forEach(([, share], place) => share.style.setProperty("--share", shares[order[place]]));
+      this.mark.setAttribute("transform", `translate(${axis + 11} ${this.miles(answer)})`);
+      attn.put(this.answer, { x: axis + 26, y: this.miles(answer) + 4 });
+      for (const [miles, mark] of this.marks) mark.classList.toggle("attn-empty", Math.abs(miles - answer) < 1.6);
+      this.dots.forEach((dot, j) => {
+        const [x, y, end] = [+dot.getAttribute("cx"), +dot.getAttribute("cy"), this.miles(this.values[j][0])];
+        dot.setAttribute("r", Math.sqrt(9 + 300 * shares[j]));
+        attn.put(this.threads[j], { d: `M${x} ${y}C${(x + axis) / 2} ${y} ${(x + axis) / 2} ${end} ${axis} ${end}`, "stroke-width": 26 * shares[j] });
+      });
     });
     const count = shares.filter((share) => share > 0).length;
-    this.answer.textContent = empty ? "No answer: all weights are 0" : `Answer: ${number(output, 2)} mpg`;
+    this.answer.textContent = empty ? "0/0" : number(output, 2);
     return `The query stands at ${place}. ` + (empty
       ? "No car lies within reach: the window is empty, all weights are 0, and so is their sum."
-      : `${count} of 32 cars have a weight above 0. ${this.names[order[0]]} counts most, ${number(shares[order[0]])}. The answer is ${number(output, 2)} mpg.`);
+      : `${count} of 32 cars have a weight above 0. ${this.names[first]} counts most, ${number(shares[first])}. The answer is ${number(output, 2)} mpg.`);
   }
 });

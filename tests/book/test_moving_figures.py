@@ -66,13 +66,11 @@ def test_pooling_plane(page: Page, rng: np.random.Generator) -> None:
         kernel = ("gaussian", "boxcar", "triangular", "epanechnikov")[trial % 4]
         choose(figure, "Kernel", kernel)
         slide(figure, "Bandwidth", rng.uniform(0, 0.5))
-        x, y = rng.uniform(0.15, 0.95), rng.uniform(0.1, 0.85)
-        drag(figure, x, y)
+        weight, power = rng.uniform(1.4, 5.6), rng.uniform(40, 350)
+        drag(figure, *place_in_plane(figure, weight, power))
         dropped = state(figure)
-        assert (
-            abs(dropped["weight"] - np.clip(1.4 + (400 * x - 44) / 83, 1.5, 5.5)) < 0.02
-        )
-        assert abs(dropped["power"] - np.clip(40 + (294 - 340 * y) / 0.82, 50, 340)) < 2
+        assert abs(dropped["weight"] - np.clip(weight, 1.5, 5.5)) < 0.02
+        assert abs(dropped["power"] - np.clip(power, 50, 340)) < 2
         handle = figure.get_by_role("slider", name="Query")
         arrows(handle, rng, "ArrowLeft", "ArrowUp", "Shift+ArrowRight", "ArrowDown")
         now = state(figure)
@@ -85,28 +83,36 @@ def test_pooling_plane(page: Page, rng: np.random.Generator) -> None:
             w = getattr(an, f"{kernel}_kernel")(q, K, now["bandwidth"])
             A = an.normalize(w)[0]
         answer = (A @ V)[0]
-        expected = [
-            [cars["name"][j], number(A[j]), f"{V[j, 0]:.1f}"]
-            if A[j]
-            else ["–", "0.000", "–"]
-            for j in np.argsort(-A, kind="stable")[:5]
-        ]
-        assert cells(figure, 0) == expected
-        shown = figure.locator(".attn-answer").inner_text()
+        threads = figure.locator(".attn-thread").evaluate_all(
+            "threads => threads.map(thread => +thread.getAttribute('stroke-width'))"
+        )
+        np.testing.assert_allclose(threads, 26 * A, atol=1e-6)
+        ends = figure.locator(".attn-thread").evaluate_all(
+            "threads => threads.map(thread => +thread.getAttribute('d').split(' ').at(-1))"
+        )
+        np.testing.assert_allclose(ends, 262 - 9.4 * (V[:, 0] - 9.5), atol=1e-9)
+        shown = figure.locator("text.attn-answer").text_content()
         sentence = said(figure)
         assert f"{(A > 0).sum()} of 32" in sentence or not A.any()
         if A.any():
-            assert shown == f"Answer: {number(answer, 2)} mpg"
+            assert shown == number(answer, 2)
+            balance = figure.locator("path.attn-mark").get_attribute("transform")
+            middle = np.average(ends, weights=A)
+            assert abs(float(str(balance).split()[-1].strip(")")) - middle) < 1e-6
             assert f"The answer is {number(answer, 2)} mpg" in sentence
         else:
             empty += 1
-            assert (
-                shown == "No answer: all weights are 0"
-                and "window is empty" in sentence
-            )
+            assert shown == "0/0" and "window is empty" in sentence
         place = f"{now['weight']:.2f} thousand pounds, {now['power']} horsepower"
         assert handle.get_attribute("aria-valuetext") == place and place in sentence
     assert 0 < empty < STATES / 2
+
+
+def place_in_plane(figure: Locator, weight: float, power: float) -> tuple[float, float]:
+    """Where a car of this kind stands, in shares of the drawing."""
+    script = "(figure, [weight, power]) => [figure.x(weight) / figure.wide, figure.y(power) / 302]"
+    x, y = figure.evaluate(script, [weight, power])
+    return x, y
 
 
 def test_scale_slider(page: Page, rng: np.random.Generator) -> None:
@@ -365,7 +371,13 @@ def test_head_viewer(page: Page, rng: np.random.Generator) -> None:
     for trial in range(STATES):
         for label in ("First city", "Second city"):
             choose(figure, label, str(rng.integers(8)))
-        choose(figure, "Heads at work", ("both", "0", "1")[trial % 3])
+        at_work = ("both", "0", "1", "none")[trial % 4]
+        works = [at_work in ("both", str(h)) for h in range(2)]
+        for h in range(2):
+            button = figure.get_by_role("button", name=f"head {h}", exact=True)
+            if (button.get_attribute("aria-pressed") == "true") != works[h]:
+                hit(button, "Enter")
+                settle(page)
         arrows(figure.get_by_label("Second city"), rng, "ArrowDown", "ArrowUp")
         slide(
             figure,
@@ -382,23 +394,41 @@ def test_head_viewer(page: Page, rng: np.random.Generator) -> None:
         A = an.multi_head_weights(
             Q, np.eye(8), W["W_q"], W["W_k"], 2, biases=biases[:2]
         )[:, 0]
+        assert now["at_work"] == at_work
         W_o = W["W_o"].copy()
-        if now["at_work"] != "both":
-            silent = 1 - int(now["at_work"])
-            W_o[8 * silent : 8 * (silent + 1)] = 0
-        O = an.multi_head_attention(
-            Q, np.eye(8), V, W["W_q"], W["W_k"], W["W_v"], W_o, 2, biases=biases
+        for h in range(2):
+            W_o[8 * h : 8 * (h + 1)] *= works[h]
+        weights = W["W_q"], W["W_k"], W["W_v"]
+        O = an.multi_head_attention(Q, np.eye(8), V, *weights, W_o, 2, biases=biases)[0]
+        silent = an.multi_head_attention(
+            Q, np.eye(8), V, *weights, 0 * W_o, 2, biases=biases
         )[0]
-        shown = cells(figure, 0)
-        assert [line[1] for line in shown] == [number(v, 1) for v in V[:, 0]]
-        assert [line[2:] for line in shown] == [
-            [number(a) for a in pair] for pair in A.T
+        thick = figure.locator(".attn-stick").evaluate_all(
+            "sticks => sticks.map(stick => [+stick.getAttribute('stroke-width'), +stick.getAttribute('opacity')])"
+        )
+        width, shows = np.array(thick).T
+        np.testing.assert_allclose(width[:16], 24 * A.ravel(), atol=1e-6)
+        assert (shows > 0).tolist() == [*np.repeat(works, 8), *np.repeat(works, 2)]
+        if sum(works) == 1:  # what it adds is all that moved the answer
+            added = np.reshape(width[16:], (2, 2))[works.index(True)]
+            np.testing.assert_allclose(added, 8 * np.abs(O - silent), atol=1e-6)
+        shown = figure.locator(".attn-degree > div").evaluate_all(
+            "rows => rows.map(row => [row.firstChild.textContent, row.lastChild.textContent])"
+        )
+        cities = [city for city, _ in shown]
+        assert [degree for _, degree in shown] == [number(v, 1) for v in V[:, 0]]
+        asks = (first, second)
+        answers = figure.locator("svg > .attn-answer").all_text_contents()
+        assert answers == [f"{cities[i]}: {number(o, 2)}" for i, o in zip(asks, O, strict=True)]  # fmt: skip
+        truths = figure.locator(".attn-notch + text").all_text_contents()
+        assert truths == [f"truth: {number(V[i, 0], 2)}" for i in asks]
+        labels = figure.locator(".attn-name").all_text_contents()  # fmt: skip
+        told = [
+            number(a) if a >= 0.01 and works[h] else ""
+            for h, row in enumerate(A)
+            for a in row
         ]
-        answers = cells(figure, 1)
-        assert [line[1] for line in answers] == [number(o, 2) for o in O]
-        assert [line[2] for line in answers] == [
-            number(V[i, 0], 2) for i in (first, second)
-        ]
+        assert labels == told
         sentence = said(figure)
         kind = (
             "Training asked nothing"
@@ -408,13 +438,9 @@ def test_head_viewer(page: Page, rng: np.random.Generator) -> None:
             else "Training asked this"
         )
         assert sentence.startswith(kind)
-        assert f"The answer is {number(O[0], 2)} and {number(O[1], 2)}." in sentence
-        works = [now["at_work"] in ("both", str(h)) for h in range(2)]
+        assert f"The answer is {number(O[0], 2)} and {number(O[1], 2)}, " in sentence
         assert [f"head {h} looks" in sentence for h in range(2)] == works
-        off = figure.locator("tbody tr:first-child .attn-paint").evaluate_all(
-            "cells => cells.map(cell => cell.matches('.attn-off'))"
-        )
-        assert off == [not at_work for at_work in works]
+        assert ("No head is at work" in sentence) == (at_work == "none")
         asked.add(kind)
     assert len(asked) == 3
 
@@ -727,11 +753,12 @@ def move_with_a_finger(page: Page) -> None:
         figure.locator(".attn-grip").bounding_box(),
     )
     assert plane and handle
+    x, y = place_in_plane(figure, 5, 300)
     page.touchscreen.tap(
-        plane["x"] + plane["width"] * 0.8, plane["y"] + plane["height"] * 0.3
+        plane["x"] + plane["width"] * x, plane["y"] + plane["height"] * y
     )
     tapped = state(figure)
-    assert abs(tapped["weight"] - (1.4 + (320 - 44) / 83)) < 0.05
+    assert abs(tapped["weight"] - 5) < 0.05 and abs(tapped["power"] - 300) < 2
     handle = figure.locator(".attn-grip").bounding_box()
     assert handle
     x, y = handle["x"] + handle["width"] / 2, handle["y"] + handle["height"] / 2
@@ -745,9 +772,7 @@ def move_with_a_finger(page: Page) -> None:
         points = [] if dx is None else [{"x": x + dx, "y": y}]
         touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
     moved = state(figure)
-    assert (
-        abs(tapped["weight"] - moved["weight"] - 60 * 400 / plane["width"] / 83) < 0.05
-    )
+    assert abs(tapped["weight"] - moved["weight"] - 60 / figure.evaluate("figure => figure.unit")) < 0.05  # fmt: skip
     honda = figure.locator("circle:has(title:text('Honda Civic'))").bounding_box()
     assert honda and figure.locator(".attn-name").text_content() == ""
     page.touchscreen.tap(honda["x"] + 3, honda["y"] + 3)
@@ -878,7 +903,7 @@ def test_the_still_shows_what_the_figure_shows_at_the_start(
     with visit(sheet) as page:
         for name in stills.FIGURES:
             with Image.open(stills.STATIC / f"attn-{name}.png") as picture:
-                words = page.locator(f"attn-{name} .attn-words").inner_text()
+                words = stills.at_its_best(page.locator(f"attn-{name}"))
                 assert picture.info[stills.SHOWS] == words
 
 
@@ -945,6 +970,7 @@ WATCH = """(figure, [part, look, change]) => new Promise(done => {
 GLIDES = {
     "pooling": (".attn-handle", "transform", {"weight": 5}),
     "scale": (".attn-lanes .attn-score", "cx", {"power": 10}),
+    "heads": (".attn-stick", "opacity", {"at_work": "both"}),
     "mask": (".attn-query g rect", "width", {"convention": "uniform"}),
     "encoding": (".attn-hand-p", "x2", {"position": 9}),
     "permute": (".attn-weighs", "d", {"order": [2, 1, 0]}),
@@ -1126,25 +1152,28 @@ def test_each_figure_asks_something(page: Page, name: str) -> None:
 
 def test_tasks_of_pooling(page: Page) -> None:
     figure = page.locator("attn-pooling")
-    press(figure, "Again", "yes")
-    star = figure.locator(".attn-handle")
-    keys(star, *["Shift+ArrowRight"] * 12, *["Shift+ArrowUp"] * 5)
-    keys(star, *["Shift+ArrowLeft"] * 20, *["Shift+ArrowDown"] * 14)
-    keys(figure.get_by_label("Kernel"), *["ArrowDown"] * 2)
-    assert verdict(figure) == "Your guess: yes. Now try."
-    keys(figure.get_by_label("Kernel"), "ArrowDown")
-    low, high = map(float, re.findall(r"\d+\.\d", verdict(figure))[:2])
-    assert verdict(figure).startswith("You guessed “yes”; it is “no”.")
-    assert 10.4 <= low < 15 and 26 < high <= 33.9
+    press(figure, "Again", "about 28, as the light cars", "narrow window")
+    bandwidth = figure.get_by_label("Bandwidth")
+    assert figure.locator("text.attn-answer").text_content() == "33.73"
+    hit(bandwidth, *["ArrowRight"] * 20)
+    assert verdict(figure).startswith("Your guess: about 28")
+    hit(bandwidth, "End")
+    assert verdict(figure).startswith(
+        "You guessed “about 28, as the light cars”; it is “about 23, near the mean of all”. "
+        "The answer is 22.6, the mean of all 20.1:"
+    )
     press(figure, "Next task")
     question = figure.locator(":focus").inner_text()
-    assert question == "Task 2 of 2. Yet there are places without any answer. Find one."
-    keys(star, *["Shift+ArrowUp"] * 14, *["Shift+ArrowRight"] * 8)
-    assert "The epanechnikov kernel ends, here at bandwidth 0.3" in verdict(figure)
+    assert question.startswith("Task 2 of 2. With other kernels there are places without")  # fmt: skip
+    press(figure, "query far from all keys")
+    assert verdict(figure) == ""
+    keys(figure.get_by_label("Kernel"), *["ArrowDown"] * 3)
+    assert "The boxcar kernel ends, here at bandwidth 0.3" in verdict(figure)
+    assert figure.locator("text.attn-answer").text_content() == "0/0"  # nor the others
     keys(figure.get_by_label("Kernel"), *["ArrowUp"] * 3)
-    hit(figure.get_by_label("Bandwidth"), "Home")
-    answer = figure.locator(".attn-answer").inner_text()
-    assert answer.startswith("Answer: ")  # the Gaussian has one at every bandwidth
+    keys(bandwidth, "Home")
+    answer = figure.locator("text.attn-answer").text_content()
+    assert answer == "18.10"  # the Gaussian has one at every bandwidth
 
 
 def test_task_of_the_mask(page: Page) -> None:
@@ -1170,10 +1199,12 @@ def test_task_of_the_permuted_tokens(page: Page) -> None:
 def test_task_of_the_heads(page: Page) -> None:
     figure = page.locator("attn-heads")
     press(figure, "Again", "both")
-    keys(figure.get_by_label("Heads at work"), "Home")
+    press(figure, "never asked", "head 1")
+    assert verdict(figure) == "Your guess: both. Now try."
+    press(figure, "head 0", "head 1")
     assert verdict(figure) == (
-        "You guessed “both”; it is “that of the second city”. The layer answers 1.38 and 0.00; "
-        "the truth is 1.40 and −1.30. Each head serves one of the two cities."
+        "You guessed “both”; it is “that of the first city”. The layer answers 0.59 and 0.00; "
+        "the truth is 0.60 and 1.10. The other half is the business of head 1."
     )
 
 
