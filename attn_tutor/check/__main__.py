@@ -29,9 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="List the exercises, or check the functions of a file that have the name of one "
         "(my_softmax counts as softmax). The exit status is 0 if all of those are right.",
     )
-    parser.add_argument(
-        "file", nargs="?", type=Path, help="a Python file or a notebook"
-    )
+    about = "a Python file or a notebook"
+    parser.add_argument("file", nargs="?", type=Path, help=about)
     file = parser.parse_args(arguments).file
     if file is None:
         print(listing())
@@ -60,19 +59,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = f"{file} defines no function with the name of an exercise"
         parser.error("; ".join([message, *skipped]))
     status = grade(found) if found else 0
-    print("".join(f"{line}\n" for line in skipped), end="")
-    for name, meant in strange.items():
-        print(f"no exercise `{name}`; did you mean {meant}?")
+    close = [f"no exercise `{x}`; did you mean {y}?" for x, y in strange.items()]
+    print("".join(f"{line}\n" for line in [*skipped, *close]), end="")
     return 1 if strange else status
 
 
 def listing() -> str:
-    lines = []
     ordered = sorted(EXERCISES.values(), key=lambda exercise: exercise.chapter)
-    for chapter, exercises in groupby(ordered, lambda exercise: exercise.chapter):
-        lines += ["", f"Chapter {chapter}"]
-        lines += [f"  {exercise.statement}" for exercise in exercises]
-    return "\n".join(lines[1:])
+    parts = [
+        "\n".join([f"Chapter {chapter}", *(f"  {x.statement}" for x in exercises)])
+        for chapter, exercises in groupby(ordered, lambda exercise: exercise.chapter)
+    ]
+    return "\n\n".join(parts)
 
 
 def names_of(file: Path) -> dict[str, Any]:
@@ -118,13 +116,13 @@ def solutions(defined: Defined) -> list[tuple[str, Exercise, Callable[..., Any]]
 def misspelt(defined: Defined) -> dict[str, str]:
     """Names that are nearly those of an exercise, which the file does not define otherwise."""
     begun = {exercise.name for _, exercise, _ in solutions(defined)}
-    nearly = {
-        name: get_close_matches(name.removeprefix("my_"), EXERCISES, 1, 0.85)
+    meant = {
+        name: get_close_matches(asked, EXERCISES, 1, 0.85)
         for name in defined
-        if name.removeprefix("my_") not in EXERCISES
+        if (asked := name.removeprefix("my_")) not in EXERCISES
     }
     return {
-        n: close[0] for n, close in nearly.items() if close and close[0] not in begun
+        n: close[0] for n, close in meant.items() if close and close[0] not in begun
     }
 
 

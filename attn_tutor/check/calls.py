@@ -42,42 +42,33 @@ def call_all(fn: Callable[..., Any], cases: Sequence[Case], tensors: bool,
     """
     outcomes: list[Outcome] = []
 
-    def work(case: Case) -> None:
-        given = tuple(give(x, tensors) for x in case)
-        outcome = Outcome()
-        try:
-            with np.errstate(all="ignore"):  # infinities are judged, not warned of
-                outcome.value = keep(fn(*given))
-        except Late:
-            raise
-        except BaseException as error:  # also what ends a program: sys.exit()
-            outcome.error = error
-        outcome.after = tuple(take(x) for x in given)
-        outcomes.append(outcome)
-
-    def all_of_them() -> None:
-        with suppress(Late):
+    def work() -> None:
+        with suppress(Late), np.errstate(all="ignore"):  # infinities are judged
             for case in cases:
-                work(case)
+                given, outcome = tuple(give(x, tensors) for x in case), Outcome()
+                try:
+                    outcome.value = keep(fn(*given))
+                except Late:
+                    raise
+                except BaseException as error:  # also what ends a program: sys.exit()
+                    outcome.error = error
+                outcome.after = tuple(take(x) for x in given)
+                outcomes.append(outcome)
 
-    thread = Thread(target=all_of_them, daemon=True)
+    thread = Thread(target=work, daemon=True)
     thread.start()
     while thread.is_alive():
         before = len(outcomes)
         thread.join(seconds)
         if thread.is_alive() and len(outcomes) == before:
-            stop(thread)
+            late, ident = ctypes.py_object(Late), ctypes.c_ulong(thread.ident or 0)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, late)
             return [*outcomes[:before], Outcome(late=True)]
     return outcomes
 
 
 class Late(BaseException):
     """Raised in a thread from outside."""
-
-
-def stop(thread: Thread) -> None:
-    ident = ctypes.c_ulong(thread.ident or 0)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(Late))
 
 
 @contextmanager

@@ -51,12 +51,11 @@ class Comparison:
         self._made: dict[tuple[Function, int], Parts | None] = {}
 
     def attempt(self, case: Case, outcome: Outcome, tensors: bool = False) -> Attempt:
-        outcome.value = in_arrays(outcome.value, self.expected(case), tensors)
-        value, right = outcome.value, self.made_by(self.right, case)
-        assert right is not None, "the right function fails"
-        kind, got = None, None
+        expected = self.expected(case)
+        outcome.value = value = in_arrays(outcome.value, expected, tensors)
+        right, kind, got = self.parts(expected), None, None
         if not outcome.error and not outcome.late:
-            kind = wrong_kind(value, self.expected(case), is_tensor(value))
+            kind = wrong_kind(value, expected, is_tensor(value))
             got = None if kind else self.parts(value)
         wrong = got is None or not self.agree(case, right, got)
         return Attempt(case, outcome, right, got, wrong, kind)
@@ -64,7 +63,8 @@ class Comparison:
     def expected(self, case: Case) -> Any:
         """The right one, as it is."""
         if id(case) not in self._expected:
-            self._expected[id(case)] = self.right(*case)
+            with np.errstate(all="ignore"):
+                self._expected[id(case)] = self.right(*case)
         return self._expected[id(case)]
 
     def made_by(self, fn: Function, case: Case) -> Parts | None:
@@ -118,21 +118,18 @@ class Comparison:
                 return mistake
         return None
 
-    def differing(self, case: Case, right: Parts, got: Parts | None) -> list[Answer]:
+    def differing(self, x: Attempt) -> list[Answer]:
         """The arrays of an answer that differ from the right one, each beside it."""
-        if got is None or len(right) != len(got):
-            return []
-        read = self.reads is not None
-        given = dict(zip(self.arguments, case, strict=False))
-        pairs = zip(right, got, strict=True)
-        arrays = [(np.asarray(x), np.asarray(y)) for x, y in pairs]
-        return [
-            Answer(
-                x, y if x.dtype == bool else y.astype(float), case, given, limits, read
-            )
-            for x, y in arrays
-            if not close(x, y, limits := self.limits(case, x, y))
-        ]
+        given = dict(zip(self.arguments, x.case, strict=False))
+        answers = []
+        for right, got in zip(x.right, x.got or (), strict=False):
+            limits = self.limits(x.case, right, got)
+            right, got = np.asarray(right), np.asarray(got)
+            got = got if right.dtype == bool else got.astype(float)
+            answers += [
+                Answer(right, got, x.case, given, limits, self.reads is not None)
+            ]
+        return [y for y in answers if not y.is_now(y.right)]
 
 
 def _size(case: Case) -> int:

@@ -12,10 +12,10 @@ from attn_tutor.check.calls import Case, Outcome
 from attn_tutor.check.compare import Attempt, Comparison, Function, Mistake
 from attn_tutor.check.mending import Axis, Mend, mended
 from attn_tutor.check.misreadings import after, misreadings
-from attn_tutor.check.probes import asked, ignored, partly, rows
-from attn_tutor.check.symptoms import EXACT, PLAIN, numbers, one_for_all, strongest
+from attn_tutor.check.probes import both, ignored, partly, rows
+from attn_tutor.check.symptoms import PLAIN, numbers, one_for_all, strongest
 from attn_tutor.check.symptoms.place import where_wrong
-from attn_tutor.check.symptoms.symptom import Answer, Finding
+from attn_tutor.check.symptoms.symptom import Finding
 
 Tried = list[Attempt]
 Ask = Callable[[Case], Outcome]  # call the reader's function
@@ -30,7 +30,7 @@ class Diagnosis:
 
 
 def diagnose(exercise: Comparison, fn: Function, call: Call, tried: Tried) -> Diagnosis | None:  # fmt: skip
-    """The best that can be said of a wrong function; without a title of its own if that is a guess."""
+    """The best that can be said of a wrong function."""
     wrong = [x for x in tried if x.wrong]
     if not wrong:
         return None  # a fault of another kind
@@ -38,20 +38,14 @@ def diagnose(exercise: Comparison, fn: Function, call: Call, tried: Tried) -> Di
     if lost := _lost_axis(exercise, fn, call, tried, mend):
         return lost
     known = exercise.made(exercise.mistakes, tried)
-    if not known and (
-        found := _rows_beside_rows(exercise, fn, call, tried, mend)
-        or _wrong_axis(exercise, fn, call, tried, mend.axes)
-    ):
+    if not known and (found := _wrong_axis(exercise, fn, call, tried, mend.axes)):
         return found
-    known = known or exercise.made(together(exercise), tried)
+    known = known or exercise.made(_two(exercise), tried)
     known = known or _in_other_words(exercise, tried, wrong)
     if known:
         return Diagnosis(known.name, known.words, wrong)
-    return (
-        _symptoms(exercise, partial(call, fn), tried)
-        or _here_and_there(exercise, tried)
-        or _most(exercise, tried)
-    )
+    ask = partial(call, fn)
+    return _symptoms(exercise, ask, tried) or _here_and_there(exercise, tried)
 
 
 def _lost_axis(exercise: Comparison, fn: Function, call: Call, tried: Tried,
@@ -71,55 +65,23 @@ def _lost_axis(exercise: Comparison, fn: Function, call: Call, tried: Tried,
     if not met or spoilt or len(still) == len(wrong):
         return None
     lost, full, kept = met
-    words = (
-        f"A sum, a mean or a maximum has lost its axis: its shape {lost} meets {full}. Shapes are laid together from "
-        "their last axes, so that each number goes to a column and not to its own row, or they do not fit. With "
-        f"keepdims=True (keepdim in torch) it stays {kept}, one number for each row"
-    )
+    title, words = "keepdims forgotten", (
+        f"A sum, a mean or a maximum has lost its axis: its shape {lost} meets {full}: each number goes to a column "
+        f"and not to its own row, or does not fit. With keepdims=True (keepdim in torch) it stays {kept}"
+    )  # fmt: skip
     if not still:
-        return Diagnosis("keepdims forgotten", f"{words}: then you are right.", wrong)
+        return Diagnosis(title, f"{words}: then you are right.", wrong)
     found = diagnose(exercise, again, call, after)
     if not found:
-        return Diagnosis("keepdims forgotten", f"{words}: then less is wrong.", wrong)
-    title = (
-        f"keepdims forgotten; {found.title}" if found.title else "keepdims forgotten"
-    )
-    return Diagnosis(title, f"{words}. What is wrong then: {found.words}", wrong)
-
-
-def _rows_beside_rows(exercise: Comparison, fn: Function, call: Call, tried: Tried,
-                      mend: Mend) -> Diagnosis | None:  # fmt: skip
-    """Whether rows are laid beside other rows, one with one, where each should meet each."""
-    if not mend.beside:
-        return None
-    one, other = mend.beside
-    words = (
-        f"Rows of shape {one} are laid beside rows of shape {other}, the first with the first, which does not fit or "
-        "spreads a single one. For a number of every pair give each an axis of its own: Q[..., :, None, :] and "
-        "K[..., None, :, :]"
-    )
-    again = mended(fn, Mend(pairs=True))
-    after = [exercise.attempt(x.case, call(again, x.case)) for x in tried]
-    wrong, still = ([x for x in each if x.wrong] for each in (tried, after))
-    if not still:
-        return Diagnosis("rows not in pairs", f"{words}; then you are right.", wrong)
-    raising = [x for x in wrong if x.outcome.error]
-    if 2 * len(raising) > len(wrong) and not where_wrong(
-        [x.case for x in wrong], [x.case for x in tried if not x.wrong]
-    ):
-        return Diagnosis("rows not in pairs", f"{words}.", raising)
-    return None
-
-
-def _axis(axis: Axis) -> str:
-    return "all axes" if axis is None else f"axis {axis}".replace("-", "−")
+        return Diagnosis(title, f"{words}: then less is wrong.", wrong)
+    words = f"{words}. What is wrong then: {found.words}"
+    return Diagnosis(f"{title}; {found.title}", words, wrong)
 
 
 ALONG: dict[Axis, str] = {
     None: "is taken of the whole array",
     0: "runs along axis 0: down the columns of one example, over the sequences of a batch",
     1: "runs along axis 1: those are keys, or columns, of one example, but rows in a batch",
-    -1: "runs along each row, axis −1",
     -2: "runs down the columns, axis −2",
 }
 
@@ -130,82 +92,60 @@ def _wrong_axis(exercise: Comparison, fn: Function, call: Call, tried: Tried,
     wrong = [x for x in tried if x.wrong]
     order = [*reversed(wrong), *(x for x in tried if not x.wrong)]
     for axis, along, keeps in product(axes, (-1, -2), (False, True)):
-        if keeps and axes[axis]:
-            continue  # it keeps its axis already
+        if axis == along or keeps and axes[axis]:
+            continue  # it does so already
         again = mended(fn, Mend(axis, along, keeps))
-        if axis != along and not any(
-            exercise.attempt(x.case, call(again, x.case)).wrong for x in order
-        ):
-            where = ALONG.get(axis, f"runs along axis {axis}")
-            kept = " with keepdims=True" * keeps
-            instead = f"axis {along}".replace("-", "−")
-            words = (
-                f"A sum, a mean, a maximum or a softmax of yours {where}. Along {instead}{kept} in place of that "
-                "all is right."
-            )
-            return Diagnosis(f"{_axis(axis)} in place of {instead}", words, wrong)
+        if any(exercise.attempt(x.case, call(again, x.case)).wrong for x in order):
+            continue
+        where = ALONG.get(axis, f"runs along axis {axis}".replace("-", "−"))
+        taken = "all axes" if axis is None else f"axis {axis}".replace("-", "−")
+        kept = " with keepdims=True" * keeps
+        words = f"A sum, a mean, a maximum or a softmax of yours {where}. Along axis −{-along}{kept} all is right."
+        return Diagnosis(f"{taken} in place of axis −{-along}", words, wrong)
     return None
 
 
 def _in_other_words(exercise: Comparison, tried: Tried, wrong: Tried) -> Mistake | None:
     """Unless a symptom says it more simply: the right answer, or one with a known mistake, to another question."""
-    answers = [y for x in wrong for y in exercise.differing(x.case, x.right, x.got)]
+    answers = [y for x in wrong for y in exercise.differing(x)]
     if one_for_all(answers, PLAIN) or not _of_many_numbers(wrong):
         return None
-    return (
-        exercise.made(other_questions(exercise), tried)
-        or _two_unlike(exercise, tried)
-        or exercise.made(to_other_questions(exercise), tried)
+    return exercise.made(other_questions(exercise), tried) or exercise.made(
+        to_other_questions(exercise), tried
     )
-
-
-def together(exercise: Comparison) -> Iterator[Mistake]:
-    """Two or three variants that change different options."""
-    variants = [mistake for mistake in exercise.mistakes if mistake.options]
-    pairs, triples = (combinations(variants, n) for n in (2, 3))
-    return filter(None, map(_together, chain(pairs, triples)))
 
 
 @cache
-def _together(several: tuple[Mistake, ...]) -> Mistake | None:
-    """The mistake of who makes all these, if they do not change the same option."""
-    options = {k: v for mistake in several for k, v in mistake.options.items()}
-    if len(options) < sum(len(mistake.options) for mistake in several):
-        return None
-    count = "Two" if len(several) == 2 else "Three"
-    return Mistake(
-        "; ".join(mistake.name for mistake in several),
-        f"{count} mistakes at once. {' '.join(mistake.words for mistake in several)}",
-        partial(several[0].wrong, **options),
-    )
+def _two(exercise: Comparison) -> list[Mistake]:
+    """Two variants that change different options."""
+    variants = [mistake for mistake in exercise.mistakes if mistake.options]
+    return [
+        Mistake(
+            f"{one.name}; {other.name}",
+            f"Two mistakes at once. {one.words} {other.words}",
+            partial(exercise.right, **one.options, **other.options),
+        )
+        for one, other in combinations(variants, 2)
+        if not one.options.keys() & other.options.keys()
+    ]
 
 
 @cache
 def other_questions(exercise: Comparison) -> list[Mistake]:
     """The right answer to other arguments: one exchanged for another, turned, or taken for something else."""
-    first = exercise.cases[0]
+    right, first = exercise.right, exercise.cases[0]
     asked = [
         Mistake(
             what,
             f"Your answer is the right one to another question: it takes {what}.",
-            after(exercise.right, change),
+            after(right, change),
         )
         for what, change in misreadings(exercise.arguments, first)
     ]
-    return [*asked, *_turned(exercise), *_in_one_value(exercise)]
-
-
-def _turned(exercise: Comparison) -> Iterator[Mistake]:
-    """True for False, in a right answer or in a wrong one."""
-    if isinstance(exercise.expected(exercise.cases[0]), bool | np.bool):
+    if isinstance(exercise.expected(first), bool | np.bool):
         words = "You return True where it should be False, and False where it should be True."
-        right = exercise.right
-        yield Mistake("the opposite", words, lambda *x: not right(*x))
-        for m in exercise.mistakes:
-            both = f"Two mistakes at once. {m.words} Besides, True and False are exchanged."
-            yield Mistake(
-                f"{m.name}; the opposite", both, lambda *x, m=m: not m.wrong(*x)
-            )
+        asked += [Mistake("the opposite", words, lambda *x: not right(*x))]
+    return [*asked, *_in_one_value(exercise)]
 
 
 def _in_one_value(exercise: Comparison) -> Iterator[Mistake]:
@@ -242,73 +182,36 @@ def to_other_questions(exercise: Comparison) -> list[Mistake]:
         )
         for what, change in misreadings(exercise.arguments, exercise.cases[0])
         for mistake in exercise.mistakes
-    ]
-
-
-def _two_unlike(exercise: Comparison, tried: Tried) -> Mistake | None:
-    """A known mistake, and what can be seen of an answer beside one that has this mistake alone."""
-    for mistake in _not_simple(exercise):
-        answers: list[Answer] = []
-        for x in reversed(tried):  # the largest case tells most mistakes apart
-            made = exercise.made_by(mistake.wrong, x.case)
-            if (made is None) != (x.got is None):
-                break
-            more = exercise.differing(x.case, made or (), x.got)
-            if more and not answers and not one_for_all(more, EXACT):
-                break
-            answers += more
-        else:
-            if found := one_for_all(answers, EXACT, at_least=2):
-                words = f"Two mistakes at once. {mistake.words} Beside an answer with this mistake alone: {found[1]}"
-                return Mistake(f"{mistake.name}; {found[0]}", words, mistake.wrong)
-    return None
-
-
-@cache
-def _not_simple(exercise: Comparison) -> list[Mistake]:
-    """Without mistakes such as a factor, which another factor undoes."""
-    return [
-        mistake
-        for mistake in exercise.mistakes
-        if not any(
-            one_for_all([answer], EXACT)
-            for case in exercise.cases
-            if (right := exercise.made_by(exercise.right, case))
-            for answer in exercise.differing(
-                case, right, exercise.made_by(mistake.wrong, case)
-            )
-        )
+        if "inverted" not in mistake.name or "opposite" not in what  # which cancel
     ]
 
 
 def _of_many_numbers(wrong: Tried, at_least: int = 8) -> bool:
     """Whether what agrees with all these answers does so by no accident."""
-    counts = [
-        np.isfinite(np.asarray(y, dtype=float)).sum()
-        * (1 if np.asarray(y).dtype.kind in "bi" else 4)
-        for x in wrong
-        for y in x.got or ()
-    ]
+    values = [np.asarray(y) for x in wrong for y in x.got or ()]
+    counts = (
+        np.isfinite(y.astype(float)).sum() * (1 if y.dtype.kind in "bi" else 4)
+        for y in values
+    )
     return sum(counts) >= at_least
 
 
 def _symptoms(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
     """What wrong answers that no known mistake gives have in common, and a case that shows it."""
     wrong, right = ([x for x in tried if x.wrong is kind] for kind in (True, False))
-    ask_of = partial(asked, ask, exercise.right, exercise.arguments)
-    question = partial(ask_of, tried[-1].case)
-    answers = [y for x in wrong for y in exercise.differing(x.case, x.right, x.got)]
+    pair, names, last = both(ask, exercise.right), exercise.arguments, tried[-1].case
+    answers = [y for x in wrong for y in exercise.differing(x)]
     shown = wrong[0].case
     found = _again(exercise, ask, tried) or one_for_all(answers, numbers.CONSTANT)
-    found = found or question(ignored)
+    found = found or ignored(pair, names, last)
     # Where most fail, what a few numbers look like tells less than the error.
-    few = sum(x.right.size for x in answers) < 8
+    few = all(x.right.size <= 4 for x in answers)
     fails = few and 2 * sum(x.got is None for x in wrong) > len(wrong)
     if not found and not fails and (seen := strongest(answers)):
         found, shown = seen
-    found = found or question(partly)
+    found = found or partly(pair, names, last)
     for x in [] if found or fails else wrong:  # the smallest that shows it
-        if found := ask_of(x.case, rows):
+        if found := rows(pair, names, x.case):
             shown = x.case
             break
     found = found or _weights(exercise, ask)
@@ -329,15 +232,12 @@ def _again(exercise: Comparison, ask: Ask, tried: Tried) -> Finding | None:
     """Another answer to the first or the last question, now that others have been asked."""
     for x in (tried[0], tried[-1]):
         now = exercise.attempt(x.case, ask(x.case))
-        both = x.got is not None and now.got is not None
-        if both and not exercise.agree(x.case, x.got or (), now.got or ()):
-            break
-    else:
-        return None
-    return "another answer each time", (
-        "Asked the same twice, you give two answers. Is something random left in it, or does it remember an earlier "
-        "call, in a default argument or a global name?"
-    )
+        if x.got and now.got and not exercise.agree(x.case, x.got, now.got):
+            return "another answer each time", (
+                "Asked the same twice, you give two answers. Is something random left in it, or does it remember an "
+                "earlier call, in a default argument or a global name?"
+            )
+    return None
 
 
 def _weights(exercise: Comparison, ask: Ask) -> Finding | None:
@@ -345,15 +245,11 @@ def _weights(exercise: Comparison, ask: Ask) -> Finding | None:
     if exercise.weights is None:
         return None
     attempt = exercise.attempt(exercise.weights, ask(exercise.weights))
-    if not (
-        seen := strongest(exercise.differing(attempt.case, attempt.right, attempt.got))
-    ):
-        return None
-    (title, words), _ = seen
+    seen = strongest(exercise.differing(attempt))
     how = (
         "With an identity matrix for the values your output is your weights, and shows:"
     )
-    return f"weights: {title}", f"{how} {words}"
+    return seen and (f"weights: {seen[0][0]}", f"{how} {seen[0][1]}")
 
 
 def _here_and_there(exercise: Comparison, tried: Tried) -> Diagnosis | None:
@@ -370,10 +266,8 @@ def _here_and_there(exercise: Comparison, tried: Tried) -> Diagnosis | None:
         if few or not _of_many_numbers(telling, at_least=4):
             continue
         if more := _of_the_others(others, made):
-            best = Diagnosis(
-                f"{mistake.name}; {more[0]}", f"{mistake.words} {more[1]}", explained
-            )
-            most = len(explained)
+            title, words = f"{mistake.name}; {more[0]}", f"{mistake.words} {more[1]}"
+            best, most = Diagnosis(title, words, explained), len(explained)
     return best
 
 
@@ -393,20 +287,3 @@ def _of_the_others(others: Tried, made: Tried) -> Finding | None:
         words = f"(So in {share}. You are wrong in another way {place[0]}: {place[1]})"
         return f"wrong in another way {place[0]}", words
     return None
-
-
-def _most(exercise: Comparison, tried: Tried) -> Diagnosis | None:
-    """Two mistakes at once give the answers of neither: the one that explains most of what is wrong, if any."""
-    wrong = [x for x in tried if x.wrong]
-    best, most = None, len(wrong) // 2
-    for mistake in exercise.mistakes:
-        made = [x for x in tried if exercise.makes(mistake.wrong, x)]
-        explained = [x for x in made if x.wrong]
-        # Who made it is right where the reader is.
-        if all(x in made for x in tried if not x.wrong) and len(explained) > most:
-            best, most = mistake, len(explained)
-    if best is None:
-        return None
-    share = f"{most} of the {len(wrong)} cases that are wrong"
-    words = f"Perhaps two mistakes at once. In {share} it does as “{best.name}”: {best.words}"
-    return Diagnosis("", words, wrong)

@@ -15,9 +15,8 @@ import numpy as np
 
 from attn_tutor.check.calls import is_tensor
 
-OURS = os.path.dirname(
-    os.path.dirname(__file__)
-)  # what the package does to arrays is right
+# What the package does to arrays is right.
+OURS = os.path.dirname(os.path.dirname(__file__))
 REDUCTIONS = "sum mean max min amax amin var std prod any all logsumexp norm"
 # What torch does entry by entry, and the operators of that name: div, __rdiv__, div_.
 ENTRYWISE = "add sub subtract mul multiply div divide truediv true_divide where maximum minimum pow eq ne lt le gt ge"
@@ -33,13 +32,10 @@ class Mend:
     axis: Axis = 0
     along: Axis = 0
     keeps: bool = False
-    pairs: bool = False  # rows meet rows in pairs, each with each
     # What is seen: shapes that lost an axis, met one that has it, and should have kept it;
     met: tuple[Any, ...] = ()
-    beside: tuple[Any, ...] = ()  # shapes of rows beside other rows;
-    axes: dict[Axis, bool] = field(
-        default_factory=dict
-    )  # of the reader's reductions, and whether all keep theirs
+    # the axes of the reader's reductions, and whether all keep theirs.
+    axes: dict[Axis, bool] = field(default_factory=dict)
 
     def reduce(self, fn: Function, x: Any, axis: Any, keeps: bool, loses: bool = True) -> Any:  # fmt: skip
         """``fn(axis, keeps)`` along the axis that is meant, marked with the axis that it loses."""
@@ -57,13 +53,6 @@ class Mend:
     def meet(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The inputs of what is done entry by entry; whoever has lost an axis that another has gets it back."""
         large = max(inputs, key=_axes)
-        tables = [i for i, x in enumerate(inputs) if _axes(x) > 1]
-        if len(tables) == 2 and _rows_and_rows(*(inputs[i].shape for i in tables)):
-            i, j = tables
-            self.beside = self.beside or (*(tuple(inputs[k].shape) for k in tables),)
-            if self.pairs:
-                pair = {i: inputs[i][..., :, None, :], j: inputs[j][..., None, :, :]}
-                return tuple(pair.get(k, x) for k, x in enumerate(inputs))
         return tuple(self._fit(x, large) for x in inputs)
 
     def _fit(self, x: Any, large: Any) -> Any:
@@ -78,22 +67,14 @@ class Mend:
         return x.reshape(shape)
 
 
-def _rows_and_rows(one: Any, other: Any) -> bool:
-    """Whether these are so many rows and so many others, of one length."""
-    same = len(one) == len(other) and one[-1] == other[-1] and one[:-2] == other[:-2]
-    return same and one[-2] != other[-2]
-
-
 def _axes(x: Any) -> int:
     return getattr(x, "ndim", 0)
 
 
 def _by_the_reader() -> bool:
     """Whether it is the reader's own code that asks, and not what it calls."""
-    libraries = (
-        sys.modules[x].__file__ or "" for x in ("numpy", "torch") if x in sys.modules
-    )
-    within = __file__, *(os.path.dirname(x) for x in libraries)
+    libraries = filter(None, map(sys.modules.get, ("numpy", "torch")))
+    within = __file__, *(os.path.dirname(x.__file__ or "") for x in libraries)
     frame: Any = sys._getframe(2)
     while frame.f_back and frame.f_code.co_filename.startswith(within):
         frame = frame.f_back
@@ -112,10 +93,8 @@ class Watched(np.ndarray):
         if method == "__call__" and ufunc.signature is None:
             *inputs, where = self.mend.meet([*inputs, how.get("where", True)])  # type: ignore[assignment]  # a list for a tuple
             how = how if where is True else how | {"where": where}
-        plain = [_plain(x) for x in inputs]
-        result = getattr(ufunc, method)(
-            *plain, **{k: _plain(x) for k, x in how.items()}
-        )
+        how = {k: _plain(x) for k, x in how.items()}
+        result = getattr(ufunc, method)(*map(_plain, inputs), **how)
         return self._like(result, inputs) if out is None else out
 
     def __array_function__(self, func: Any, types: Any, args: Any, how: Any) -> Any:
@@ -135,11 +114,15 @@ class Watched(np.ndarray):
         """It has lost what one of its own shape has lost."""
         if not isinstance(result, np.ndarray) or isinstance(result, Watched):
             return result
-        result = result.view(type(self))
-        for x in inputs:
-            if getattr(x, "lost", None) is not None and x.shape == result.shape:
-                result.lost = x.lost
-        return result
+        return _inherit(result.view(type(self)), inputs)
+
+
+def _inherit(result: Any, inputs: Sequence[Any]) -> Any:
+    for x in inputs:
+        lost = getattr(x, "lost", None)
+        if lost is not None and getattr(result, "shape", None) == x.shape:
+            result.lost = lost
+    return result
 
 
 def _reduction(name: str) -> Function:
@@ -175,10 +158,9 @@ def _watched_tensor() -> Any:
                 return inherited(func, types, args, how)
             two = len(args) > 1 and isinstance(args[1], torch.Tensor)
             if name in (*REDUCTIONS.split(), "softmax", "log_softmax") and not two:
-                keys = [k for k in ("dim", "axis") if k in how]
                 rest = list(args[1:])
-                axis = how.pop(keys[0]) if keys else None
-                if not keys and rest and name != "norm":
+                axis = how.pop("dim", how.pop("axis", None))
+                if axis is None and rest and name != "norm":
                     axis = rest.pop(0)
                 keeps = how.pop("keepdim", how.pop("keepdims", False))
                 loses = "softmax" not in name
@@ -191,12 +173,7 @@ def _watched_tensor() -> Any:
                 return cls.mend.reduce(reduce, args[0], axis, keeps, loses)
             if name in ENTRYWISE_NAMES:
                 args = cls.mend.meet(args)
-            result = inherited(func, types, tuple(args), how)
-            for x in args:
-                lost = getattr(x, "lost", None)
-                if lost is not None and getattr(result, "shape", None) == x.shape:
-                    result.lost = lost
-            return result
+            return _inherit(inherited(func, types, tuple(args), how), args)
 
     return WatchedTensor
 
@@ -204,7 +181,10 @@ def _watched_tensor() -> Any:
 def mended(fn: Function, mend: Mend) -> Function:
     """``fn``, of arrays or tensors that watch, and give what it returns without them."""
     array = type("Watched", (Watched,), dict(mend=mend))
-    tensors: list[Any] = []  # the type of tensors, made when one is met
+
+    @cache
+    def tensor() -> Any:
+        return type("Watched", (_watched_tensor(),), dict(mend=mend))
 
     def watch(x: Any) -> Any:
         if isinstance(x, dict):
@@ -213,11 +193,7 @@ def mended(fn: Function, mend: Mend) -> Function:
             return x.view(array)
         if callable(x):
             return lambda *args: watch(x(*map(_plain, args)))
-        if not is_tensor(x):
-            return x
-        if not tensors:
-            tensors.append(type("Watched", (_watched_tensor(),), dict(mend=mend)))
-        return x.as_subclass(tensors[0])
+        return x.as_subclass(tensor()) if is_tensor(x) else x
 
     return lambda *args: _plain(fn(*map(watch, args)))
 

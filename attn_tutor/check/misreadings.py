@@ -17,56 +17,40 @@ def _identity(x: Any) -> Any:
     return np.eye(len(x), dtype=x.dtype)
 
 
+def _transpose(x: Any) -> Any:
+    return np.swapaxes(x, -1, -2)
+
+
 # What an argument is taken for, by its kind. A star stands for its name.
-TWICE: list[tuple[str, Callable[[Any], Any]]] = [
-    ("twice *", lambda x: 2 * x),
-    ("half of *", lambda x: x / 2),
-    ("minus *", lambda x: -x),
-    ("the square of *", lambda x: x**2),
-]
-TAKEN_FOR: dict[str, list[tuple[str, Callable[[Any], Any]]]] = {
-    "f": [
-        *TWICE,
-        ("the transpose of *", lambda x: np.swapaxes(x, -1, -2)),
-        ("the rows of * from the last to the first", lambda x: np.flip(x, -2)),
-        ("the columns of * from the last to the first", lambda x: np.flip(x, -1)),
-        ("zeros in place of *", np.zeros_like),
-        ("ones in place of *", np.ones_like),
-        ("an identity matrix in place of *", _identity),
-    ],
-    "b": [
-        ("the opposite of *", np.logical_not),
-        ("the transpose of *", lambda x: np.swapaxes(x, -1, -2)),
-        ("True everywhere in place of *", np.ones_like),
-        ("the lower triangle of *, a causal mask besides", np.tril),
-    ],
-    "int": [
-        ("* + 1", lambda x: x + 1),
-        ("* − 1", lambda x: x - 1),
-        ("twice *", lambda x: 2 * x),
-        ("half of *", lambda x: x // 2),
-    ],
-    "float": [
-        *TWICE,
-        ("the root of *", lambda x: x**0.5),
-        ("1 over *", lambda x: 1 / x),
-        ("1 in place of *", lambda x: 1.0),
-    ],
-    "bool": [("the opposite of *", lambda x: not x)],
-}
+Taken = dict[str, Callable[[Any], Any]]
+TWICE: Taken = {
+    "twice *": lambda x: 2 * x, "half of *": lambda x: x / 2, "minus *": lambda x: -x, "the square of *": lambda x: x**2
+}  # fmt: skip
+TAKEN_FOR: dict[str, Taken] = {
+    "f": TWICE | {
+        "the transpose of *": _transpose, "zeros in place of *": np.zeros_like, "ones in place of *": np.ones_like,
+        "the rows of * from the last to the first": lambda x: np.flip(x, -2),
+        "the columns of * from the last to the first": lambda x: np.flip(x, -1),
+        "an identity matrix in place of *": _identity},
+    "b": {
+        "the opposite of *": np.logical_not, "the transpose of *": _transpose,
+        "True everywhere in place of *": np.ones_like, "the lower triangle of *, a causal mask besides": np.tril},
+    "int": {
+        "* + 1": lambda x: x + 1, "* − 1": lambda x: x - 1, "twice *": lambda x: 2 * x, "half of *": lambda x: x // 2},
+    "float": TWICE | {
+        "the root of *": lambda x: x**0.5, "1 over *": lambda x: 1 / x, "1 in place of *": lambda x: 1.0},
+    "bool": {"the opposite of *": lambda x: not x},
+}  # fmt: skip
 
 
 def misreadings(names: Sequence[str], case: Case) -> Iterator[Change]:
     """What each argument may be taken for, in words and as a change of all arguments, for cases like this one."""
     kinds = [_kind(x) for x in case]
     for i, kind in enumerate(kinds):
-        for words, change in TAKEN_FOR.get(kind, []):
+        for words, change in TAKEN_FOR.get(kind, {}).items():
             yield words.replace("*", f"`{names[i]}`"), _at(i, change)
-    alike = [
-        (i, j)
-        for i, j in permutations(range(len(case)), 2)
-        if kinds[i] == kinds[j] != ""
-    ]
+    pairs = permutations(range(len(case)), 2)
+    alike = [(i, j) for i, j in pairs if kinds[i] == kinds[j] != ""]
     for i, j in alike:
         if i < j:
             yield f"`{names[i]}` and `{names[j]}` exchanged", _place({i: j, j: i})

@@ -8,27 +8,23 @@ import numpy as np
 from attn_tutor.check.calls import Case, Outcome, take
 from attn_tutor.check.symptoms.symptom import Array, Finding
 
-Function = Callable[..., Any]
-
 Pairs = Callable[[Case], tuple[Any, Any] | None]
 
 
-def asked(ask: Callable[[Case], Outcome], right: Function, names: Sequence[str], case: Case,
-          question: Callable[[Pairs, Sequence[str], Case], Finding | None]) -> Finding | None:  # fmt: skip
-    """Title and words of what the answers to changed arguments show, or None."""
+def both(ask: Callable[[Case], Outcome], right: Callable[..., Any]) -> Pairs:
+    """The right answer and the function's to a question, if both come."""
 
-    def pair(changed: Case) -> tuple[Any, Any] | None:
-        """The right answer and the function's, if both come."""
-        outcome = ask(changed)
+    def pair(case: Case) -> tuple[Any, Any] | None:
+        outcome = ask(case)
         if outcome.error or outcome.late:
             return None
         try:
-            return right(*changed), take(outcome.value)
+            with np.errstate(all="ignore"):
+                return right(*case), take(outcome.value)
         except (ValueError, IndexError):
             return None
 
-    with np.errstate(all="ignore"):
-        return question(pair, names, case)
+    return pair
 
 
 def ignored(pair: Pairs, names: Sequence[str], case: Case) -> Finding | None:
@@ -38,21 +34,14 @@ def ignored(pair: Pairs, names: Sequence[str], case: Case) -> Finding | None:
         return None  # NaN stays NaN whatever is asked
     for i, x in enumerate(case):
         after = [pair((*case[:i], y, *case[i + 1 :])) for y in _others(x)]
-        if not after or None in after:
-            continue
-        follows = [any(_differ(before[k], y[k]) for y in after if y) for k in (0, 1)]
-        if follows == [True, False]:
-            return f"{names[i]} not used", (
-                f"Your answer does not depend on `{names[i]}`: with another one it is the same."
-            )
+        if after and None not in after and _right_alone(before, after):
+            words = f"Your answer does not depend on `{names[i]}`: with another one it is the same."
+            return f"{names[i]} not used", words
     return None
 
 
 PARTS: list[tuple[str, Any]] = [
     ("all columns but the first", (..., slice(1, None))),
-    ("the first column", (..., slice(1))),
-    ("the last column", (..., slice(-1, None))),
-    ("the first row", (..., slice(1), slice(None))),
     ("the last row", (..., slice(-1, None), slice(None))),
 ]
 
@@ -69,17 +58,19 @@ def partly(pair: Pairs, names: Sequence[str], case: Case) -> Finding | None:
                 changed = x.copy()
                 changed[part] = y[part]
                 after += [pair((*case[:i], changed, *case[i + 1 :]))]
-            follows = [
-                any(y is None or _differ(before[k], y[k]) for y in after)
-                for k in (0, 1)
-            ]
-            if follows == [True, False]:
+            if _right_alone(before, after):
                 part_of = f"{what} of `{names[i]}`"
-                return (
-                    f"{part_of} not used",
-                    f"Your answer does not depend on {part_of}.",
-                )
+                words = f"Your answer does not depend on {part_of}."
+                return f"{part_of} not used", words
     return None
+
+
+def _right_alone(before: tuple[Any, Any], after: Sequence[tuple[Any, Any] | None]) -> bool:  # fmt: skip
+    """Whether the right answer has changed and the other has not."""
+    right, ours = (
+        any(y is None or _differ(before[k], y[k]) for y in after) for k in (0, 1)
+    )
+    return right and not ours
 
 
 def _others(x: Any) -> list[Any]:
@@ -87,39 +78,35 @@ def _others(x: Any) -> list[Any]:
     if isinstance(x, float):
         return [1.7 * x, 0.3 * x]
     kind = x.dtype.kind if isinstance(x, np.ndarray) else ""
-    if kind == "b":
-        return [~x]
-    near = 1.3 * np.flip(x) + 0.1 if kind == "f" else x
-    return [y.astype(x.dtype) for y in (near, 0.2 * x, x + 2)] if kind == "f" else []
+    if kind == "f":
+        return [y.astype(x.dtype) for y in (1.3 * np.flip(x) + 0.1, 0.2 * x, x + 2)]
+    return [~x] if kind == "b" else []
 
 
 def rows(pair: Pairs, names: Sequence[str], case: Case) -> Finding | None:
     """A row that depends on one it should not depend on, or does not on one it should."""
     X, before = case[0], pair(case)
-    if before is None:
+    arrays = all(isinstance(y, np.ndarray) and y.ndim > 1 for y in (X, *(before or ())))
+    if before is None or not arrays or X.dtype.kind != "f":
         return None
-    kinds = [isinstance(y, np.ndarray) and y.ndim >= 2 for y in (X, *before)]
-    if not all(kinds) or X.dtype.kind != "f" or X.shape[-2] < 2:
-        return None
-    if any(y.shape[:-1] != before[0].shape[:-1] for y in before):
+    n, *shapes = X.shape[-2], *(y.shape[:-1] for y in before)
+    if n < 2 or n != shapes[0][-1] or shapes[0] != shapes[1]:
         return None
     last, first = (X.copy() for _ in range(2))
     last[..., -1, :] = _others(X[..., -1, :])[0]
     first[..., 0, :] = _others(X[..., 0, :])[0]
     after, other = pair((last, *case[1:])), pair((first, *case[1:]))
-    if after is None or other is None or before[0].shape[-2] != X.shape[-2]:
+    if after is None or other is None:
         return None
     follows, ours = (
         _differ(x[..., 0, :], y[..., 0, :]) for x, y in zip(before, after, strict=True)
     )
-    back = _differ(before[1][..., -1, :], other[1][..., -1, :])
     if ours and not follows:
         return "rows that depend on each other", (
-            f"Your first row changes when the last row of `{names[0]}` changes. Here each row is computed by itself: "
-            "is it the wrong axis, or one number for the whole array? The sum, the mean or the maximum runs along each "
-            "row, axis −1 with keepdims=True."
+            f"Your first row changes when the last row of `{names[0]}` does. Here each row is computed by itself: the "
+            "sum, the mean or the maximum runs along each row, axis −1 with keepdims=True, and not over the array."
         )
-    if follows and not ours and back:
+    if follows and not ours and _differ(before[1][..., -1, :], other[1][..., -1, :]):
         return "a causal mask", (
             f"Your first row does not change when the last row of `{names[0]}` does, though it should: you hide later "
             "tokens, as under a causal mask. None is asked for here."

@@ -7,11 +7,7 @@ import numpy as np
 
 from attn_tutor.check.calls import Case, give, is_tensor, take
 
-TOLERANCES = {  # dtype: rtol, atol
-    "float64": (1e-6, 1e-8),
-    "float32": (1e-4, 1e-5),
-    "float16": (1e-2, 4e-3),
-}
+TOLERANCES = {"float64": (1e-6, 1e-8), "float32": (1e-4, 1e-5), "float16": (1e-2, 4e-3)}
 COARSEST = ("e", "float16"), ("f", "float32"), ("d", "float64")  # by dtype.char
 
 
@@ -40,36 +36,36 @@ def _of_lists(value: Any) -> Any:
 
 
 def wrong_kind(value: Any, right: Any, tensors: bool) -> tuple[str, str] | None:
+    """A title and words for what is no array, or not as many of them."""
     if value is None:
         words = "It returns None. A function hands over its answer with `return`; printing only shows it."
         return "returns None", words
+    kind = type(value).__name__
+    kind = f"an {kind}" if kind[0] in "aeiou" or kind == "ndarray" else f"a {kind}"
     if isinstance(right, tuple):
+        many = isinstance(value, list | tuple)
         if not isinstance(value, tuple) or len(value) != len(right):
-            many = isinstance(value, list | tuple)
-            found = f"{len(value)} values" if many else _kind(value)
+            found = f"{len(value)} values" if many else kind
             words = f"It returns {found} and must return {len(right)} values: `return a, b, …`."
             return f"returns no tuple of {len(right)}", words
         kinds = (wrong_kind(*pair, tensors) for pair in zip(value, right, strict=True))
         return next(filter(None, kinds), None)
     if np.ndim(right) == 0:
-        if not _is_numeric(take(value)) or np.ndim(take(value)):
-            return "returns no number", f"It returns {_kind(value)}, not one number."
-        return None
+        number = _is_numeric(take(value)) and np.ndim(take(value)) == 0
+        words = f"It returns {kind}, not one number."
+        return None if number else ("returns no number", words)
     made_by = "torch.stack or torch.tensor" if tensors else "np.array or np.stack"
     wanted = "a tensor" if tensors else "an array"
     if isinstance(value, list | tuple):
-        words = f"It returns {_kind(value)}; {made_by} makes {wanted} of it."
-        return f"returns {_kind(value)}", words
+        return f"returns {kind}", f"It returns {kind}; {made_by} makes {wanted} of it."
     if not (is_tensor(value) if tensors else isinstance(value, np.ndarray)):
-        return f"returns {_kind(value)}", f"It returns {_kind(value)}, not {wanted}."
+        return f"returns {kind}", f"It returns {kind}, not {wanted}."
     if tensors and str(value.layout) != "torch.strided":
-        return (
-            "returns a sparse tensor",
-            "It returns a sparse tensor: .to_dense() fills it in.",
-        )
+        words = "It returns a sparse tensor: .to_dense() fills it in."
+        return "returns a sparse tensor", words
     if not _is_numeric(take(value)):
-        kind = take(value).dtype
-        return f"returns {kind}", f"It returns {wanted} of {kind}, not of real numbers."
+        of = take(value).dtype
+        return f"returns {of}", f"It returns {wanted} of {of}, not of real numbers."
     return None
 
 
@@ -79,25 +75,17 @@ def _is_numeric(x: Any) -> bool:
     )
 
 
-def _kind(value: Any) -> str:
-    name = type(value).__name__
-    return f"an {name}" if name[0] in "aeiou" or name == "ndarray" else f"a {name}"
-
-
 def wrong_dtype(case: Case, right: Any, got: Any) -> tuple[str, str] | None:
     """Numbers are no coarser than the arrays among the arguments; masks are boolean."""
     pairs = zip(right, got, strict=True) if isinstance(right, tuple) else [(right, got)]
-    for wanted, x in ((np.asarray(wanted).dtype, np.asarray(x)) for wanted, x in pairs):
-        if wanted.kind == "b" != x.dtype.kind:
-            return (
-                "wrong dtype",
-                f"It returns {x.dtype}, but this must be boolean: True or False.",
-            )
-        given = float_of(case)
-        narrow = (
-            x.dtype.kind != "f" or x.dtype.itemsize < np.dtype(given or "d").itemsize
-        )
-        if wanted.kind == "f" and x.ndim and given and narrow:
+    given = float_of(case)
+    for wanted, x in (map(np.asarray, pair) for pair in pairs):
+        kind = x.dtype.kind
+        if wanted.dtype.kind == "b" != kind:
+            words = f"It returns {x.dtype}, but this must be boolean: True or False."
+            return "wrong dtype", words
+        narrow = kind != "f" or x.dtype.itemsize < np.dtype(given or "d").itemsize
+        if wanted.dtype.kind == "f" and x.ndim and given and narrow:
             words = f"The numbers are right, but they come as {x.dtype} where the arguments are {given}."
             return "wrong dtype", words
     return None

@@ -14,10 +14,10 @@ READABLE = 24  # entries; of a larger array only what differs is shown
 
 
 def show_case(names: Sequence[str], case: Case) -> str:
-    lines = ["For"]
-    for name, x in zip(names, case, strict=False):
-        lines += [f"  {name}{_of_shape(x)} = {text(x)}"]
-    return "\n".join(lines)
+    pairs = zip(names, case, strict=False)
+    return "\n".join(
+        ["For", *(f"  {name}{_shape(x)} = {text(x)}" for name, x in pairs)]
+    )
 
 
 def show_pair(expected: Any, got: Any, label: str = "") -> str:
@@ -25,28 +25,25 @@ def show_pair(expected: Any, got: Any, label: str = "") -> str:
     expected, got = np.asarray(expected), np.asarray(got)
     lines = [label] if label else []
     if expected.shape != got.shape or expected.size <= READABLE:
-        digits = _telling(lambda digits: text(expected, digits) != text(got, digits))
-        for word, x in (("expected", expected), ("got     ", got)):
-            lines += [f"  {word}{_of_shape(x)} = {text(x, digits)}"]
+        one, other = _telling(text, expected, got)
+        lines += [f"  expected{_shape(expected)} = {one}"]
+        lines += [f"  got     {_shape(got)} = {other}"]
     else:
         differs = ~np.isclose(expected, got, 1e-6, 1e-8, equal_nan=True)
         at = np.unravel_index(differs.argmax(), differs.shape)
         place = ", ".join(str(int(i)) for i in at)
+        one, other = _telling(_number, expected[at], got[at])
         lines += [
-            f"  {differs.sum()} of {differs.size} entries differ; the first at [{place}]:"
+            f"  {differs.sum()} of {differs.size} entries differ; the first at [{place}]:",
+            f"  expected {one}, got {other}",
         ]
-        pair = expected[at], got[at]
-        digits = _telling(
-            lambda digits: _number(pair[0], digits) != _number(pair[1], digits)
-        )
-        one, other = (_number(x, digits) for x in pair)
-        lines += [f"  expected {one}, got {other}"]
     return "\n".join(lines)
 
 
-def _telling(differ: Callable[[int], bool]) -> int:
-    """How many digits it takes to show a difference: four if those do."""
-    return next(filter(differ, range(4, 17)), 4)
+def _telling(show: Callable[[Any, int], str], one: Any, other: Any) -> tuple[str, str]:
+    """Both, with as many digits as it takes to show a difference: four if those do."""
+    pairs = ((show(one, digits), show(other, digits)) for digits in range(4, 17))
+    return next((x for x in pairs if x[0] != x[1]), (show(one, 4), show(other, 4)))
 
 
 def show_error(error: BaseException, fn: Callable[..., Any]) -> str:
@@ -63,32 +60,27 @@ def show_error(error: BaseException, fn: Callable[..., Any]) -> str:
 
 def text(x: Any, digits: int = 4) -> str:
     if isinstance(x, dict):
-        return "{" + ", ".join(f"{key}{_of_shape(x[key])}" for key in x) + "}"
+        return "{" + ", ".join(f"{key}{_shape(x[key])}" for key in x) + "}"
     if callable(x):
         return x.__name__.replace("_", " ")
     if not isinstance(x, np.ndarray):
         return str(x)
     if x.size > READABLE:
         return f"… ({x.dtype})"
-    shown = np.array2string(
-        x,
-        separator=", ",
-        formatter={"float_kind": lambda y: _number(y, digits)},
-        max_line_width=10**6,
-    )
+    how = {"float_kind": lambda y: _number(y, digits)}
+    shown = np.array2string(x, separator=", ", formatter=how, max_line_width=10**6)  # type: ignore[arg-type]  # a dict for a typed one
     wide = "" if x.dtype in (np.float64, bool, np.int64) else f" ({x.dtype})"
     return " ".join(shown.split()) + wide
 
 
-def _of_shape(x: Any) -> str:
+def _shape(x: Any) -> str:
     return f" {x.shape}" if isinstance(x, np.ndarray) and x.ndim else ""
 
 
 def _number(x: Any, digits: int = 4) -> str:
     """At most so many digits, and logarithms of small whole numbers by their name."""
     x = x.item()
-    if isinstance(x, float):
-        for whole in range(2, 10):
-            if x == math.log(whole):
-                return f"ln {whole}"
+    for whole in range(2, 10):
+        if x == math.log(whole):
+            return f"ln {whole}"
     return f"{x:.{digits}g}" if isinstance(x, float) else str(x)

@@ -1,160 +1,99 @@
-"""Chapter 8: what the decoder is fed, and how sentences are searched and compared."""
+"""Chapter 8: what the decoder is fed, and how sentences are searched, drawn and compared."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from attn_tutor.check.chapters.inputs import Array, numbers
-from attn_tutor.check.exercise import Exercise
+from attn_tutor.check.chapters.inputs import Array, named, numbers, weights_of
+from attn_tutor.check.exercise import Exercise, Function
 
-Step = Callable[[Array], Array]
 END = 2
 
 
-def model(seed: int, n_tokens: int = 3) -> Step:
+def model(seed: int, n_tokens: int = 3) -> Function:
     """Log-probabilities that differ after every beginning, the same each time."""
 
     def step(tokens: Array) -> Array:
         rng = np.random.default_rng([seed, *np.asarray(tokens, dtype=int).tolist()])
-        logits = 1.5 * rng.normal(size=n_tokens)
-        return logits - np.log(np.exp(logits).sum())
+        return np.log(weights_of(1.5 * rng.normal(size=n_tokens)))
 
-    step.__name__ = f"the model of seed {seed}"
-    return step
+    return named(f"the model of seed {seed}", step)
 
 
 # The search itself, with what people get wrong in it as options.
-def search(step: Step, end: int, max_len: int, k: int, *, rank: Callable[[float, float], float] = lambda so_far,
-           new: so_far + new, over: Callable[[tuple, int], bool] = lambda tokens, end: tokens[-1:] == (end,),
-           keep_ended: bool = True, prune: bool = True, first_end: bool = False,
-           key: Callable[[tuple, float], float] = lambda tokens, score: score,
-           start: tuple = ()) -> Any:  # fmt: skip
+def search(step: Function, end: int, max_len: int, k: int = 1, *, add: Function = lambda so_far, new: so_far + new,
+           ends: bool = True, first_end: bool = False, key: Function = lambda tokens, score: score,
+           start: tuple = (), give: Function = lambda tokens, score: (tokens, score)) -> Any:  # fmt: skip
     """One sentence a row, in Python's own lists: slow, and easy to read."""
     beam: list[tuple[tuple, float]] = [((), 0.0)]
     for _ in range(max_len):
         longer = []
         for tokens, score in beam:
-            if over(tokens, end):
-                longer += [(tokens, score)] if keep_ended else []
+            if ends and tokens[-1:] == (end,):
+                longer += [(tokens, score)]
                 continue
-            log_p = step(np.array(start + tokens, dtype=int))
-            longer += [
-                ((*tokens, y), rank(score, float(p))) for y, p in enumerate(log_p)
-            ]
-        if not longer:
-            break
-        beam = sorted(longer, key=lambda one: -key(*one))
-        beam = beam[:k] if prune else beam
-        ended = [one for one in beam if over(one[0], end)]
+            log_p = enumerate(step(np.array(start + tokens, dtype=int)))
+            longer += [((*tokens, y), add(score, float(p))) for y, p in log_p]
+        beam = sorted(longer, key=lambda one: -key(*one))[:k]
+        ended = [one for one in beam if ends and one[0][-1] == end]
         if len(ended) == len(beam) or (first_end and ended):
             beam = ended
             break
-    tokens, score = beam[0]
-    return np.array(tokens), score
+    return give(np.array(beam[0][0]), beam[0][1])
 
 
-def never(tokens: tuple, end: int) -> bool:
-    return False
-
-
-greedy = Exercise(8,
-    "greedy(step, end, max_len): the likeliest next token again and again, until the end or max_len tokens, and the "
-    "log-probability of all; step(tokens) gives those of each next token → (t), number",
-    lambda step, end, max_len: search(step, end, max_len, 1),
-    [(model(seed), END, max_len) for seed in range(8) for max_len in (4, 6)])  # fmt: skip
-
-
-greedy.knows(
-    ("goes on after the end", lambda step, end, max_len: search(step, end, max_len, 1, over=never),
-     "You go on after the end of the sentence, so that what follows it is written, and paid for, too. Stop as soon as "
-     "the token is the end."),
-    ("the end cut off",
-     lambda step, end, max_len: (lambda tokens, score: (tokens[tokens != end], score))(*search(step, end, max_len, 1)),
-     "You leave the end out. It is a token as any other: the model gave it a probability, and it belongs to the "
-     "sentence."),
-    ("begun with the end symbol", lambda step, end, max_len: search(step, end, max_len, 1, start=(end,)),
-     "You begin with the end symbol, as a translator's decoder does inside. Here step takes the tokens chosen so far: "
-     "at first none, an empty array."),
-    ("one token too many", lambda step, end, max_len: search(step, end, max_len + 1, 1),
-     "You write max_len + 1 tokens where no end comes. At most max_len are asked for: range(max_len), or <, not ≤."),
-    ("the least likely token", lambda step, end, max_len: search(step, end, max_len, 1, key=lambda _, score: -score),
+greedy = Exercise(8, "greedy(step, end, max_len): the likeliest next token again and again, until the end or max_len "
+    "tokens, and the log-probability of all; step(tokens) gives those of each next token → (t), number",
+    search, [(model(seed), END, max_len) for seed in range(8) for max_len in (4, 6)],
+    ("goes on after the end", dict(ends=False),
+     "You go on after the end of the sentence: what follows is written, and paid for. Stop as soon as the end comes."),
+    ("the end cut off", dict(give=lambda tokens, score: (tokens[tokens != END], score)),
+     "You leave the end out. It is a token as any other: the model gave it a probability, it belongs to the sentence."),
+    ("begun with the end symbol", dict(start=(END,)),
+     "You begin with the end symbol. Here step takes the tokens chosen so far: at first none, an empty array."),
+    ("the least likely token", dict(key=lambda _, score: -score),
      "You choose the least likely token. argmax finds the likeliest; a sort puts the smallest first."),
     ("only the last token is fed back",
-     lambda step, end, max_len: search(lambda tokens: step(tokens[-1:]), end, max_len, 1),
+     lambda step, end, max_len: search(lambda tokens: step(tokens[-1:]), end, max_len),
      "You give the model the last token alone. What comes next depends on all tokens so far."),
-    ("probability in place of its logarithm",
-     lambda step, end, max_len: (lambda tokens, score: (tokens, float(np.exp(score))))(*search(step, end, max_len, 1)),
+    ("probability in place of its logarithm", dict(give=lambda tokens, score: (tokens, np.exp(score))),
      "Your tokens are right, but the score is a probability. Its logarithm is asked for: leave out the exp."),
-    ("log-probabilities averaged",
-     lambda step, end, max_len: (lambda tokens, score: (tokens, score / len(tokens)))(*search(step, end, max_len, 1)),
-     "Your score is the mean over the tokens. The log-probability of a sentence is the sum."),
-)  # fmt: skip
+    ("log-probabilities averaged", dict(give=lambda tokens, score: (tokens, score / len(tokens))),
+     "Your score is the mean over the tokens. The log-probability of a sentence is the sum."))  # fmt: skip
 
-beam = Exercise(
-    8,
-    "beam(step, end, max_len, k): the likeliest sentence that a beam of width k finds, as in greedy, and its "
-    "log-probability, the sum; ended sentences keep their place in the beam → (t), number",
-    search,
-    [
-        (model(seed), END, max_len, k)
-        for seed in range(12)
-        for max_len, k in ((3, 2), (4, 2), (5, 3))
-    ],
-)
-
-
-beam.knows(
-    ("ranked by the mean",
-     lambda step, end, max_len, k: search(step, end, max_len, k, key=lambda y, score: score / len(y)),
-     "You rank sentences by their mean log-probability for each token. It prefers long sentences; here the likeliest "
-     "one is asked for, and that is the *sum* of the log-probabilities."),
-    ("the least likely kept", lambda step, end, max_len, k: search(step, end, max_len, k, key=lambda _, score: -score),
+beam = Exercise(8, "beam(step, end, max_len, k): the likeliest sentence that a beam of width k finds, as in greedy, "
+    "and its log-probability, the sum; ended sentences keep their place in the beam → (t), number",
+    search, [(model(seed), END, max_len, k) for seed in range(12) for max_len, k in ((3, 2), (4, 2), (5, 3))],
+    ("ranked by the mean", dict(key=lambda tokens, score: score / len(tokens)),
+     "You rank by the mean log-probability, which prefers long sentences. The likeliest has the largest *sum*."),
+    ("the least likely kept", dict(key=lambda _, score: -score),
      "You sort the wrong way, and keep the k least likely sentences: sort by minus the score, or with reverse=True."),
-    ("ended sentences dropped", lambda step, end, max_len, k: search(step, end, max_len, k, keep_ended=False),
-     "A sentence that has ended falls out of your beam at the next step. It keeps its place for as long as no k others "
-     "are likelier."),
-    ("the first end wins", lambda step, end, max_len, k: search(step, end, max_len, k, first_end=True),
-     "You return the first sentence that ends. A longer one may still be likelier: go on while the beam holds one that "
-     "has not ended."),
-    ("greedy whatever k", lambda step, end, max_len, k: search(step, end, max_len, 1),
+    ("the first end wins", dict(first_end=True),
+     "You return the first sentence that ends. A longer one may be likelier: go on while one of the beam is open."),
+    ("greedy whatever k", lambda step, end, max_len, k: search(step, end, max_len),
      "You keep one sentence, whatever k is. Keep the k best of all continuations of all that you kept before."),
-    ("ranked by the last token",
-     lambda step, end, max_len, k: search(step, end, max_len, k, rank=lambda so_far, new: new),
-     "You rank by the log-probability of the newest token alone. A beginning is as likely as all its tokens together: "
-     "add them up."),
-)  # fmt: skip
+    ("ranked by the last token", dict(add=lambda so_far, new: new),
+     "You rank by the newest token alone. A beginning is as likely as all its tokens: add them up."))  # fmt: skip
 
 draw = numbers(8)
 
-TARGETS = [
-    np.array([[3, 1, 4]]),
-    np.array([[3, 1, 4], [0, 4, 4]]),
-    np.abs(draw(5, 7) * 3).astype(int) % 5,
-]
+LONG = np.abs(draw(5, 7) * 3).astype(int) % 5
+TARGETS = np.array([[3, 1, 4]]), np.array([[3, 1, 4], [0, 4, 4]]), LONG
 
-previous_symbols = Exercise(8,
-    "previous_symbols(target, end): what the decoder is fed when the right answer is target, the end first; "
-    "(b, T) → (b, T)",
+previous_symbols = Exercise(8, "previous_symbols(target, end): what the decoder is fed when the right answer is "
+    "target, the end first; (b, T) → (b, T)",
     lambda target, end: np.roll(np.c_[target[:, :-1], [end] * len(target)], 1, -1),
-    [(target, end) for target in TARGETS for end in (4, 5)])  # fmt: skip
-previous_symbols.knows(
+    [(target, end) for target in TARGETS for end in (4, 5)],
     ("shifted the wrong way", lambda target, end: np.c_[target[:, 1:], [end] * len(target)],
-     "You shift to the left: to write symbol i the decoder reads symbol i + 1, which is not there yet when it "
-     "translates."),
+     "You shift to the left: to write symbol i the decoder reads symbol i + 1, which is not there when it translates."),
     ("rolled", lambda target, end: np.roll(target, 1, -1),
-     "You roll the row, so that its last symbol comes first and tells the decoder something of the answer. The end "
-     "comes first, whatever the target."),
+     "You roll the row, so that its last symbol comes first and gives some of the answer away. The end comes first."),
     ("begins with 0", lambda target, end: np.c_[np.zeros(len(target), int), target[:, :-1]],
      "You begin with 0, which is a symbol of the target. The end stands before every sentence."),
     ("the end not put in front", lambda target, end: target[:, :-1],
      "You drop the last symbol, and put nothing in front: rows of T − 1. The end comes first."),
     ("reversed", lambda target, end: np.c_[[end] * len(target), target[:, :0:-1]],
-     "You reverse the sentence. Its order stays; it moves one place to the right."),
-    ("one symbol too many", lambda target, end: np.c_[[end] * len(target), target],
-     "You put the end in front and leave the last symbol: rows of T + 1. Nothing is written after the last symbol, so "
-     "nothing reads it."),
-)  # fmt: skip
+     "You reverse the sentence. Its order stays; it moves one place to the right."))  # fmt: skip
 
 
 def up_to_end(row: Array, end: int) -> list[int]:
@@ -162,72 +101,70 @@ def up_to_end(row: Array, end: int) -> list[int]:
     return symbols[: symbols.index(end) + 1] if end in symbols else symbols
 
 
-FOUND = [  # found, target; the end is 9
-    (np.array([[1, 9]]), np.array([[1, 9, 9]])),
-    (np.array([[1, 2, 9, 3]]), np.array([[1, 2, 9, 9]])),
-    (np.array([[1, 2, 9]]), np.array([[1, 9, 9, 9]])),
-    (np.array([[1, 2, 3]]), np.array([[1, 2, 9, 9]])),
-    (np.array([[1, 2]]), np.array([[1, 2, 3, 9]])),
-    (
-        np.array([[1, 2, 9, 9, 9], [4, 9, 0, 0, 0], [9, 9, 9, 9, 9]]),
-        np.array([[1, 2, 9], [5, 9, 9], [7, 9, 9]]),
-    ),
-    (
-        np.array([[0, 0, 7, 9], [7, 9, 5, 5], [3, 1, 4, 9], [3, 1, 9, 1]]),
-        np.array([[0, 7, 9, 9, 9], [7, 9, 9, 9, 9], [3, 1, 4, 9, 9], [3, 1, 4, 1, 9]]),
-    ),
-]
-
-exact_match = Exercise(
-    8,
-    "exact_match(found, target, end): the share of sentences that agree with their target up to and with its first "
-    "end, which every target has; (b, T), (b, U) → number",
-    lambda found, target, end: float(
-        np.mean(
-            [
-                up_to_end(x, end) == up_to_end(y, end)
-                for x, y in zip(found, target, strict=True)
-            ]
-        )
-    ),
-    [(found, target, 9) for found, target in FOUND],
-)
+def agreement(found: Array, target: Array, end: int, *, cut: Function = up_to_end) -> float:  # fmt: skip
+    pairs = zip(found, target, strict=True)
+    return float(np.mean([cut(x, end) == cut(y, end) for x, y in pairs]))
 
 
-def pad(X: Array, width: int, end: int) -> Array:
-    return np.c_[X, np.full((len(X), width - X.shape[1]), end)]
-
-
-def side_by_side(found: Array, target: Array, end: int) -> tuple[Array, Array]:
-    width = max(found.shape[1], target.shape[1])
-    return pad(found, width, end), pad(target, width, end)
-
-
-def what_stands_after_the_end_is_compared(found: Array, target: Array, end: int) -> float:  # fmt: skip
-    one, other = side_by_side(found, target, end)
-    return float((one == other).all(1).mean())
-
-
-def share_of_the_symbols_too(found: Array, target: Array, end: int) -> float:
-    width = min(found.shape[1], target.shape[1])
-    return float((found[:, :width] == target[:, :width]).mean())
-
-
-def counted_not_divided(found: Array, target: Array, end: int) -> float:
-    right = [
-        up_to_end(x, end) == up_to_end(y, end)
-        for x, y in zip(found, target, strict=True)
-    ]
-    return float(sum(right))
-
-
-exact_match.knows(
-    ("what stands after the end is compared", what_stands_after_the_end_is_compared,
+exact_match = Exercise(8, "exact_match(found, target, end): the share of sentences that agree with their target up to "
+    "and with its first end, which every target has; (b, T), (b, U) → number",
+    agreement, [(np.array(found), np.array(target), 9) for found, target in (
+        ([[1, 9]], [[1, 9, 9]]), ([[1, 2, 9, 3]], [[1, 2, 9, 9]]), ([[1, 2, 9]], [[1, 9, 9, 9]]),
+        ([[1, 2, 3]], [[1, 2, 9, 9]]), ([[1, 2]], [[1, 2, 3, 9]]),
+        ([[1, 2, 9, 9, 9], [4, 9, 0, 0, 0], [9, 9, 9, 9, 9]], [[1, 2, 9], [5, 9, 9], [7, 9, 9]]),
+        ([[0, 0, 7, 9], [7, 9, 5, 5], [3, 1, 4, 9], [3, 1, 9, 1]],
+         [[0, 7, 9, 9, 9], [7, 9, 9, 9, 9], [3, 1, 4, 9, 9], [3, 1, 4, 1, 9]]),
+    )],
+    ("what stands after the end is compared", dict(cut=lambda row, end: np.trim_zeros(row - end, "b").tolist()),
      "You compare whole rows. After the first end stands whatever the search left there: cut both rows behind it."),
-    ("share of the symbols", share_of_the_symbols_too,
-     "You count symbols that agree. One wrong digit makes another number: a sentence is right as a whole or not at all "
-     "(and what stands after the end, or beyond the shorter row, is not compared)."),
-    ("in per cent", lambda found, target, end: 100 * exact_match.right(found, target, end),
-     "You return per cent. A share lies between 0 and 1."),
-    ("counted, not divided", counted_not_divided, "You return how many are right. Divide by how many there are."),
-)  # fmt: skip
+    ("share of the symbols",
+     lambda found, target, end: (found[:, : (w := min(found.shape[1], target.shape[1]))] == target[:, :w]).mean(),
+     "You count symbols that agree. A sentence is right as a whole, or not at all."))  # fmt: skip
+
+
+def kept(p: Array, share: float, *, before: Function = lambda sums, p: sums - p) -> Array:  # fmt: skip
+    """The likeliest tokens, while those before them have less than the share, with probabilities that sum to 1."""
+    order = np.argsort(-p)
+    keep = order[before(p[order].cumsum(), p[order]) < share]
+    out = np.zeros_like(p)
+    out[keep] = p[keep]
+    return out / out.sum()
+
+
+nucleus = Exercise(8, "nucleus(p, share): the likeliest tokens, as few as have at least that share of the probability "
+    "together; the others get 0, and the rest is divided by its sum; no two are equal, share < 1; (n) → (n)",
+    kept, lambda draw: [(np.array([0.2, 0.5, 0.3]), 0.6), (np.array([0.1, 0.9]), 0.5),
+        *((weights_of(2 * draw(7)), share) for share in (0.3, 0.7, 0.95)),
+        *((weights_of(draw(11)), share) for share in (0.15, 0.5, 0.8)),
+        (np.array([0.1875, 0.5, 0.3125]), 0.5),  # met exactly, also in binary
+    ],
+    ("not divided again", lambda p, share: np.where(kept(p, share) > 0, p, 0),
+     "You set the others to 0 and leave the rest as it is, so that it no longer sums to 1. Divide by the sum."),
+    ("the token that reaches the share left out", dict(before=lambda sums, p: np.nextafter(sums, 0)),
+     "You keep tokens while their sum is at most the share: keep the one that reaches the share, too."))  # fmt: skip
+
+
+def stops(finished: float, running: Array, length: int, max_len: int, *, all_of: Function = np.all,
+          now: bool = False) -> bool:  # fmt: skip
+    means = running / (length if now else max_len)
+    return bool(all_of(means <= finished) or not len(running))
+
+
+may_stop = Exercise(8, "may_stop(finished, running, length, max_len): whether no unfinished sentence can reach a "
+    "higher mean; finished is the mean log-probability of the best that has ended, running (k) the *sums* of those "
+    "that have not, if any, after length of at most max_len tokens, the end included → True or False",
+    stops, lambda draw: [
+        *((-0.2 - abs(a) / 2, -0.3 - 2 * abs(draw(3)), 2, max_len) for a in draw(12) for max_len in (4, 9)),
+        (-0.6, np.array([-1.0, -2.0]), 2, 4), (-0.5, np.zeros(0), 3, 5)],
+    ("divided by the length so far", dict(now=True),
+     "You compare means as they are now. A sentence may end with a higher one: divide by the largest length, max_len."),
+    ("one that cannot overtake is enough", dict(all_of=np.any),
+     "You stop as soon as *one* unfinished sentence cannot overtake. Ask all, or the largest sum."))  # fmt: skip
+
+path_lengths = Exercise(8, "path_lengths(m, backwards): an encoder reads m words in one direction, then a decoder "
+    "writes m symbols, and word j becomes symbol j. How many steps are there from the state that read word j to the "
+    "state that writes symbol j? → (m) whole numbers",
+    lambda m, backwards: 2 * np.arange(m) + 1 if backwards else np.full(m, m),
+    [(m, backwards) for m in (1, 2, 5, 7) for backwards in (False, True)],
+    ("the same in both directions", lambda m, backwards: np.full(m, m),
+     "You do not look at backwards. Read from its end, a sentence has its first word near the decoder."))  # fmt: skip

@@ -4,11 +4,11 @@ from itertools import permutations
 
 import numpy as np
 
-from attn_tutor.check.symptoms.symptom import Answer, Sight, seen, symptom
+from attn_tutor.check.symptoms.symptom import AXES, Answer, Symptoms, seen, symptom
 
-EXACT: list[tuple[str, Sight]] = []  # all numbers, in their order
-SYMPTOMS: list[tuple[str, Sight]] = []
-VAGUE: list[tuple[str, Sight]] = []  # said only where there is nothing better to say
+EXACT: Symptoms = []  # all numbers, in their order
+SYMPTOMS: Symptoms = []
+VAGUE: Symptoms = []  # said only where there is nothing better to say
 
 
 def _differs(x: Answer) -> bool:
@@ -27,33 +27,20 @@ def _same_numbers(x: Answer) -> bool:
     return x.same(np.sort(x.right, None), np.sort(x.got, None))
 
 
-@symptom(EXACT, "an axis of length 1", _differs)
-def _(x: Answer) -> str | None:
-    if not x.same(x.right.squeeze(), x.got.squeeze()):
-        return None
-    happened = "lost" if x.got.ndim < x.right.ndim else "left over or in another place"
-    return (
-        f"The numbers are right, the shape is not: an axis of length 1 is {happened}. An index x[0] and squeeze() take "
-        "an axis away; x[:1], x[..., None] and keepdims=True keep or make one."
-    )
+def _turned(x: Answer) -> bool:
+    orders = [*permutations(range(x.right.ndim))][1:]
+    return any(x.is_now(x.right.transpose(order)) for order in orders)
 
 
-@symptom(EXACT, "transposed", _of_some_axes)
-def _(x: Answer) -> str | None:
-    if x.is_now(x.right.mT):
-        return (
-            "You return the transpose of what is asked: your rows are its columns. Rows are queries, or tokens; swap "
-            "the last two axes."
-        )
-    orders = permutations(range(x.right.ndim))
-    if x.right.ndim > 2 and any(x.is_now(x.right.transpose(o)) for o in [*orders][1:]):
-        return (
-            "The numbers are right, but the axes stand in another order, as if transposed. Count axes from the end, −1 "
-            "and −2, so that a batch in front moves nothing."
-        )
-    return None
-
-
+seen(EXACT, "an axis of length 1", _differs, lambda x: x.same(x.right.squeeze(), x.got.squeeze()),
+    "The numbers are right, the shape is not: an axis of length 1 is lost, or left over. x[0] and squeeze() take an "
+    "axis away; x[:1], x[..., None] and keepdims=True keep or make one.")  # fmt: skip
+seen(EXACT, "transposed", _of_some_axes, lambda x: x.is_now(x.right.mT),
+    "You return the transpose of what is asked: your rows are its columns. Rows are queries, or tokens: swap the last "
+    "two axes.")  # fmt: skip
+seen(EXACT, "transposed", _of_some_axes, _turned,
+    "The numbers are right, but the axes stand in another order, as if transposed. Count axes from the end, −1 and −2, "
+    "so that a batch in front moves nothing.")  # fmt: skip
 seen(EXACT, "cut into another shape", _differs, lambda x: x.right.size > 1 and x.same(x.right.ravel(), x.got.ravel()),
     "The numbers are right and in the right order, but cut into another shape: reshape them at the end.")  # fmt: skip
 
@@ -75,59 +62,39 @@ def _(x: Answer) -> str | None:
     return None
 
 
-@symptom(EXACT, "in another order", _of_numbers)
+@symptom(EXACT, "in another order", lambda x: _of_numbers(x) and not _differs(x))
 def _(x: Answer) -> str | None:
-    if x.right.shape != x.got.shape or not _same_numbers(x):
+    if not _same_numbers(x):
         return None
-    axes = (-1, -2, -3)[: x.right.ndim]
-    return next(filter(None, (_order(x, axis) for axis in axes)), None)
+    for axis, what in AXES[: x.right.ndim]:
+        ours, right = (np.moveaxis(y, axis, 0) for y in (x.got, x.right))
+        same = ([x.same(y, z) for y in right] for z in ours)
+        order = [each.index(True) if True in each else -1 for each in same]
+        if -1 not in order and len(set(order)) == len(right):
+            what = what if x.right.ndim > 1 else "entries"
+            shown = ", ".join(map(str, order[:8])) + " …" * (len(order) > 8)
+            return f"Your {what} are right, but in another order: in places 0, 1, … stand those of number {shown}."
+    return None
 
 
 @symptom(SYMPTOMS, "the right numbers in other places", _of_numbers)
 def _(x: Answer) -> str | None:
-    axes = (-1, -2)[: x.right.ndim] if x.right.shape == x.got.shape else ()
-    for axis, what in zip(axes, ("row", "column"), strict=False):
-        if x.same(*(np.sort(y, axis) for y in (x.right, x.got))):
-            return (
-                f"Each {what} holds the right numbers, but in other places: they are put together, or reshaped, in "
-                "another order."
-            )
-    if not _same_numbers(x):
-        return None
-    if x.right.shape != x.got.shape:
-        return (
-            f"All numbers are right, but in other places, and the shape is {x.got.shape} where it should be "
-            f"{x.right.shape}: another axis is cut, or split into other lengths."
-        )
-    return "All numbers are right, but they stand in other places: a reshape mixes what a swap of axes would move."
-
-
-def _order(x: Answer, axis: int) -> str | None:
-    """In which order the columns, rows or heads stand, if they are whole."""
-    ours, right = (np.moveaxis(y, axis, 0) for y in (x.got, x.right))
-    order = [next((j for j, y in enumerate(right) if x.same(y, z)), -1) for z in ours]
-    if len(set(order)) < len(right) or -1 in order:
-        return None
-    steps = {(a - i) % len(order) for i, a in enumerate(order)}
-    way = "in another order"
-    if len(steps) == 1:
-        way = "shifted round"
-    elif order == sorted(order, reverse=True):
-        way = "reversed"
-    what = "heads or sequences" if axis == -3 else "columns" if axis == -1 else "rows"
-    what = what if x.right.ndim > 1 else "entries"
-    shown = ", ".join(map(str, order[:8])) + (" …" if len(order) > 8 else "")
-    return f"Your {what} are right, but {way}: in the places 0, 1, … stand those of number {shown}."
+    if x.right.shape == x.got.shape:
+        for axis in (-1, -2)[: x.right.ndim]:
+            if x.same(*(np.sort(y, axis) for y in (x.right, x.got))):
+                what = "row" if axis == -1 else "column"
+                return f"Each {what} holds the right numbers, but put together, or reshaped, in another order."
+    how = "a reshape mixes what a swap of axes would move"
+    if _differs(x):
+        how = f"another axis is cut, as your shape is {x.got.shape} and should be {x.right.shape}"
+    return f"All numbers are right, but in other places: {how}." * _same_numbers(x)
 
 
 @symptom(VAGUE, "another number of axes", _differs)
 def _(x: Answer) -> str | None:
-    ours, right = x.got.ndim, x.right.ndim
-    if ours in (0, right):
+    if x.got.ndim in (0, x.right.ndim):
         return None
-    what = (
-        "an axis too many: one is not summed over, or broadcasting adds one, as (n, 1) beside (n,) makes (n, n)"
-        if ours > right
-        else "an axis too few: a sum, an index or a product takes one away"
-    )
-    return f"Your answer has the shape {x.got.shape} where {x.right.shape} is asked, {what}."
+    how = "an axis too few: a sum, an index or a product takes one away"
+    if x.got.ndim > x.right.ndim:
+        how = "an axis too many: one is not summed over, or broadcast, as (n, 1) beside (n,) makes (n, n)"
+    return f"Your answer has the shape {x.got.shape} where {x.right.shape} is asked, {how}."

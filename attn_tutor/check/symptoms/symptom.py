@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -33,21 +32,16 @@ class Answer:
         return self.same(changed, self.got)
 
     @property
-    def arrays(self) -> list[tuple[str, Array]]:
-        """The arguments that are arrays of numbers, with their names."""
+    def floats(self) -> dict[str, Array]:
+        """The arguments that are arrays of real numbers."""
         pairs = self.given.items()
-        return [
-            (k, x) for k, x in pairs if isinstance(x, Array) and x.dtype.kind in "fi"
-        ]
-
-    @property
-    def floats(self) -> list[Array]:
-        return [x for _, x in self.arrays if x.dtype.kind == "f"]
+        return {k: x for k, x in pairs if isinstance(x, Array) and x.dtype.kind == "f"}
 
 
+AXES = (-1, "columns"), (-2, "rows"), (-3, "heads or sequences")
 Sight = Callable[[Answer], str | None]
 Kind = Callable[[Answer], bool]
-Function = Callable[[Answer], Any]
+Symptoms = list[tuple[str, Sight]]  # with their titles
 
 
 def of_one_shape(x: Answer) -> bool:
@@ -58,20 +52,20 @@ def of_numbers(x: Answer) -> bool:
     return of_one_shape(x) and x.right.dtype.kind == "f"
 
 
-def symptom(into: list[tuple[str, Sight]], title: str, kind: Kind) -> Callable[[Sight], Sight]:  # fmt: skip
+def largest(x: Array) -> float:
+    return float(np.abs(x[np.isfinite(x)]).max(initial=0))
+
+
+def symptom(into: Symptoms, title: str, kind: Kind) -> Callable[[Sight], Sight]:
     """Add to a list what can be seen in answers of a kind."""
 
     def add(sight: Sight) -> Sight:
-        @wraps(sight)
-        def guarded(x: Answer) -> str | None:
-            return sight(x) if kind(x) else None
-
-        into.append((title, guarded))
+        into.append((title, lambda x: sight(x) if kind(x) else None))
         return sight
 
     return add
 
 
-def seen(into: list[tuple[str, Sight]], title: str, kind: Kind, holds: Function, words: str) -> None:  # fmt: skip
+def seen(into: Symptoms, title: str, kind: Kind, holds: Callable[[Answer], Any], words: str) -> None:  # fmt: skip
     """Add what is told in the same words wherever it is seen."""
     symptom(into, title, kind)(lambda x: words if holds(x) else None)

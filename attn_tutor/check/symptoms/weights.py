@@ -5,15 +5,15 @@ import numpy as np
 from attn_tutor.check.symptoms.symptom import (
     Answer,
     Array,
-    Sight,
+    Symptoms,
     of_numbers,
     seen,
     symptom,
 )
 
-EXACT: list[tuple[str, Sight]] = []
-SYMPTOMS: list[tuple[str, Sight]] = []
-VAGUE: list[tuple[str, Sight]] = []
+EXACT: Symptoms = []
+SYMPTOMS: Symptoms = []
+VAGUE: Symptoms = []
 
 
 def _of_weights(x: Answer) -> bool:
@@ -31,9 +31,13 @@ def _full(x: Answer) -> Array:
 
 def _sums_to_one(weights: Array, axis: int | None = -1) -> bool:
     total = np.nansum(weights, axis)
-    return bool(
-        (np.isclose(total, 1, atol=1e-2) | (total == 0)).all() and np.any(total)
-    )
+    whole = np.isclose(total, 1, atol=1e-2) | (total == 0)
+    return bool(whole.all() and np.any(total))
+
+
+def _shares(x: Array) -> Array:
+    total = x.sum(-1, keepdims=True)
+    return x / np.where(total == 0, 1, total)
 
 
 @symptom(SYMPTOMS, "columns sum to 1", _of_weights)
@@ -46,76 +50,45 @@ def _(x: Answer) -> str | None:
             "batch. Each query shares out its own weight: sum over the keys, axis −1."
         )
     if x.got.ndim > 2 and len(x.got) > 1 and _sums_to_one(x.got, 0):
-        return (
-            "What sums to 1 are your entries along the first axis, over sequences or heads. Keys are the last axis, "
-            "whatever stands in front of it: axis −1."
-        )
+        return "Your entries sum to 1 along the first axis, over sequences or heads. Keys are the last one: axis −1."
     if _full(x).sum() > 1 and _sums_to_one(x.got, None):
         return "All your weights together sum to 1. Each row must: .sum(-1, keepdims=True)."
     return None
 
 
-seen(SYMPTOMS, "inverted mask", _of_weights,
-    lambda x: (x.got[~(hidden := (x.right == 0))] == 0).all() and (not hidden.any() or (x.got[hidden] > 0).any()),
+def _inverted(x: Answer) -> bool:
+    hidden = x.right == 0
+    return not x.got[~hidden].any() and (not hidden.any() or (x.got[hidden] > 0).any())
+
+
+seen(SYMPTOMS, "inverted mask", _of_weights, _inverted,
     "Your weights lie on the forbidden keys, and on those alone: the mask is inverted. True means “may attend” here: "
     "hide where it is False, ~mask.")  # fmt: skip
-
-
-@symptom(SYMPTOMS, "weight on what is hidden", _of_weights)
-def _(x: Answer) -> str | None:
-    rows = _full(x)
-    if (x.got[rows][x.right[rows] == 0] > 0).any():
-        return (
-            "Forbidden keys get weight. Their score must be −∞ before the softmax: a 0 does not do, as exp(0) is 1, "
-            "nor does a mask of ones and zeros that is added."
-        )
-    if (x.got[~rows] > 0).any():
-        return "A row in which no key is permitted gets weights. It is empty: all its weights must be 0."
-    return None
-
-
-@symptom(EXACT, "rows not divided by their sum", _of_weights)
-def _(x: Answer) -> str | None:
-    total = x.got.sum(-1, keepdims=True)
-    if (total >= 0).all() and x.same(x.right, x.got / np.where(total == 0, 1, total)):
-        return (
-            "Your weights have the right proportions, but your rows do not sum to 1: divide each row by its own sum, "
-            ".sum(-1, keepdims=True), and by nothing else."
-        )
-    return None
-
-
-@symptom(SYMPTOMS, "the other way round", _of_weights)
-def _(x: Answer) -> str | None:
-    order, ours = (y.argsort(-1, kind="stable") for y in (x.right, -x.got))
-    if np.ptp(x.right) > 0.01 and np.array_equal(order, ours):
-        return (
-            "Where a weight should be large yours is small. Is there a minus too many?"
-        )
-    return None
-
-
+seen(SYMPTOMS, "weight on what is hidden", _of_weights, lambda x: (x.got[_full(x)][x.right[_full(x)] == 0] > 0).any(),
+    "Forbidden keys get weight. Their score must be −∞ before the softmax: a 0 does not do, as exp(0) is 1, nor does a "
+    "mask of ones and zeros that is added.")  # fmt: skip
+seen(SYMPTOMS, "weight on what is hidden", _of_weights, lambda x: (x.got[~_full(x)] > 0).any(),
+    "A row in which no key is permitted gets weights. It is empty: all its weights must be 0.")  # fmt: skip
+seen(EXACT, "rows not divided by their sum", _of_weights,
+    lambda x: (x.got.sum(-1) >= 0).all() and x.same(x.right, _shares(x.got)),
+    "Your weights have the right proportions, but your rows do not sum to 1: divide each row by its own sum, "
+    ".sum(-1, keepdims=True), and by nothing else.")  # fmt: skip
 seen(SYMPTOMS, "rows do not sum to 1", _of_weights,
-    lambda x: np.isfinite(x.got).all() and (x.got >= 0).all() and (not _sums_to_one(x.got[_full(x)])),
+    lambda x: np.isfinite(x.got).all() and (x.got >= 0).all() and not _sums_to_one(x.got[_full(x)]),
     "Your rows do not sum to 1. Divide each row by its own sum, at the very end; a sum over the last axis needs "
     "keepdims=True, or it is laid along the columns.")  # fmt: skip
 
 
 @symptom(SYMPTOMS, "others kept", of_numbers)
 def _(x: Answer) -> str | None:
-    if (x.right < 0).any() or not _sums_to_one(x.right):
+    if (x.right < 0).any() or not (_sums_to_one(x.right) and _sums_to_one(x.got)):
         return None
     kept, ours = x.right > 0, x.got > 0
-    both = np.where(kept & ours, x.right, 0), np.where(kept & ours, x.got, 0)
+    both = [np.where(kept & ours, y, 0) for y in (x.right, x.got)]
     if np.array_equal(kept, ours) or not both[0].any(-1).all():
         return None
-    one, other = (y / y.sum(-1, keepdims=True) for y in both)
-    if _sums_to_one(x.got) and x.same(one, other):
-        return (
-            "You share out rightly among those that you keep, but you keep others than asked, too many or too few. "
-            "Look at the condition by which one is kept."
-        )
-    return None
+    words = "You share out rightly among those that you keep, but you keep others than asked, too many or too few."
+    return words * x.same(*map(_shares, both))
 
 
 @symptom(SYMPTOMS, "too sharp or too flat", _of_weights)
@@ -125,12 +98,17 @@ def _(x: Answer) -> str | None:
         return None
     one, other = (_less_mean(np.log(y), some) for y in (x.right, x.got))
     ratio = float((one * other).sum() / (one**2).sum())
-    if x.same(ratio * one, other):
-        return (
-            f"Your weights are too {'sharp' if ratio > 1 else 'flat'}: they are those of scores {ratio:.3g} times as "
-            "large. (0.693 is 2 ** x in place of exp; a root of a width is a scale that is missing, or one too many.)"
-        )
-    return None
+    if not x.same(ratio * one, other):
+        return None
+    how = (
+        "have the wrong sign"
+        if ratio < 0
+        else f"are too {'sharp' if ratio > 1 else 'flat'}"
+    )
+    return (
+        f"Your weights {how}: they are those of scores {ratio:.3g} times as large. Is a √d missing, or one too many? "
+        "(0.693 is 2 ** x in place of exp.)"
+    )
 
 
 def _less_mean(x: Array, some: Array) -> Array:
@@ -140,6 +118,6 @@ def _less_mean(x: Array, some: Array) -> Array:
 
 
 seen(VAGUE, "other proportions", _of_weights,
-    lambda x: (x.got >= 0).all() and _sums_to_one(x.got) and (not x.got[x.right == 0].any()),
+    lambda x: (x.got >= 0).all() and _sums_to_one(x.got) and not x.got[x.right == 0].any(),
     "Your rows sum to 1, but they are shared out in other proportions: look at the scores that you make, and at what "
     "makes weights of them.")  # fmt: skip

@@ -138,7 +138,7 @@ def self_attention_root_of_len(X, W_q, W_k, W_v):
     return e / e.sum(-1, keepdims=True) @ V
 
 
-@wrong("self_attention", "axis 1|over queries|batch|first")
+@wrong("self_attention", "axis −2|over queries|batch|first")
 def self_attention_len_of_batch(X, W_q, W_k, W_v):
     Q, K, V = X @ W_q, X @ W_k, X @ W_v
     return (

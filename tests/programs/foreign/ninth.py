@@ -243,7 +243,7 @@ def additive_score_1(Q, K, W_q, W_k, w_v):
     return (q + k) @ w_v
 
 
-@wrong("additive_score", "a column for each query")
+@wrong("additive_score", "transposed")
 def additive_score_2(Q, K, W_q, W_k, w_v):
     """The new axes are the wrong way round, so rows are keys and columns are queries."""
     hidden = np.tanh((Q @ W_q)[..., None, :, :] + (K @ W_k)[..., :, None, :])
@@ -361,7 +361,7 @@ def log_softmax_1(scores):
     return np.log(e / e.sum(-1, keepdims=True))
 
 
-@wrong("log_softmax", "the maximum not put back")
+@wrong("log_softmax", "a constant for each row")
 def log_softmax_2(scores):
     """The maximum is subtracted for the sum but not from the scores, so each row is off by its maximum."""
     top = scores.max(axis=-1, keepdims=True)
@@ -501,7 +501,7 @@ def left_padding_mask_2(lengths, m):
     return mask
 
 
-@wrong("window_mask", "one token too many")
+@wrong("window_mask", r"`width` \+ 1")
 def window_mask_1(n, width):
     """One token too many: the window is width + 1 tokens wide."""
     i, j = np.indices((n, n))
@@ -1082,7 +1082,7 @@ def masked_attention_vjp_1(Q, K, V, mask, g):
 # Chapter 8.
 
 
-@wrong("greedy", "one token too many")
+@wrong("greedy", r"`max_len` \+ 1")
 def greedy_1(step, end, max_len):
     """The tokens are added after the loop has looked at max_len, so one token too many is written."""
     tokens, total = [], 0.0

@@ -255,7 +255,7 @@ def left_padding_by_negative_slices(lengths, m):
     return mask
 
 
-@wrong("window_mask", "one token too many|too (many|wide)|width \\+ 1|more")
+@wrong("window_mask", "too (many|wide)|width` \\+ 1|more")
 def window_one_too_wide(n, width):
     return np.array([[0 <= i - j <= width for j in range(n)] for i in range(n)])
 
