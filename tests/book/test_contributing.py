@@ -137,9 +137,6 @@ mean_pool = Exercise(
     "mean_pool(V): the mean of the values, (m, d) -> (1, d)",
     lambda V: V.mean(0, keepdims=True),
     [(np.eye(2),), (np.arange(6.0).reshape(3, 2),)],
-)
-
-mean_pool.knows(
     ("a sum", lambda V: V.sum(0, keepdims=True), "This adds the values up. Divide by their number."),
     ("the first value", lambda V: V[:1], "This is the first value alone. The mean has a share of each."),
     ("the last value", lambda V: V[-1:], "This is the last value alone. The mean has a share of each."),

@@ -99,8 +99,6 @@ MENDED = [
     ("log_softmax", lambda scores: torch.log_softmax(scores, 0), "axis 0 in place of axis −1"),
     ("log_softmax", lambda scores: scores.log_softmax(dim=1), "axis 1 in place of axis −1"),
     ("gaussian_kernel", lambda Q, K, h: np.exp(-(pairs(Q, K) ** 2).sum(0) / 2 / h**2), "axis 0 in place of axis −1"),
-    ("gaussian_kernel", lambda Q, K, h: np.exp(-((Q - K) ** 2).sum(-1) / 2 / h**2), "rows not in pairs"),
-    ("gaussian_kernel", lambda Q, K, h: torch.exp(-((Q - K) ** 2).sum(-1) / 2 / h**2), "rows not in pairs"),
     ("gaussian_kernel", lambda Q, K, h: np.exp(-pairs(Q, K) ** 2 / 2 / h**2), "another number of axes"),
 ]  # fmt: skip
 

@@ -166,7 +166,8 @@ argsort = puzzle("argsort(n): no mask; n letters, each once. Row i writes the pl
 def two(second: Function) -> Function:
     """The first layer notes down, of each token, the letter before it; ``second`` makes Q and K of the second."""
 
-    def right(a: int, n: int, *, strength: float = STRONG, other: bool = False, **options: bool) -> Matrices:  # fmt: skip
+    def right(a: int, n: int, *, strength: float = STRONG, other: bool = False,
+              **options: bool) -> Matrices:  # fmt: skip
         T, F, P, one = np.split(np.eye(2 * a + n + 1), [a, 2 * a, 2 * a + n], axis=1)
         Q, K = second(T, F, P, one, **options)
         first = strength * n**0.5 * P @ np.eye(n, k=-1), P, T @ F.T
