@@ -217,10 +217,10 @@ Object.assign(attn, (() => {
     cell.style.color = light > 0.18 ? "#000" : "#fff";
   };
 
-  /* The colours of a canvas, pixel by pixel, row by row; null stays clear. */
+  /* The colours of a canvas, pixel by pixel, row by row, with or without their opacity; null stays clear. */
   const pixels = (canvas, colours) => {
     const brush = canvas.getContext("2d"), image = brush.createImageData(canvas.width, canvas.height);
-    colours.forEach((rgb, i) => rgb && image.data.set([...rgb, 255], 4 * i));
+    colours.forEach((rgb, i) => rgb && image.data.set([...rgb, 255].slice(0, 4), 4 * i));
     brush.putImageData(image, 0, 0);
   };
 

@@ -32,11 +32,11 @@ attn.sentence_parts = (model) => {
       const S = `s${b}${h}`, A = `a${b}${h}`, cut = (x) => x.subarray(h * width, (h + 1) * width);
       part(S, of, "", "score", stage, (v) => v[`t${b}`].map((q, i) => seen(i).map((j) => attn.sum([...cut(q)].map((x, l) => x * cut(v[`u${b}`][j])[l])) / Math.sqrt(width))), (i, j, v) => ({
         left: cut(v[`t${b}`][i]), right: cut(v[`u${b}`][j]), from: (k) => ({ part: `t${b}`, column: h * width + k }), other: (k) => ({ part: `u${b}`, column: h * width + k, at: j }),
-        names: [`the turned query’s part for head ${h}`, `the turned key of “${seen_as(v.text[j])}” at ${j}`], scale: Math.sqrt(width), lit: [[`t${b}`, h * width, (h + 1) * width], [A, j, j + 1]],
+        names: [`the turned query’s part for head ${h}`, `the turned key of “${seen_as(v.text[j])}” at ${j}`], scale: Math.sqrt(width), lit: [...["t", "u"].map((from) => [from + b, h * width, (h + 1) * width]), [A, j, j + 1]],
       }), { head: h });
       part(A, of, `head ${h}`, "weight", stage, (v) => v[S].map((row) => attn.softmax([row])[0]), (i, j, v) => {
         const top = Math.max(...v[S][i]), total = attn.sum(v[S][i].map((s) => Math.exp(s - top)));
-        return { says: `exp(${number(v[S][i][j], 2)} − ${number(top, 2)}) / ${number(total, 2)}, the sum over all characters up to here (${number(top, 2)} is the largest score)`, needs: [[S, j]], lit: [] };
+        return { says: `exp(${number(v[S][i][j], 2)} − ${number(top, 2)}) / ${number(total, 2)}, the sum over all characters up to here (${number(top, 2)} is the largest score)`, needs: [[S, j]], lit: ["t", "u"].map((from) => [from + b, h * width, (h + 1) * width]) };
       }, { head: h });
     }
     part(`o${b}`, of, "heads", "output of the heads", stage, (v) => v[`v${b}`].map((_, i) => {

@@ -1,10 +1,12 @@
-/* Chapter 9: its trained language model as its drawing, alive: what every part makes of one character, and how each number comes about.
+/* Chapter 9: its trained language model, alive. A text; below it the stream of one character, a ribbon into which four parts write; the part that is
+   open, with its weights or its hidden numbers; and one number of it with the numbers that it comes from.
    Needs attn-transformer.js, attn-text.js, attn-parts.js, attn-lm-data.js: the model, a text to type, its parts, its weights. */
 customElements.define("attn-sentence", class extends attn.Figure {
   static title = "One sentence through the whole model";
-  static start = { text: "The query is compared", at: 17, stage: 5, part: "q0", column: 12 };
+  static start = { text: "The query is compared", at: 17, stage: 5, part: "a02", column: 12 };
   static most = 32; // characters: more would make the maps too small
   static stages = ["the characters", "attention of block 0", "the MLP of block 0", "attention of block 1", "the MLP of block 1", "the odds"];
+  static streams = ["x0", "y0", "x1", "y1", "x2"];
   static texts = { "of the book": { text: this.start.text, at: 17 }, "held out": { text: "So the words set how strong", at: 26 }, "another subject": { text: "The dog sleeps in the garden", at: 27 } };
   static tasks = [{
     ask: "Choose two equal letters, one after the other, such as the two “e” of “The query”. In which line do they first differ?",
@@ -25,7 +27,7 @@ customElements.define("attn-sentence", class extends attn.Figure {
         + "the positions turn queries and keys, and reach the stream through what attention finds.";
     },
   }, {
-    ask: "Each block adds twice to the stream. Which of the four additions is the longest for this character? Touch each line “adds”.",
+    ask: "Each block adds twice to the stream. Which of the four additions is the longest for this character? Open the four boxes and touch “adds” in each.",
     guesses: { p0: "attention of block 0", f0: "MLP of block 0", p1: "attention of block 1", f1: "MLP of block 1" },
     right: (figure, met) => ["p0", "f0", "p1", "f1"].reduce((a, b) => (met.get(b) > met.get(a) ? b : a)),
     done: ({ state: { part, text, at, stage }, length }, met) => {
@@ -39,17 +41,17 @@ customElements.define("attn-sentence", class extends attn.Figure {
   }];
 
   build() {
-    const { html, range } = attn, { most, texts, stages } = this.constructor, known = attn.lm.alphabet;
+    const { html, svg, range } = attn, { most, texts, stages, streams } = this.constructor, known = attn.lm.alphabet;
     this.model = new attn.LanguageModel(attn.lm);
     this.parts = attn.sentence_parts(this.model);
     this.fits.part = (part) => part in this.parts;
     this.fits.column = (column) => Number.isInteger(column) && column >= 0;
-    attn.text_box(this, known, most, 1);
+    attn.text_box(this, known, most, 1, "Text:");
     this.presets("Texts", texts);
     this.slider("stage", "Shown", [0, 5, 1], (stage) => (stage < 5 ? "up to " : "all, up to ") + stages[stage]);
-    this.player("Send it through", 900, () => {
+    this.player("Send it through", 1500, () => {
       const stage = (this.state.stage + 1) % 6;
-      this.set({ stage });
+      this.set({ stage, part: ["x0", "a00", "g0", "a10", "g1", "r"][stage] });
       return stage < 5;
     });
     this.button("Write the likeliest", ({ text }) => {
@@ -60,19 +62,32 @@ customElements.define("attn-sentence", class extends attn.Figure {
 
     this.line = new attn.TextLine(this, most);
     this.lines = Object.entries(this.parts).filter(([, part]) => part.label);
-    const strip = (name) => this.build_strip(name, this.parts[name]), strips = (names, b) => names.split(" ").map((name) => strip(name + b));
-    const block = (b) => {
-      const box = (kind, title, ...inside) => html("div", { class: `attn-branch attn-${kind}` }, html("p", {}, title), ...inside);
-      return html("div", { class: "attn-block" }, html("p", { class: "attn-answer" }, `block ${b}`), ...(b ? [html("div", { class: "attn-stream" }, "X is the Z of block 0")] : strips("x", 0)),
-        box("between", "attention: between the characters", ...strips("n q t k u v", b), html("div", { class: "attn-four" }, ...range(4).map((h) => strip(`a${b}${h}`))), ...strips("o p", b)),
-        ...strips("y", b), box("inside", "MLP: in each character", ...strips("m h g f", b)), ...strips("x", b + 1));
-    };
+    const named = (b) => [[`a${b}0`, "attention", `block ${b}`], [`g${b}`, "MLP", `block ${b}`]];
+    this.fan = range(4).map((h) => range(most).map(() => svg("path", { class: `attn-head-${h}` })));
+    this.pipes = range(4).map(() => [svg("path"), svg("path", { class: "attn-into" })]);
+    this.boxes = [...named(0), ...named(1)].map(([name, title, of], k) => this.opener(name, { style: `left: ${20 * (k + 1)}%` }, html("b", {}, title), html("small", {}, of)));
+    this.ribbon = html("canvas", { "aria-hidden": "true" });
+    this.front = html("span", { class: "attn-front" });
+    this.whose = html("span", { class: "attn-chosen" });
+    this.ribbon.addEventListener("pointerdown", ({ offsetX, offsetY }) => {
+      const { clientWidth, clientHeight } = this.ribbon, place = (x, n) => Math.max(0, Math.min(n - 1, Math.floor(x * n)));
+      this.open(streams[place(offsetX / clientWidth, 5)], { column: place(offsetY / clientHeight, 64) });
+    });
+    this.drawing = svg("svg", { "aria-hidden": "true" }, ...this.fan.flat(), ...this.pipes.flat());
+    this.names = streams.map((name, k) => html("span", { style: `left: calc(${20 * k}% + 7px)` }, this.parts[name].label));
+    this.way = html("div", { class: "attn-way" }, ...this.names, html("div", { class: "attn-ribbon" }, this.ribbon, this.front, this.whose), this.drawing, ...this.boxes);
+    this.groups = Object.entries(Object.groupBy(this.lines, ([, part]) => part.of)).map(([of, lines]) => {
+      const maps = lines.filter(([name]) => name[0] === "a"), chips = lines.filter((line) => !maps.includes(line)).map(([name, { label }]) => this.opener(name, {}, label));
+      return [of, html("div", {}, html("div", { class: "attn-buttons", role: "group", "aria-label": of }, html("b", {}, of + ":"), ...chips),
+        ...(maps.length ? [html("div", { class: "attn-four" }, ...maps.map(([name, part]) => this.build_strip(name, part)))] : []))];
+    });
+    this.strips = this.lines.filter(([name]) => name[0] !== "a").map(([name, part]) => [name, this.build_strip(name, part)]);
     this.odds = range(4).map(() => {
       const name = html("button", { type: "button" }), bar = html("td", { class: "attn-bar" });
       name.addEventListener("click", () => this.set({ part: "r", column: +name.value }));
       return { name, bar, row: [html("th", { scope: "row" }, name), bar] };
     });
-    const odds = attn.table("The next character’s odds", ["", ""], this.odds.map(({ row }) => row));
+    this.through = html("div", { class: "attn-through" }, this.line.line, this.way, attn.table("The next character’s odds", ["", ""], this.odds.map(({ row }) => row)));
     this.formula = html("p", { class: "attn-answer" });
     this.factors = range(3).map((k) => {
       const button = html("button", { type: "button" });
@@ -85,12 +100,22 @@ customElements.define("attn-sentence", class extends attn.Figure {
       return button;
     });
     this.words.classList.remove("visually-hidden"); // the arithmetic stands nowhere else
-    const told = html("div", { class: "attn-told" }, html("div", { class: "attn-buttons" }, ...steps, this.formula), this.words,
-      html("div", { class: "attn-buttons", role: "group", "aria-label": "Where it comes from" }, ...this.factors));
-    this.picture.append(this.line.line, html("div", { class: "attn-blocks" }, block(0), block(1),
-      html("div", { class: "attn-block" }, html("p", { class: "attn-answer" }, "the guess"), ...["l", "z", "r"].map(strip), odds), told));
+    const told = html("div", { class: "attn-told" }, html("div", { class: "attn-buttons" }, ...steps, this.formula,
+      html("div", { class: "attn-buttons", role: "group", "aria-label": "Where it comes from" }, ...this.factors)), this.words);
+    this.picture.append(this.through, html("div", { class: "attn-blocks" }, ...this.groups.map(([, group]) => group), told, html("div", { class: "attn-sources" }, ...this.strips.map(([, strip]) => strip))));
+    this.fit(this.way);
     this.picture.addEventListener("keydown", (event) => this.key(event));
   }
+
+  /* A button that shows a part, and sends the text as far. */
+  opener(name, attributes, ...inside) {
+    const button = attn.html("button", { type: "button", ...attributes }, ...inside);
+    button.addEventListener("click", () => this.open(name));
+    this.syncs.push(() => button.setAttribute("aria-pressed", this.values && (button.parentNode === this.way ? this.parts[name].of === this.parts[this.state.part].of : this.state.part === name)));
+    return button;
+  }
+
+  open(name, more) { this.set({ part: name, stage: Math.max(this.state.stage, this.parts[name].stage), ...more }); }
 
   /* A line: its label and its numbers as colours, in four rows where there are 256, in a square where each character has weights. */
   build_strip(name, part) {
@@ -102,11 +127,11 @@ customElements.define("attn-sentence", class extends attn.Figure {
       const box = bar.getBoundingClientRect(), place = (at, size, n) => Math.max(0, Math.min(n - 1, Math.floor(at / size * n)));
       const x = place(event.clientX - box.left, box.width, canvas.width), y = place(event.clientY - box.top, box.height, canvas.height);
       if (square) this.set({ part: name, at: y, column: Math.min(x, y) });
-      else this.set({ part: name, column: y * canvas.width + x });
+      else this.set({ part: name, column: y * canvas.width + x, at: this.row_of(name) });
     };
     bar.addEventListener("pointerdown", choose);
     bar.addEventListener("pointermove", (event) => event.buttons && choose(event));
-    return html("div", { class: part.stream ? "attn-strip attn-stream" : square ? "attn-map-of-head" : "attn-strip" }, html("span", {}, part.label), bar);
+    return html("div", { class: square ? `attn-map-of-head attn-head-${part.head}` : "attn-strip" }, part.named = html("span", {}, part.label), bar);
   }
 
   /* Arrows walk along a line and from line to line. */
@@ -117,7 +142,8 @@ customElements.define("attn-sentence", class extends attn.Figure {
     event.preventDefault();
     if (along) return void this.move(along);
     const here = this.lines.findIndex(([name]) => name === this.drawn_part), [name, part] = this.lines[Math.max(0, Math.min(this.lines.length - 1, here + down))];
-    this.set({ part: name });
+    Object.assign(this.state, { part: name });
+    this.redraw(); // only what is shown takes the focus
     part.bar.focus();
   }
 
@@ -145,6 +171,9 @@ customElements.define("attn-sentence", class extends attn.Figure {
     return [...count].map(([of, times]) => `${times} times that of the ${of}`);
   }
 
+  /* The character of which a line is shown: the chosen one, or whose key meets its query. */
+  row_of(name) { return this.parts[this.drawn_part].head !== undefined && name[0] === "u" ? this.column : Math.min(this.state.at, this.state.text.length - 1); }
+
   /* The first line in which two chosen characters differ, and by how much. */
   get first_difference() {
     const [i, j] = this.pair, most = (name) => Math.max(...[...this.values[name][i]].map((x, c) => Math.abs(x - this.values[name][j][c])));
@@ -157,18 +186,29 @@ customElements.define("attn-sentence", class extends attn.Figure {
     for (const part of this.picture.children) part.classList.toggle("attn-empty", !text);
     if (!text) return "There is no text yet. Type a character, and the model guesses the next.";
     const v = this.values = this.compute(text), shown = (name) => parts[name].stage <= stage;
-    const name = this.drawn_part = shown(this.state.part) ? this.state.part : "x0", part = parts[name], row = v[name][at], j = this.column = Math.min(this.state.column, row.length - 1);
+    const name = this.drawn_part = shown(this.state.part) ? this.state.part : "x0", row = v[name][at], j = this.column = Math.min(this.state.column, row.length - 1);
     this.length = Math.hypot(...row);
     this.line.show(text, at, name[0] === "a" ? row : [], stage < 5 ? v.ids.map(() => 0) : attn.losses({ ids: v.ids, logits: v.z }));
     const flat = this.lines.filter(([of]) => of[0] !== "a"), squares = this.lines.filter(([of]) => of[0] === "a");
-    this.glide("lines", flat.flatMap(([of]) => [...v[of][at]].map((x) => (shown(of) ? x : 0))), (now) => this.paint_lines(flat, now));
+    const part = parts[name], made = part.made(at, j, v), x = row[j], sources = made.lit.map(([of]) => of);
+    const opened = { a: [], M: [`h${part.of.at(-1)}`, `g${part.of.at(-1)}`], t: ["l", "z", "r"] }[part.of[0]] ?? [];
+    for (const [of, group] of this.groups) group.hidden = of !== part.of;
+    for (const [of, strip] of this.strips) {
+      const { label, named } = parts[of], letter = attn.letter(text[this.row_of(of)]);
+      strip.hidden = ![name, ...opened, ...sources].includes(of);
+      named.textContent = label + (part.head === undefined ? "" : ` “${letter}”`);
+    }
+    this.whose.textContent = attn.letter(text[at]);
+    this.glide("front", [stage], ([now]) => this.move_front(Math.min(1, (now + 1) / 5)), this.stop ? 1200 : 500);
+    this.lay_pipes(at, part, shown);
+    this.glide("lines", flat.flatMap(([of]) => [...v[of][this.row_of(of)]].map((x) => (shown(of) ? x : 0))), (now) => this.paint_lines(flat, now));
     this.glide("maps", squares.flatMap(([of]) => v[of].flatMap((row) => [...row].map((x) => (shown(of) ? x : 0)))), (now) => this.paint_maps(squares, now, text.length));
 
-    const made = part.made(at, j, v), x = row[j];
     for (const [of, other] of this.lines) {
       const { bar, mark, lit_part, canvas } = other, here = of === name, n = v[of][at].length, lit = made.lit.find(([from]) => from === of);
       const told = here ? `number ${j} of “${attn.letter(text[at])}”: ${number(x, 2)}` : shown(of) ? "not chosen" : "not shown yet";
       for (const [key, value] of Object.entries({ tabindex: here - 1, "aria-valuemax": n - 1, "aria-valuenow": here * j, "aria-valuetext": told })) bar.setAttribute(key, value);
+      bar.classList.toggle("attn-unseen", !shown(of));
       const of_row = of[0] === "a" ? at : undefined;
       this.frame_of(mark, here && [j, j + 1], canvas, of_row);
       this.frame_of(lit_part, lit?.slice(1), canvas, of_row);
@@ -176,6 +216,34 @@ customElements.define("attn-sentence", class extends attn.Figure {
     }
     this.show_odds(text, at, stage === 5);
     return this.show_sum(name, at, j, x, made);
+  }
+
+  move_front(share) {
+    this.ribbon.style.clipPath = `inset(0 ${100 - 100 * share}% 0 0)`;
+    Object.assign(this.front.style, { left: `${100 * share}%`, opacity: +(share < 1) });
+  }
+
+  /* From the letters that the open attention looks at, a line as thick as each weight; from the stream into each part and back. */
+  lay_pipes(at, { of, head }, shown) {
+    const wide = this.way.clientWidth, heads = of[0] === "a" ? this.fan.map((_, h) => `a${of.at(-1)}${h}`) : [], here = (k) => this.line.letters[k].offsetLeft + this.line.letters[k].offsetWidth / 2;
+    const foot = 40, to = (k) => wide * (k + 1) / 5, { streams } = this.constructor;
+    this.drawing.setAttribute("viewBox", `0 0 ${wide} 94`);
+    this.fan.forEach((lines, h) => lines.forEach((line, k) => {
+      const end = to(+(of.at(-1) === "1") * 2) + 9 * h - 13.5;
+      if (k <= at && heads.length) line.setAttribute("d", `M${here(k)} 0C${here(k)} ${foot / 2} ${end} ${foot / 2} ${end} ${foot}`);
+    }));
+    const seen = heads.length && shown(heads[0]);
+    this.glide("fan", this.fan.flatMap((lines, h) => lines.map((_, k) => (seen && k <= at && (head === undefined || head === h) ? this.values[heads[h]][at][k] : 0))), (now) => this.fan.flat().forEach((line, k) => {
+      line.setAttribute("stroke-width", now[k] < 0.02 ? 0 : 7 * now[k]);
+    }));
+    const adds = ["p0", "f0", "p1", "f1"], chosen = adds.indexOf(this.drawn_part);
+    this.glide("pipes", adds.map((name, k) => (k === chosen ? 1.5 * this.length : 2)), (now) => this.pipes.forEach(([up, down], k) => {
+      const x = to(k), reach = Math.min(30, wide / 16);
+      up.setAttribute("d", `M${x - reach} 94V78`);
+      down.setAttribute("d", `M${x} 78V94`);
+      down.setAttribute("stroke-width", now[k]);
+    }));
+    this.names.forEach((span, k) => span.classList.toggle("attn-here", streams[k] === this.drawn_part));
   }
 
   /* A frame about some numbers of a line, or none; in a map they are of one row. */
@@ -190,27 +258,36 @@ customElements.define("attn-sentence", class extends attn.Figure {
 
   paint_lines(lines, now) {
     let k = 0;
-    for (const [name, { canvas }] of lines) {
-      const n = this.values[name][0].length, scale = this.scale(name), odds = name === "r";
+    const stream = [];
+    for (const [name, { canvas, stage }] of lines) {
+      const n = this.values[name][0].length, scale = this.scale(name), seen = stage <= this.state.stage;
       canvas.width = n === 256 ? 64 : n;
       canvas.height = n / canvas.width;
-      attn.pixels(canvas, [...now.slice(k, k + n)].map((x) => (odds ? attn.colour("viridis", x) : attn.colour("PuOr", 0.5 + Math.sign(x) * Math.sqrt(Math.abs(x) / scale) / 2))));
+      const colours = [...now.slice(k, k + n)].map((x) => (name === "r" ? attn.colour("viridis", x) : this.colour(x / scale)));
+      attn.pixels(canvas, seen ? colours : []);
+      if (this.constructor.streams.includes(name)) stream.push(colours);
       k += n;
     }
+    Object.assign(this.ribbon, { width: 5, height: stream[0].length });
+    attn.pixels(this.ribbon, stream[0].flatMap((_, row) => stream.map((column) => column[row])));
   }
 
-  /* The largest number of a line, up to which its colours go (with the root, so that small ones show); the stream and what is added to it share one. */
+  /* Orange below 0 and violet above, the clearer the nearer to 0 (by the root, so that small ones show). */
+  colour(share) { return [...(share < 0 ? [224, 116, 8] : [118, 90, 190]), 255 * Math.sqrt(Math.min(1, Math.abs(share)))]; }
+
+  /* The number from which on a colour is full: the largest of a line, or half the largest of the stream and all that is added to it. */
   scale(name) {
     const v = this.values, largest = (of) => v[of].reduce((top, row) => row.reduce((a, x) => Math.max(a, Math.abs(x)), top), 1e-9);
-    v.scales ??= { stream: Math.max(...["x0", "y0", "x1", "y1", "x2"].map(largest)) };
+    v.scales ??= { stream: Math.max(...this.constructor.streams.map(largest)) / 2 };
     return v.scales[/[xypf]/.test(name) ? "stream" : name] ??= largest(name);
   }
 
   paint_maps(maps, now, n) {
     let k = 0;
-    for (const [, { canvas }] of maps) {
+    for (const [, { canvas, stage }] of maps) {
       canvas.width = canvas.height = n;
-      attn.pixels(canvas, attn.range(n * n).map((c) => (c % n > Math.floor(c / n) ? null : attn.colour("viridis", now[k++]))));
+      const colours = attn.range(n * n).map((c) => (c % n > Math.floor(c / n) ? null : attn.colour("viridis", now[k++])));
+      attn.pixels(canvas, stage <= this.state.stage ? colours : []);
     }
   }
 

@@ -44,7 +44,7 @@ Object.assign(attn, (() => {
   };
 
   /* A box to type in: what the model has no letter for stays out, and is counted. */
-  const text_box = (figure, known, most, rows = 2) => {
+  const text_box = (figure, known, most, rows = 2, name = "Text: type what you like") => {
     const { html } = attn;
     const box = html("textarea", { rows, maxlength: most, spellcheck: "false", autocapitalize: "off", "aria-label": "Text" });
     box.addEventListener("input", () => {
@@ -54,7 +54,7 @@ Object.assign(attn, (() => {
     });
     figure.fits.text = (text) => text.length <= most && [...text].every((letter) => known.includes(letter));
     figure.fits.at = (at) => Number.isInteger(at) && at >= 0;
-    figure.control(html("label", { class: "attn-text" }, "Text: type what you like", box), () => {
+    figure.control(html("label", { class: "attn-text" }, name, box), () => {
       if (box.value !== figure.state.text) box.value = figure.state.text;
     });
   };

@@ -98,6 +98,16 @@ def line_of(figure: Locator, label: str) -> Locator:
     return figure.locator(f'.attn-numbers[aria-label^="{label}"]')
 
 
+def open_part(figure: Locator, box: int, chip: str) -> None:
+    """Open one of the four parts that write into the stream, and one of its lines."""
+    figure.locator(".attn-way button").nth(box).click()
+    settle(figure.page)
+    figure.locator(".attn-blocks > div:not([hidden]) > [role=group]").get_by_role(
+        "button", name=chip, exact=True
+    ).first.click()
+    settle(figure.page)
+
+
 def type_in(figure: Locator, text: str) -> None:
     figure.get_by_label("Text", exact=True).fill(text)
     settle(figure.page)
@@ -186,8 +196,12 @@ def test_a_number_is_touched_by_mouse_and_keys(
     figure: Locator, model: at.LanguageModel, rng: np.random.Generator
 ) -> None:
     page, expected = figure.page, numbers(model, TEXTS[0])
-    labels = {"query, attention of block 0": "q0", "hidden number, MLP of block 1": "h1"}  # fmt: skip
-    for label, name in labels.items():
+    labels = {
+        "query, attention of block 0": ("q0", 0, "q"),
+        "hidden number, MLP of block 1": ("h1", 3, "hidden"),
+    }
+    for label, (name, of, chip) in labels.items():
+        open_part(figure, of, chip)
         line = line_of(figure, label)
         box, j = line.bounding_box(), int(rng.integers(64))
         assert box
@@ -204,6 +218,9 @@ def test_a_number_is_touched_by_mouse_and_keys(
         assert str(chosen.get_attribute("aria-valuetext")).startswith(told)
         page.keyboard.press("ArrowDown")
         assert state(figure)["part"] == {"q0": "t0", "h1": "g1"}[name]
+        page.keyboard.press("ArrowUp")
+    figure.locator(".attn-way button").nth(2).click()
+    settle(page)
     square = line_of(figure, "weight of head 2, attention of block 1")
     box = square.bounding_box()
     assert box
@@ -235,15 +252,61 @@ def test_the_odds_are_torchs_and_the_likeliest_is_written(
     assert said(figure).startswith("There is no text yet.")
 
 
+PAINTED = """({ parts }) => Object.keys(parts).filter(name => parts[name].canvas?.getContext("2d")
+    .getImageData(0, 0, parts[name].canvas.width, parts[name].canvas.height).data.some(x => x))"""
+FRONT = "({ ribbon }) => ribbon.style.clipPath"
+
+
 def test_a_sentence_goes_through_stage_by_stage(figure: Locator) -> None:
     shown = figure.get_by_label("Shown", exact=True)
     hit(shown, "Home")
     settle(figure.page)
     assert figure.locator("table td").first.inner_text() == "–"
     assert figure.locator("[aria-valuetext='not shown yet']").count() == 39
+    assert figure.evaluate(PAINTED) == ["x0"]  # the rest is hatched, not at 0
+    assert figure.evaluate(FRONT) == "inset(0px 80% 0px 0px)"
     press(figure, "Send it through")  # with reduced motion at once
     assert state(figure)["stage"] == 5
     assert figure.locator("[aria-valuetext='not shown yet']").count() == 0
+    assert len(figure.evaluate(PAINTED)) == 40
+    assert figure.evaluate(FRONT) == "inset(0px 0% 0px 0px)"
+    hit(shown, "Home")
+    figure.locator(".attn-way button").nth(
+        1
+    ).click()  # a part that is opened is sent for
+    assert (state(figure)["stage"], state(figure)["part"]) == (2, "g0")
+
+
+def test_of_forty_lines_those_are_seen_that_make_the_number(figure: Locator) -> None:
+    """Maps, and what of the network's numbers is large, beside the line chosen and the lines that it comes from."""
+    seen = {"q0": "n0 q0 a00 a01 a02 a03", "k1": "n1 k1 a10 a11 a12 a13", "y0": "x0 p0 y0 a00 a01 a02 a03", "x0": "x0",
+        "a12": "t1 u1 a10 a11 a12 a13", "f1": "h1 g1 f1", "m0": "y0 m0 h0 g0", "r": "l z r"}  # fmt: skip
+    for part, lines in seen.items():
+        shown = figure.evaluate(
+            """(figure, part) => { figure.set({ part }); figure.redraw();
+                return Object.keys(figure.parts).filter(name => figure.parts[name].bar?.offsetParent); }""",
+            part,
+        )
+        assert sorted(shown) == sorted(lines.split())
+    assert figure.bounding_box()["height"] <= 752 + 48  # its margins
+
+
+def test_lines_run_from_the_letters_that_are_looked_at(
+    figure: Locator, model: at.LanguageModel
+) -> None:
+    """As thick as the weights, for all heads or the one chosen; none from the networks, which look at one letter."""
+    A = numbers(model, TEXTS[0])
+    for part, heads in {"a02": [2], "q1": range(4), "h0": []}.items():
+        wide = figure.evaluate(
+            """(figure, part) => { figure.set({ part }); figure.redraw();
+                return figure.fan.map(lines => lines.map(line => +line.getAttribute("stroke-width"))); }""",
+            part,
+        )
+        expected = np.zeros((4, 32))
+        for h in heads:
+            w = A[f"a{part[1]}{h}"][17]
+            expected[h, : len(w)] = np.where(w < 0.02, 0, 7 * w)
+        np.testing.assert_allclose(wide, expected, atol=1e-3)
 
 
 def test_on_a_phone_lines_are_wide_enough_for_a_finger(
@@ -256,6 +319,7 @@ def test_on_a_phone_lines_are_wide_enough_for_a_finger(
                 .filter(([part, box]) => box.width && Math.min(box.width, box.height) < 24)"""
         )
         assert small == []
+        open_part(figure, 0, "v")
         line = line_of(figure, "value, attention of block 0")
         line.evaluate("line => line.scrollIntoView({ block: 'center' })")
         box = line.bounding_box()
@@ -264,7 +328,11 @@ def test_on_a_phone_lines_are_wide_enough_for_a_finger(
         now = state(figure)
         assert (now["part"], now["column"]) == ("v0", 32)
         told = figure.locator(".attn-told").bounding_box()
-        assert told and told["y"] + told["height"] <= 844  # what is said stays in sight
+        assert (
+            told and 0 <= told["y"] <= 844 - told["height"]
+        )  # what is said is in sight
+        whole = figure.locator(".attn-live").bounding_box()
+        assert whole and whole["height"] <= 1300
 
 
 def test_tasks_of_the_sentence(figure: Locator) -> None:
@@ -279,11 +347,9 @@ def test_tasks_of_the_sentence(figure: Locator) -> None:
         "The “e” at 2 and at 6 have the same embedding, norm and query."
     )
     press(figure, "Next task", "MLP of block 0", "of the book")
-    bar = line_of(figure, "addition, ")
     for k in (3, 1, 0, 2):
         assert verdict(figure) == "Your guess: MLP of block 0. Now try."
-        bar.nth(k).dispatch_event("pointerdown", {"clientX": 0, "clientY": 0})
-        settle(figure.page)
+        open_part(figure, k, "adds")
     assert verdict(figure).startswith(
         "You guessed “MLP of block 0”; it is “attention of block 0”. Lengths: attention of block 0 9.23, "
         "MLP of block 0 6.60, attention of block 1 7.76, MLP of block 1 4.36."
