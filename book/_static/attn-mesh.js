@@ -4,7 +4,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
   static title = "Seconds of attention against the mesh";
   static start = { length: 20, gpus: 10, heads: 0, exchange: "ring" };
   static exchanges = { ring: "ring", "double ring": "double ring", "all-to-all": "all-to-all" };
-  static parts = { project: "projections", attend: "attention", wait: "waiting", reduce: "adding up heads", all: "one layer in all", traffic: "links busy" };
+  static parts = { project: "projections", attend: "attention", wait: "waiting", reduce: "adding up heads" };
 
   static tasks = [{
     ask: "A million tokens on 1,024 GPUs, in a ring. How many GPUs should share the heads, so that the 80 layers take the least time? Try three numbers at least.",
@@ -52,34 +52,60 @@ customElements.define("attn-mesh", class extends attn.Figure {
     this.cursor = svg("path", { class: "attn-cursor-line" });
     const blocks = (kind) => attn.range(8).map(() => svg("rect", { class: kind, height: 15, width: 0, x: 62 }));
     this.blocks = { work: blocks("attn-score"), idle: blocks("attn-idle"), near: blocks("attn-weight"), far: blocks("attn-weight") };
-    this.spans = svg("text", { y: 163, "text-anchor": "end" });
+    this.spans = svg("text", { y: 91, "text-anchor": "end" });
+    this.step = svg("text", { y: 165, x: 0 });
     this.drawing = svg("svg", { class: "attn-mesh-drawing", "aria-hidden": true }, this.machine, this.messages, ...Object.values(this.blocks).flat(),
-      ...["a GPU", "NVLink", "network"].map((name, i) => svg("text", { x: 0, y: 107 + 20 * i }, name)), this.cursor, this.spans);
+      ...["a GPU", "NVLink", "network"].map((name, i) => svg("text", { x: 0, y: 107 + 20 * i }, name)), this.cursor, this.spans, this.step);
     const tone = (kind, text) => html("b", { class: kind }, text), stage = html("div", {}, html("p", {}, "Boxes: nodes; frames: GPUs that share heads. ", tone("attn-of-beam", "Blue computes"), ", ",
-      tone("attn-of-greedy", "red waits"), ", ", tone("attn-of-new", "dots are messages"), ". Below: time."), this.drawing);
+      tone("attn-of-greedy", "red waits"), ", ", tone("attn-of-new", "dots are messages"), "."), this.drawing);
     this.picture.append(stage);
     this.fit(stage);
 
-    const ticks = [-3, -1, 1, 3, 5].map((power) => [this.x(10 ** power), (10 ** power).toLocaleString("en-US")]);
-    this.chart = this.picture.appendChild(svg("svg", { viewBox: "0 0 400 224", role: "img", class: "attn-costs" },
-      svg("path", { class: "attn-part", style: "opacity: 0.4", d: ticks.map(([x]) => `M${x} 0V206`).join("") }),
-      ...ticks.map(([x, ms], i) => svg("text", { x, y: 220, "text-anchor": ["start", "middle"][Math.min(i, 1)] }, ms + (i === 4 ? " ms" : "")))));
-    this.bars = Object.entries(this.constructor.parts).map(([part, name], i) => {
-      const y = 34 * i, kind = part === "wait" ? "attn-score attn-beyond" : part === "traffic" ? "attn-weight" : "attn-score";
-      const bar = svg("rect", { class: kind, x: 0, y: y + 18, height: 13 }), ghost = svg("path", { class: "attn-ghost" }), text = svg("text", { class: "attn-name", x: 396, y: y + 13, "text-anchor": "end" });
-      this.chart.append(bar, ghost, svg("text", { class: "attn-name", x: 2, y: y + 13 }, name), text);
-      return { bar, text, ghost, y: y + 18 };
+    const parts = Object.entries(this.constructor.parts), bar = (before) => parts.map(([part]) => svg("rect", { class: `attn-of-${part}`, y: before ? 72 : 36, height: before ? 14 : 32, ...(before && { opacity: 0.55 }) }));
+    this.bars = [bar(false), bar(true)];
+    this.ends = [svg("text", { class: "attn-name", y: 57 }), svg("text", { y: 83 })];
+    this.labels = parts.map(([part, name]) => {
+      const ms = svg("text", { y: 25, "text-anchor": "middle" });
+      return { tie: svg("path", { class: `attn-of-${part}` }), name: svg("text", { class: `attn-name attn-of-${part}`, y: 12, "text-anchor": "middle" }, name), ms, width: 6.4 * name.length + 8 };
     });
-
+    this.chart = svg("svg", { role: "img", class: "attn-costs attn-mesh-drawing" }, ...this.bars.flat(), ...this.ends, ...this.labels.flatMap(({ tie, name, ms }) => [tie, name, ms]));
     this.answer = html("p", { class: "attn-answer" });
-    this.shape = ["tokens on each GPU", "GPUs in a ring or swap", "one step computes (ms)", "one message travels (ms)"];
-    this.cells = this.shape.map(() => html("td"));
-    const table = attn.table("Each GPU. Outlines: the setting before.", ["measure", "value"], this.shape.map((name, i) => [html("th", { scope: "row" }, name), this.cells[i]]));
-    this.picture.append(html("div", {}, this.answer, table));
+    stage.append(this.answer, this.chart);
   }
 
-  /* The place of milliseconds: 40 units for ten times as many, the same in every setting. What takes less than a microsecond has no bar. */
-  x(ms) { return Math.max(0, 40 * Math.log10(1000 * ms)); }
+  /* A layer's time, cut into its parts, and the setting before under it, on one linear axis; the names stand above their pieces, side by side. */
+  lay_bars(now, before, total) {
+    const wide = this.drawing.parentNode.clientWidth || 700, { put, sum, number } = attn, room = wide - 120;
+    put(this.chart, { viewBox: `0 0 ${wide} 88` });
+    this.glide("bars", [...now, ...before, Math.max(sum(now), sum(before), 1e-9)], (ms) => {
+      const scale = room / ms.at(-1), places = [];
+      this.bars.forEach((bar, b) => {
+        let x = 0;
+        bar.forEach((rect, i) => {
+          const width = scale * ms[4 * b + i];
+          put(rect, { x, width });
+          if (!b) places.push(x + width / 2);
+          x += width;
+        });
+        put(this.ends[b], { x: x + 5 });
+      });
+      let free = wide + 4;
+      const right = this.labels.map(({ width }, i) => Math.max(width / 2 + sum(this.labels.slice(0, i).map((label) => label.width)), places[i]));
+      for (const i of [3, 2, 1, 0]) {
+        const { tie, name, ms: text, width } = this.labels[i], x = Math.min(right[i], free - width / 2);
+        free = x - width / 2;
+        put(name, { x });
+        put(text, { x });
+        put(tie, { d: `M${places[i]} 36V35L${x} 29` });
+      }
+    });
+    this.labels.forEach(({ ms, name, tie }, i) => {
+      ms.textContent = total ? number(now[i], 2) + " ms" : "–";
+      for (const part of [ms, name, tie]) put(part, { opacity: now[i] ? 1 : 0.4 });
+    });
+    this.ends[0].textContent = total ? `${number(sum(now), 2)} ms` : "does not fit";
+    this.ends[1].textContent = sum(before) ? `${number(sum(before), 2)} ms before` : "";
+  }
 
   /* Seconds of one layer, part by part, or null where the mesh does not fit. */
   cost(n, context, tensor, exchange) {
@@ -145,7 +171,8 @@ customElements.define("attn-mesh", class extends attn.Figure {
       for (const team of teams) ring(team, 54);
       if (nodes > 1 && teams.length > 1) links.push(...teams.slice(1).map((team, i) => `M${mid([teams[i][0][0], teams[i].at(-1)[1]]) + 5} 56V72H${mid([team[0][0], team.at(-1)[1]]) - 5}V58`));
     }
-    if (c && spans && exchange === "all-to-all") members.slice(1).forEach((to) => links.push(`M${mid(members[0])} 40C${mid(members[0])} 78 ${mid(to)} 78 ${mid(to)} 41`));
+    const half = members.length / 2; // each sends to each along one rail: its messages are shown on their way to one far from it
+    if (c && spans && exchange === "all-to-all") members.forEach((from, i) => links.push(`M${mid(from)} 41V72H${mid(members[(i + half) % members.length])}V41`));
     this.machine.replaceChildren(...range(shown).map((i) => svg("rect", { class: "attn-node", x: i * (box + gap) + 1, y: 8, width: box, height: 52, rx: 6 })),
       ...(tensor > 1 ? members.map(([a, b]) => svg("rect", { class: "attn-team", x: a - radius - 3, y: 16, width: b - a + 2 * radius + 6, height: 28, rx: 13 })) : []),
       ...links.map((d) => svg("path", { class: "attn-link", d })), ...range(all).map((g) => svg("circle", { class: "attn-gpu", cx: x(g), cy: 30, r: radius })),
@@ -161,6 +188,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
       put(rect, { x: 62 + this.scale * from, width: Math.max(0, this.scale * (to - from) - (to > from)), y: { near: 115, far: 135 }[kind] ?? 95 });
     }));
     put(this.spans, { x: wide });
+    this.step.textContent = c ? `a step computes ${attn.number(1e3 * c.step)} ms` + (gpus > tensor ? `, a message travels ${attn.number(1e3 * c.travel)} ms` : "") : "";
     this.spans.textContent = c ? `${attn.number(1e3 * span, 3)} ms of one layer` : "";
     this.pass();
   }
@@ -185,18 +213,12 @@ customElements.define("attn-mesh", class extends attn.Figure {
     const c = context < 1 ? null : this.cost(n, context, tensor, exchange);
     const seconds = c && c.project + c.attend + c.wait + c.reduce;
     this.total = c && 80 * seconds;
-    const now = Object.keys(this.constructor.parts).map((part) => c && 1e3 * (part === "all" ? seconds : c[part])), widths = now.map((ms) => this.x(ms));
-    if (this.widths && String(widths) !== String(this.widths)) // what was before the last change stays as an outline
-      this.bars.forEach(({ ghost, y }, i) => ghost.setAttribute("d", `M0 ${y - 2}h${this.widths[i]}v17H0`));
-    this.widths = widths;
+    const now = Object.keys(this.constructor.parts).map((part) => (c ? 1e3 * c[part] : 0));
+    if (this.now && String(now) !== String(this.now)) this.earlier = this.now;
+    this.now = now;
     this.lay_out(c, 2 ** gpus, tensor);
-    this.bars.forEach(({ bar, text }, i) => {
-      bar.setAttribute("width", widths[i]);
-      text.textContent = c ? number(now[i], 2) + " ms" : "–";
-    });
-    const values = c ? [whole(n / context), whole(context), number(1e3 * c.step, 3), number(context > 1 ? 1e3 * c.travel : 0, 3)] : ["–", "–", "–", "–"];
-    this.cells.forEach((cell, i) => { cell.textContent = values[i]; });
-    this.answer.textContent = c ? `80 layers: ${number(80 * seconds, 2)} s` : "This mesh does not fit";
+    this.lay_bars(now, this.earlier ?? now.map(() => 0), c);
+    this.answer.textContent = c ? `80 layers: ${number(80 * seconds, 2)} s, ${whole(n / context)} tokens ${tensor > 1 ? "in each frame" : "on each GPU"}` : "This mesh does not fit";
     const mesh = `${whole(n)} tokens on ${whole(2 ** gpus)} GPUs`;
     const sentence = c
       ? `${mesh}, context ${whole(context)} × tensor ${tensor}, ${exchange}: ${number(80 * seconds, 2)} seconds for 80 layers, `

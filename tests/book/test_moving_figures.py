@@ -576,32 +576,38 @@ def test_mesh(page: Page, rng: np.random.Generator) -> None:
         arrows(figure.get_by_label("GPUs", exact=True), rng, "ArrowLeft", "ArrowRight")
         now = state(figure)
         n, context = 2 ** now["length"], 2 ** (now["gpus"] - now["heads"])
-        shown = figure.locator(".attn-costs text[text-anchor=end]").all_text_contents()
+        shown = figure.evaluate(
+            "({ labels }) => labels.map(({ ms }) => ms.textContent)"
+        )
+        whole, step = figure.evaluate(
+            "({ ends, step }) => [ends[0].textContent, step.textContent]"
+        )
         answer = figure.locator(".attn-answer").inner_text()
-        values = [value for _, value in cells(figure, 0)]
         try:
             mesh = Mesh(context=int(context), tensor=2 ** now["heads"])
             cost = attention_cost(n, 64, mesh, H100, kv_heads=8, exchange=exchange)
         except ValueError:
             assert answer == "This mesh does not fit"
-            assert {*values, *shown} == {"–"}
+            assert {*shown} == {"–"} and whole == "does not fit" and step == ""
             met.add((exchange, "does not fit"))
             continue
         parts = [cost.project_seconds, cost.attend_seconds, cost.wait_seconds]
-        parts += [cost.reduce_seconds, cost.seconds, cost.traffic_seconds]
-        assert shown == [f"{number(1e3 * x, 2)} ms" for x in parts]
-        places = 40 * np.log10(np.maximum(1e6 * np.array(parts), 1))  # on one axis
-        widths = figure.locator(".attn-costs rect").evaluate_all(
-            "bars => bars.map(bar => +bar.getAttribute('width'))"
-        )
-        assert np.allclose(widths, places)
+        parts += [cost.reduce_seconds]
+        assert [*shown, whole] == [
+            f"{number(1e3 * x, 2)} ms" for x in (*parts, cost.seconds)
+        ]
+        (x, widths), _ = stacked_bars(figure)
+        np.testing.assert_allclose(widths / widths.sum(), parts / np.sum(parts))
+        np.testing.assert_allclose(x, np.cumsum(widths) - widths, atol=1e-9)
         assert np.isclose(idle_of_time_bar(figure, context), cost.wait_seconds)
-        assert answer == f"80 layers: {number(80 * cost.seconds, 2)} s"
-        assert values[:2] == [f"{n // context:,.0f}", f"{context:,}"]
+        assert answer.startswith(
+            f"80 layers: {number(80 * cost.seconds, 2)} s, {n // context:,.0f} tokens "
+        )
         if exchange != "double ring":
             steps = (context, max(1, context - 1)) if exchange == "ring" else (1, 1)
-            step = cost.attend_seconds / steps[0], cost.traffic_seconds / steps[1]
-            assert values[2:] == [number(1e3 * x) for x in step]
+            told = [cost.attend_seconds / steps[0], cost.traffic_seconds / steps[1]]
+            found = re.findall(r"[\d.]+(?= ms)", step)
+            assert found == [number(1e3 * x) for x in told[: 1 + (context > 1)]]
         assert f"{number(100 * cost.wait_seconds / cost.seconds, 0)} percent" in said(figure)  # fmt: skip
         met.add((exchange, "waits" if cost.wait_seconds else "hides"))
     assert met >= {("ring", "waits"), ("ring", "hides"), ("all-to-all", "waits")}
@@ -609,20 +615,23 @@ def test_mesh(page: Page, rng: np.random.Generator) -> None:
     assert ("all-to-all", "does not fit") in met
 
 
-def test_the_mesh_before_stays_as_an_outline(page: Page) -> None:
+def stacked_bars(figure: Locator) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """Starts and widths of a layer's parts, now and in the setting before."""
+    bars = figure.evaluate(
+        "({ bars }) => bars.map(bar => ['x', 'width'].map(side => bar.map(part => +part.getAttribute(side))))"
+    )
+    return tuple((np.array(x), np.array(width)) for x, width in bars)
+
+
+def test_the_mesh_before_stays_as_a_bar(page: Page) -> None:
     """One GPU and eight that share the heads: the same seconds of attention, a sixth of all, on one axis."""
     figure = page.locator("attn-mesh")
     press(figure, "Again", "a million on 1,024")
     slide(figure, "GPUs that share heads", 3 / 6)
     settle(page)
-    bars = figure.locator(".attn-costs rect").evaluate_all(
-        "bars => bars.map(bar => +bar.getAttribute('width'))"
-    )
-    outlines = figure.locator(".attn-ghost").evaluate_all(
-        "paths => paths.map(path => +path.getAttribute('d').match(/h([\\d.]+)/)[1])"
-    )
-    assert bars[1] == outlines[1]
-    assert abs(outlines[4] - bars[4] - 40 * np.log10(8.72 / 1.49)) < 0.2
+    (_, now), (_, before) = stacked_bars(figure)
+    assert abs(now[1] - before[1]) < 1e-6
+    assert abs(before.sum() / now.sum() - 8.72 / 1.49) < 0.03
 
 
 def test_gpus_wait_or_compute_as_the_time_bar_says(page: Page) -> None:
