@@ -40,13 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with contained():
         ran = call(names_of, (file,), tensors=False, seconds=SECONDS)
     if ran.late:
+        about = f"{file} runs for more than {SECONDS:.0f} s"
         parser.error(
-            f"{file} runs for more than {SECONDS:.0f} s. Is there a loop that never ends outside of the functions?"
+            f"{about}. Is there a loop that never ends outside of the functions?"
         )
     if isinstance(ran.error, SystemExit):
-        parser.error(
-            f"{file} ends itself with exit(), before anything is checked. Take that line out."
-        )
+        about = f"{file} ends itself with exit(), before anything is checked"
+        parser.error(f"{about}. Take that line out.")
     if ran.error:
         parser.error(f"{file} does not run: {type(ran.error).__name__}: {ran.error}")
     own, imported = parted(ran.value)

@@ -94,9 +94,8 @@ class Comparison:
         )
 
     def limits(self, case: Case, *answers: Any) -> tuple[float, float]:
-        if self.tolerance:
-            return self.tolerance, self.tolerance
-        return tolerance(case, *answers)
+        own = self.tolerance
+        return (own, own) if own else tolerance(case, *answers)
 
     def makes(self, wrong: Function, attempt: Attempt) -> bool:
         """Whether the reader's function did what this one does."""
@@ -112,11 +111,9 @@ class Comparison:
         """The mistake whose answers are the reader's in every case. The largest case tells most of them apart."""
         # In float16 -1e9 is -inf, or an error, or makes the result wider: that tells only if nothing else does.
         wider = [x for x in tried if float_of(x.case) != "float16"]
-        telling = wider if any(x.wrong for x in wider) else tried
-        for mistake in mistakes:
-            if all(self.makes(mistake.wrong, x) for x in reversed(telling)):
-                return mistake
-        return None
+        telling = [*(wider if any(x.wrong for x in wider) else tried)][::-1]
+        did = (m for m in mistakes if all(self.makes(m.wrong, x) for x in telling))
+        return next(did, None)
 
     def differing(self, x: Attempt) -> list[Answer]:
         """The arrays of an answer that differ from the right one, each beside it."""

@@ -65,15 +65,14 @@ def _lost_axis(exercise: Comparison, fn: Function, call: Call, tried: Tried,
     if not met or spoilt or len(still) == len(wrong):
         return None
     lost, full, kept = met
-    title, words = "keepdims forgotten", (
-        f"A sum, a mean or a maximum has lost its axis: its shape {lost} meets {full}: each number goes to a column "
-        f"and not to its own row, or does not fit. With keepdims=True (keepdim in torch) it stays {kept}"
-    )  # fmt: skip
-    if not still:
-        return Diagnosis(title, f"{words}: then you are right.", wrong)
-    found = diagnose(exercise, again, call, after)
-    if not found:
-        return Diagnosis(title, f"{words}: then less is wrong.", wrong)
+    title = "keepdims forgotten"
+    words = (
+        f"A sum, a mean or a maximum has lost its axis: its shape {lost} meets {full}, so that a number goes to a "
+        f"column and not to its own row, or does not fit. With keepdims=True (keepdim in torch) it stays {kept}"
+    )
+    if not (found := diagnose(exercise, again, call, after)):
+        then = "less is wrong" if still else "you are right"
+        return Diagnosis(title, f"{words}: then {then}.", wrong)
     words = f"{words}. What is wrong then: {found.words}"
     return Diagnosis(f"{title}; {found.title}", words, wrong)
 
@@ -110,9 +109,8 @@ def _in_other_words(exercise: Comparison, tried: Tried, wrong: Tried) -> Mistake
     answers = [y for x in wrong for y in exercise.differing(x)]
     if one_for_all(answers, PLAIN) or not _of_many_numbers(wrong):
         return None
-    return exercise.made(other_questions(exercise), tried) or exercise.made(
-        to_other_questions(exercise), tried
-    )
+    others = exercise.made(other_questions(exercise), tried)
+    return others or exercise.made(to_other_questions(exercise), tried)
 
 
 @cache
@@ -159,9 +157,7 @@ def _in_one_value(exercise: Comparison) -> Iterator[Mistake]:
         def one_of(*x: Any, m: Mistake = m, i: int = i) -> Any:
             return (*right(*x)[:i], m.wrong(*x)[i], *right(*x)[i + 1 :])
 
-        words = (
-            f"Value {i + 1} of the {count} is wrong, the others are right. {m.words}"
-        )
+        words = f"Value {i + 1} of {count} is wrong, the others are right. {m.words}"
         yield Mistake(f"{m.name}, in one value", words, one_of)
     for order in [*permutations(range(count))][1:]:
         yield Mistake(
@@ -188,12 +184,10 @@ def to_other_questions(exercise: Comparison) -> list[Mistake]:
 
 def _of_many_numbers(wrong: Tried, at_least: int = 8) -> bool:
     """Whether what agrees with all these answers does so by no accident."""
-    values = [np.asarray(y) for x in wrong for y in x.got or ()]
-    counts = (
-        np.isfinite(y.astype(float)).sum() * (1 if y.dtype.kind in "bi" else 4)
-        for y in values
-    )
-    return sum(counts) >= at_least
+    count = 0
+    for y in (np.asarray(y) for x in wrong for y in x.got or ()):
+        count += np.isfinite(y.astype(float)).sum() * (1 if y.dtype.kind in "bi" else 4)
+    return count >= at_least
 
 
 def _symptoms(exercise: Comparison, ask: Ask, tried: Tried) -> Diagnosis | None:
@@ -245,11 +239,13 @@ def _weights(exercise: Comparison, ask: Ask) -> Finding | None:
     if exercise.weights is None:
         return None
     attempt = exercise.attempt(exercise.weights, ask(exercise.weights))
-    seen = strongest(exercise.differing(attempt))
-    how = (
-        "With an identity matrix for the values your output is your weights, and shows:"
+    if not (seen := strongest(exercise.differing(attempt))):
+        return None
+    title, words = seen[0]
+    return (
+        f"weights: {title}",
+        f"With an identity matrix for V your output is your weights, and shows: {words}",
     )
-    return seen and (f"weights: {seen[0][0]}", f"{how} {seen[0][1]}")
 
 
 def _here_and_there(exercise: Comparison, tried: Tried) -> Diagnosis | None:

@@ -19,8 +19,7 @@ from attn_tutor.check.words import show_case, show_error, show_pair
 Function = Callable[..., Any]
 Cases = Callable[[Function], Sequence[Case]]
 CHANGES = "changes its input"
-Wrong = Function | dict[str, Any]
-Row = tuple[str, Wrong | list[Any], str]
+Row = tuple[str, Any, str]
 
 
 @dataclass(frozen=True)
@@ -117,20 +116,13 @@ class Exercise(Comparison):
         elif wrong := results.wrong_kind(value, self.expected(x.case), tensors):
             found = wrong
         elif changed := self._changed(x.case, x.outcome):
-            found = (
-                CHANGES,
-                (
-                    f"It writes into its argument {changed}, which belongs to the caller. x = x - 1 makes a new array; "
-                    "x -= 1 and x[…] = … change the old one."
-                ),
-            )
+            words = f"It writes into its argument {changed}, which is the caller's: x -= 1 does, x = x - 1 does not."
+            found = CHANGES, words
         elif x.wrong:
             words = "This is none of the mistakes known here."
             if x.got and x.got[0] is np.nan:
-                ours, others = (
-                    results.shapes(take(value)),
-                    results.shapes(self.expected(x.case)),
-                )
+                values = take(value), self.expected(x.case)
+                ours, others = map(results.shapes, values)
                 words = f"What you return does not fit together: it has the shapes {ours}, where {others} would do."
             different = results.shapes(x.right) != results.shapes(x.got)
             found = "wrong shape" if different else "wrong values", words
@@ -152,10 +144,8 @@ class Exercise(Comparison):
 
     def _difference(self, attempt: Attempt) -> str:
         pairs = [*zip(attempt.right, attempt.got or (), strict=True)]
-        differs = (
-            not results.close(*pair, self.limits(attempt.case, *pair)) for pair in pairs
-        )
-        i = [*differs].index(True)
+        limits = [self.limits(attempt.case, *pair) for pair in pairs]
+        i = [*map(results.close, *zip(*pairs, strict=True), limits)].index(False)
         label = inspect.getdoc(self.reads) or "" if self.reads else ""
         if len(pairs) > 1:
             label += f" (value {i + 1} of the {len(pairs)} that it returns)"

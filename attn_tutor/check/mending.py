@@ -52,12 +52,12 @@ class Mend:
 
     def meet(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The inputs of what is done entry by entry; whoever has lost an axis that another has gets it back."""
-        large = max(inputs, key=_axes)
+        large = max(inputs, key=np.ndim)
         return tuple(self._fit(x, large) for x in inputs)
 
     def _fit(self, x: Any, large: Any) -> Any:
         lost = getattr(x, "lost", None)
-        if lost is None or _axes(large) != x.ndim + 1:
+        if lost is None or np.ndim(large) != x.ndim + 1:
             return x
         shape = [*x.shape]
         shape.insert(lost % large.ndim, 1)
@@ -65,10 +65,6 @@ class Mend:
             return x
         self.met = self.met or (tuple(x.shape), tuple(large.shape), tuple(shape))
         return x.reshape(shape)
-
-
-def _axes(x: Any) -> int:
-    return getattr(x, "ndim", 0)
 
 
 def _by_the_reader() -> bool:
@@ -98,17 +94,9 @@ class Watched(np.ndarray):
         return self._like(result, inputs) if out is None else out
 
     def __array_function__(self, func: Any, types: Any, args: Any, how: Any) -> Any:
-        if func is np.linalg.norm:
-            return self._norm(*args, **how)
         if func is np.where:
             args = self.mend.meet(args)
         return self._like(super().__array_function__(func, types, args, how), args)
-
-    def _norm(self, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:  # fmt: skip
-        def norm(axis: Any, keeps: bool) -> Any:
-            return self._like(np.linalg.norm(_plain(x), ord, axis, keeps))
-
-        return self.mend.reduce(norm, x, axis, keepdims)
 
     def _like(self, result: Any, inputs: Sequence[Any] = ()) -> Any:
         """It has lost what one of its own shape has lost."""

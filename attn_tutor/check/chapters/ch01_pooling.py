@@ -125,9 +125,8 @@ def nearest(q: Array, K: Array, k: int, *, closeness: Function = np.ones_like, s
 
 neighbour_weights = Exercise(1, "neighbour_weights(q, K, k): 1/k for each of the k nearest keys, 0 for the rest, no "
     "two equally far; (1, d), (m, d) → (1, m)",
-    nearest, lambda draw: [
-        (column(1), column(0, 3, 7), 1), (column(1), column(0, 3, 7), 2), (draw(1, 2), draw(5, 2), 3),
-        (draw(1, 7), draw(11, 7), 5)],
+    nearest, lambda draw: [(column(1), column(0, 3, 7), 1), (column(1), column(0, 3, 7), 2),
+        (draw(1, 2), draw(5, 2), 3), (draw(1, 7), draw(11, 7), 5)],
     ("ranks mistaken for keys", dict(rank=lambda order: order),
      "argsort returns which key comes first, second, …; you read it as each key's rank: weights[0, order[:k]]."),
     ("the farthest keys", dict(sign=-1),
@@ -146,8 +145,7 @@ def fitted(q: Array, K: Array, bandwidth: float, *, centred: bool = True) -> Arr
 
 local_line_weights = Exercise(1, "local_line_weights(q, K, bandwidth): weights by which a straight line, fitted around "
     "the query with Gaussian kernel weights, averages the values at the query; (1, d), (m, d) → (1, m)",
-    fitted, lambda draw: [
-        (column(1), column(0, 1, 2, 4), 1.0), (column(9), column(0, 1, 2, 4), 5.0), (draw(1, 2), draw(7, 2), 1.5),
-        (draw(1, 3), draw(11, 3), 2.3)],
+    fitted, lambda draw: [(column(1), column(0, 1, 2, 4), 1.0), (column(9), column(0, 1, 2, 4), 5.0),
+        (draw(1, 2), draw(7, 2), 1.5), (draw(1, 3), draw(11, 3), 2.3)],
     ("read off at the origin", dict(centred=False),
      "The line is right, but read off at the origin. Measure keys from the query, K − q."))  # fmt: skip

@@ -32,10 +32,8 @@ bilinear_score = Exercise(2, "bilinear_score(Q, K, M): QMKᵀ; (…, n, q), (…
     ("Mᵀ in place of M", lambda Q, K, M: Q @ M.T @ K.mT,
      "Your scores are QMᵀKᵀ. M leads from queries, its rows, to keys, its columns: Q M Kᵀ."))  # fmt: skip
 
-ONE = np.array([[1.0]])
-
 MORE = draw(3, 5), draw(7, 2), draw(5, 11) / 2, draw(2, 11), draw(11)
-ADDITIVE = [(ONE, column(-1, 1), ONE, ONE, np.array([2.0])), MORE]
+ADDITIVE = [(column(1), column(-1, 1), column(1), column(1), np.array([2.0])), MORE]
 
 
 def additive(Q: Array, K: Array, W_q: Array, W_k: Array, w_v: Array, *, curve: Function = np.tanh,

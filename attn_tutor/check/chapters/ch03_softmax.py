@@ -23,9 +23,8 @@ def soft(x: Array, *, shift: Function = largest, curve: Function = np.exp,
 
 
 softmax = Exercise(3, "softmax(x): weights along the last axis, each row sums to 1; (…, n, m) → (…, n, m)",
-    soft, lambda draw: [
-        (np.array([[LN3, 0.0]]),), (np.array([[LN3, 0.0], [0.0, 0.0]]),), (np.array([[1000.0, 1000.0], [0.0, 0.0]]),),
-        (draw(3, 5),), (draw(3, 5).astype(np.float32),), (draw(2, 3, 5),),
+    soft, lambda draw: [(np.array([[LN3, 0.0]]),), (np.array([[LN3, 0.0], [0.0, 0.0]]),),
+        (np.array([[1000.0, 1000.0], [0.0, 0.0]]),), (draw(3, 5),), (draw(3, 5).astype(np.float32),), (draw(2, 3, 5),),
         (np.array([[-1000.0, -999.0], [2000.0, 0.0]]),)],
     ("no maximum subtracted", dict(shift=np.zeros_like),
      "exp(1000) is infinity, and ∞/∞ is NaN. Subtract the largest score of each row first: softmax sees no shift."),

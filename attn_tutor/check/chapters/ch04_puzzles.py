@@ -26,8 +26,10 @@ def parts(a: int, n: int) -> Matrices:
 
 def tokens(letters: Array, a: int) -> Array:
     """Letters (…, n) as tokens (…, n, a + n + 1)."""
-    places = np.broadcast_to(np.eye(letters.shape[-1]), (*letters.shape, letters.shape[-1]))  # fmt: skip
-    return np.concatenate([np.eye(a)[letters], places, np.ones((*letters.shape, 1))], -1)  # fmt: skip
+    n = letters.shape[-1]
+    places = np.broadcast_to(np.eye(n), (*letters.shape, n))
+    ones = np.ones((*letters.shape, 1))
+    return np.concatenate([np.eye(a)[letters], places, ones], -1)
 
 
 def texts(a: int, n: int) -> Array:

@@ -65,10 +65,9 @@ def projected(X: Array, *W: Array, project: Function = np.matmul, seen: Function
 
 self_attention = Exercise(4, "self_attention(X, W_q, W_k, W_v): softmax(QKᵀ/√d_k) V with Q = X W_q, K = X W_k, V = X "
     "W_v; (…, n, d_in), (d_in, d_k), (d_in, d_k), (d_in, d_v) → (…, n, d_v)",
-    projected, lambda draw: [
-        (EYE, EYE, np.array([[1.0, 2], [0, 0]]), np.array([[4.0, 0], [0, 8]])), (draw(3, 7), *draw(3, 7, 7) / 7**0.5),
-        (draw(3, 7), *draw(2, 7, 5) / 2, draw(7, 2)), (draw(2, 3, 7), *draw(2, 7, 5) / 2, draw(7, 11)),
-        (1e3 * EYE, EYE, EYE, np.array([[4.0, 0], [0, 8]])),
+    projected, lambda draw: [(EYE, EYE, np.array([[1.0, 2], [0, 0]]), np.array([[4.0, 0], [0, 8]])),
+        (draw(3, 7), *draw(3, 7, 7) / 7**0.5), (draw(3, 7), *draw(2, 7, 5) / 2, draw(7, 2)),
+        (draw(2, 3, 7), *draw(2, 7, 5) / 2, draw(7, 11)), (1e3 * EYE, EYE, EYE, np.array([[4.0, 0], [0, 8]])),
         (column(1000, 999), column(1), column(-1e-3), column(0.004))], *pooling(),
     ("W.T in place of W", dict(project=lambda X, W: X @ W.T),
      "You multiply by W.T, as a linear layer of torch stores its matrix. Here W_q has the shape (d_in, d_k): X @ W_q."),
@@ -156,8 +155,7 @@ def gap(layer: Function, X: Array, order: list[int], *, moved: bool = True, size
 
 permutation_gap = Exercise(4,
     "permutation_gap(layer, X, order): the largest difference between layer(X[order]) and layer(X)[order]; → a number",
-    gap, lambda draw: [
-        *((layer, draw(5, 3), [3, 0, 1, 4, 2]) for layer in LAYERS),
+    gap, lambda draw: [*((layer, draw(5, 3), [3, 0, 1, 4, 2]) for layer in LAYERS),
         (named("first everywhere", lambda X: X[:1] + 0 * X), -np.arange(15.0).reshape(5, 3), [3, 0, 1, 4, 2])],
     ("the output not permuted", dict(moved=False),
      "You compare layer(X[order]) with layer(X): invariance. Equivariance lets outputs move along: layer(X)[order]."),

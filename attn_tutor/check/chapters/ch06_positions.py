@@ -10,8 +10,7 @@ from attn_tutor.check.exercise import Exercise, Function, Row
 
 draw = numbers(6)
 
-# Angles in float32, as torch makes them of whole numbers, are exact enough.
-ANGLES = 1e-5
+ANGLES = 1e-5  # in float32, as torch makes them of whole numbers, are exact enough
 
 
 def rates(d: int, base: float = 10000.0) -> Array:
@@ -89,9 +88,8 @@ def turned(X: Array, *, first: int = 0, rates: Function = rates, sign: float = 1
 
 rotary = Exercise(6,
     "rotary(X): row p turned by the angle p/10000^(2i/d) in columns 2i and 2i+1, p from 0; (…, n, d) → (…, n, d)",
-    turned, lambda draw: [
-        (np.array([[1.0, 0.0], [1.0, 0.0]]),), (np.array([[1.0, 0, 0, 0], [0, 0, 1, 0]]),), (draw(5, 6),),
-        (draw(5, 6).astype(np.float32),), (draw(2, 7, 10),)], *RATES,
+    turned, lambda draw: [(np.array([[1.0, 0.0], [1.0, 0.0]]),), (np.array([[1.0, 0, 0, 0], [0, 0, 1, 0]]),),
+        (draw(5, 6),), (draw(5, 6).astype(np.float32),), (draw(2, 7, 10),)], *RATES,
     ("turned the wrong way", dict(sign=-1),
      "You turn by −θ: the minus belongs to the sine in the *even* column, x cos θ − y sin θ."),
     ("positions from 1", dict(first=1),
@@ -146,11 +144,9 @@ def reordered(W: Array, n_heads: int) -> Array:
     return W[:, np.hstack([columns[:, 0::2], columns[:, 1::2]]).ravel()]
 
 
-NAMED = np.arange(8.0)[None, :]
-
 to_halves = Exercise(6,
     "to_halves(W, n_heads): in each head's columns first the even ones, then the odd ones; (d_in, d) → (d_in, d)",
-    reordered, lambda draw: [(NAMED[:, :6], 1), (NAMED, 2), (draw(5, 12), 2), (draw(7, 30), 5)],
+    reordered, lambda draw: [(np.arange(6.0)[None], 1), (np.arange(8.0)[None], 2), (draw(5, 12), 2), (draw(7, 30), 5)],
     ("heads forgotten", lambda W, n_heads: reordered(W, 1),
      "You reorder all columns at once, so that heads trade columns. Each head has its own pairs: reorder inside it."),
     ("from halves to neighbours",

@@ -8,7 +8,6 @@ from attn_tutor.check.chapters.inputs import LN3, Array, named, numbers, weights
 from attn_tutor.check.exercise import Exercise, Function
 
 draw = numbers(7)
-Gradients = Any  # a tuple of arrays
 
 
 def differences(f: Function, x: Array, *, step: float = 1e-5, far: float = -1e-5) -> Array:  # fmt: skip
@@ -57,15 +56,14 @@ log_softmax_vjp = Exercise(7, "log_softmax_vjp(scores, g): the gradient by the s
      "You take the mean of g over the keys. What goes off is p times the *sum* of g."))  # fmt: skip
 
 
-def bilinear(Q: Array, K: Array, M: Array, g: Array, *, turned: bool = False) -> Gradients:  # fmt: skip
+def bilinear(Q: Array, K: Array, M: Array, g: Array, *, turned: bool = False) -> Any:  # fmt: skip
     return g @ K @ M.T, g.T @ Q @ (M.T if turned else M), Q.T @ g @ K
 
 
 bilinear_score_vjp = Exercise(7, "bilinear_score_vjp(Q, K, M, g): dQ, dK, dM for the scores Q M Kᵀ, whose gradient is "
     "g; (n, q), (m, k), (q, k), (n, m) → (n, q), (m, k), (q, k)",
-    bilinear, lambda draw: [
-        (draw(1, 2), draw(1, 2), draw(2, 2), np.ones((1, 1))), (draw(3, 2), draw(3, 2), draw(2, 2), draw(3, 3)),
-        (draw(3, 2), draw(5, 7), draw(2, 7), draw(3, 5))],
+    bilinear, lambda draw: [(draw(1, 2), draw(1, 2), draw(2, 2), np.ones((1, 1))),
+        (draw(3, 2), draw(3, 2), draw(2, 2), draw(3, 3)), (draw(3, 2), draw(5, 7), draw(2, 7), draw(3, 5))],
     ("M transposed in dK", dict(turned=True),
      "In dK you multiply by Mᵀ. S = Q M Kᵀ gives dK = gᵀ (Q M): with q = k the shapes do not tell."))  # fmt: skip
 
@@ -76,14 +74,15 @@ def through_softmax(A: Array, dA: Array) -> Array:
 
 def layer(X: Array, W_q: Array, W_k: Array, W_v: Array, g: Array, *, back: float = 0.5,
           jacobian: Function = through_softmax, paths: tuple[int, ...] = (1, 1, 1),
-          crossed: Function = np.transpose) -> Gradients:  # fmt: skip
+          crossed: Function = np.transpose) -> Any:  # fmt: skip
     """Backwards through self-attention, with what people get wrong in it as options."""
     Q, K, V = X @ W_q, X @ W_k, X @ W_v
     A = weights_of(Q @ K.T / Q.shape[-1] ** 0.5)
     dS = jacobian(A, g @ V.T) / Q.shape[-1] ** back
     dQ, dK, dV = dS @ K, crossed(dS) @ Q, A.T @ g
     parts = zip(paths, (dQ, dK, dV), (W_q, W_k, W_v), strict=True)
-    return sum(taken * (dY @ W.T) for taken, dY, W in parts), X.T @ dQ, X.T @ dK, X.T @ dV  # fmt: skip
+    dX = sum(taken * (dY @ W.T) for taken, dY, W in parts)
+    return dX, X.T @ dQ, X.T @ dK, X.T @ dV
 
 
 self_attention_vjp = Exercise(7, "self_attention_vjp(X, W_q, W_k, W_v, g): dX, dW_q, dW_k, dW_v for self_attention "
@@ -104,13 +103,14 @@ self_attention_vjp = Exercise(7, "self_attention_vjp(X, W_q, W_k, W_v, g): dX, d
      "In dK you sum over keys. Key j collects from all queries, over the column j of dS: dK = dSᵀ Q."))  # fmt: skip
 
 
-def shared(Q: Array, K: Array, V: Array, g: Array, *, gather: Function = np.sum) -> Gradients:  # fmt: skip
+def shared(Q: Array, K: Array, V: Array, g: Array, *, gather: Function = np.sum) -> Any:  # fmt: skip
     """Backwards through heads that share keys."""
     group = len(K), len(Q) // len(K)
     K, V = (x.repeat(group[1], 0) for x in (K, V))
     A = weights_of(Q @ K.mT / Q.shape[-1] ** 0.5)
     dS = through_softmax(A, g @ V.mT) / Q.shape[-1] ** 0.5
-    return dS @ K, *(gather(x.reshape(*group, *x.shape[1:]), 1) for x in (dS.mT @ Q, A.mT @ g))  # fmt: skip
+    shares = dS.mT @ Q, A.mT @ g
+    return dS @ K, *(gather(x.reshape(*group, *x.shape[1:]), 1) for x in shares)
 
 
 grouped_attention_vjp = Exercise(7,
@@ -124,7 +124,7 @@ grouped_attention_vjp = Exercise(7,
      "Your dK and dV are too small: a key that several heads read gets the sum of what comes back."))  # fmt: skip
 
 
-def masked(Q: Array, K: Array, V: Array, mask: Array, g: Array, *, clear: bool = True) -> Gradients:  # fmt: skip
+def masked(Q: Array, K: Array, V: Array, mask: Array, g: Array, *, clear: bool = True) -> Any:  # fmt: skip
     """Backwards through masked attention; what takes no part may be NaN and is cleared first."""
     idle = ~mask.any(1, keepdims=True)  # queries that may read no key
     Q = np.where(idle, 0, Q)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_tutor.check.chapters.inputs import Array, named, numbers, weights_of
+from attn_tutor.check.chapters.inputs import Array, named, weights_of
 from attn_tutor.check.exercise import Exercise, Function
 
 END = 2
@@ -75,15 +75,11 @@ beam = Exercise(8, "beam(step, end, max_len, k): the likeliest sentence that a b
     ("ranked by the last token", dict(add=lambda so_far, new: new),
      "You rank by the newest token alone. A beginning is as likely as all its tokens: add them up."))  # fmt: skip
 
-draw = numbers(8)
-
-LONG = np.abs(draw(5, 7) * 3).astype(int) % 5
-TARGETS = np.array([[3, 1, 4]]), np.array([[3, 1, 4], [0, 4, 4]]), LONG
-
 previous_symbols = Exercise(8, "previous_symbols(target, end): what the decoder is fed when the right answer is "
     "target, the end first; (b, T) → (b, T)",
     lambda target, end: np.roll(np.c_[target[:, :-1], [end] * len(target)], 1, -1),
-    [(target, end) for target in TARGETS for end in (4, 5)],
+    lambda draw: [(target, end) for end in (4, 5) for target in (
+        np.array([[3, 1, 4]]), np.array([[3, 1, 4], [0, 4, 4]]), np.abs(draw(5, 7) * 3).astype(int) % 5)],
     ("shifted the wrong way", lambda target, end: np.c_[target[:, 1:], [end] * len(target)],
      "You shift to the left: to write symbol i the decoder reads symbol i + 1, which is not there when it translates."),
     ("rolled", lambda target, end: np.roll(target, 1, -1),

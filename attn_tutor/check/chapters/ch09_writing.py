@@ -24,9 +24,10 @@ def probabilities(logits: Array, k: int, temperature: float, *, keep: Function =
     """Softmax of the k largest, with what people get wrong in it as options."""
     kept = keep(logits, min(k + more, logits.shape[-1]))
     x = logits / (1 if late else temperature)
+    top = np.where(kept, x, -np.inf).max(-1, keepdims=True) if maximum else 0
     if not again:
         return np.where(kept, weights_of(x), 0)
-    e = np.where(kept, np.exp(x - np.where(kept, x, -np.inf).max(-1, keepdims=True) * maximum), 0)  # fmt: skip
+    e = np.where(kept, np.exp(x - top), 0)
     total = e.sum(-1, keepdims=True)
     p = e / np.where(total == 0, maximum, total)
     return np.asarray(p / temperature if late else p)
@@ -42,9 +43,8 @@ def with_ties_in_order(p: Array) -> Array:
 
 top_k = Exercise(9, "top_k(logits, k, temperature): probabilities softmax(logits / temperature) of exactly k largest "
     "logits, all others 0; (…, V) → (…, V)",
-    probabilities, lambda draw: [
-        (np.log([[3.0, 1.0, 2.0]]), 2, 1.0), (np.log([[3.0, 1.0, 2.0]]), 1, 0.5), (np.zeros((1, 5)), 3, 1.0),
-        (draw(3, 7), 7, 2.0), (draw(3, 7), 3, 0.7), (draw(2, 5, 11), 4, 1.7),
+    probabilities, lambda draw: [(np.log([[3.0, 1.0, 2.0]]), 2, 1.0), (np.log([[3.0, 1.0, 2.0]]), 1, 0.5),
+        (np.zeros((1, 5)), 3, 1.0), (draw(3, 7), 7, 2.0), (draw(3, 7), 3, 0.7), (draw(2, 5, 11), 4, 1.7),
         (np.array([[1000.0, 999.0, 0.0]]), 2, 1.0), (np.array([[-1000.0, -999.0, -2000.0]]), 2, 1.0)],
     ("more than k where logits are equal", dict(keep=at_least),
      "You keep every logit that is not below the k-th largest: of five equal ones all. Take k places, no threshold."),

@@ -7,11 +7,10 @@ from attn_tutor.check.chapters.inputs import Array, column, numbers
 from attn_tutor.check.exercise import Exercise, Function
 
 draw = numbers(10)
-State = tuple[Array, Array, Array]
 
 
 def joined(t1: Array, l1: Array, o1: Array, t2: Array, l2: Array, o2: Array, *, sign: int = 1, zero: float = 0,
-           divide: bool = False) -> State:  # fmt: skip
+           divide: bool = False) -> tuple[Array, ...]:  # fmt: skip
     """Both under a new top; ``zero`` is subtracted in place of a top of −∞."""
     t = np.maximum(t1, t2)
     top = np.where(np.isneginf(t), zero, t)

@@ -39,14 +39,12 @@ def on_what_came_next(A: Array, ids: Array, *, after: int = 1, queries: Function
     return np.asarray((A * there).sum(-1)[..., queries(same, axis=-1)].mean(-1))
 
 
-IDS = np.array([4, 7, 4, 9, 7, 4, 4])
-LONG = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5])
-
 prefix_matching_score = Exercise(11,
     "prefix_matching_score(A, ids): of the queries whose token has stood before, the mean of their total weight on the "
     "tokens that came right after its earlier copies, the query itself included; (…, n, n), (n,) → (…)",
-    on_what_came_next, [(causal_weights(2, 3, 3), np.array([5, 2, 5])), (causal_weights(3, 7, 7), IDS),
-        (causal_weights(2, 3, 11, 11), LONG)],
+    on_what_came_next, [(causal_weights(2, 3, 3), np.array([5, 2, 5])),
+        (causal_weights(3, 7, 7), np.array([4, 7, 4, 9, 7, 4, 4])),
+        (causal_weights(2, 3, 11, 11), np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]))],
     ("the earlier copies themselves", dict(after=0),
      "You take the earlier copies themselves, as a duplicate-token head does. Take what came right after: keys j + 1."),
     ("all queries counted", dict(queries=lambda same, axis: slice(None)),
@@ -62,9 +60,8 @@ def switched_off(O: Array, W_o: Array, off: list[int], *, turn: bool = False) ->
 without_heads = Exercise(11,
     "without_heads(O, W_o, off): what a layer writes when the heads in the list off are switched off: their outputs "
     "are 0, the others merged and projected as ever; (h, n, d_h), (h·d_h, d), list → (n, d)",
-    switched_off, lambda draw: [
-        (np.array([[[1.0]], [[2.0]]]), np.array([[3.0], [5.0]]), [0]), (draw(3, 5, 2), draw(6, 7), [1]),
-        (draw(5, 2, 3), draw(15, 11), [0, 3]), (draw(2, 3, 5), draw(10, 7), [])],
+    switched_off, lambda draw: [(np.array([[[1.0]], [[2.0]]]), np.array([[3.0], [5.0]]), [0]),
+        (draw(3, 5, 2), draw(6, 7), [1]), (draw(5, 2, 3), draw(15, 11), [0, 3]), (draw(2, 3, 5), draw(10, 7), [])],
     ("the sum of the heads switched off",
      lambda O, W_o, off: (X := an.merge_heads(np.delete(O, off, axis=0))) @ W_o[: X.shape[-1]],
      "You drop heads from the array and take the first rows of W_o for the rest. Each has rows of its own: set to 0."),

@@ -17,10 +17,6 @@ def merged(outputs: Array, levels: Array, *, top: Function = lambda levels: leve
     return np.asarray((e * outputs).sum(0) / np.where(total == 0, 1, total))
 
 
-def cube(*entries: float) -> Array:
-    return column(*entries)[:, None]
-
-
 EMPTY = draw(3, 2, 1)
 EMPTY[0, 0], EMPTY[:, 1] = -np.inf, -np.inf
 
@@ -35,7 +31,8 @@ def larger_level_of_a_pair_kept(outputs: Array, levels: Array) -> Array:
 
 merge_parts = Exercise(12, "merge_parts(outputs, levels): the output over all keys, from the outputs of p processes "
     "and the log-sums of their scores; no key anywhere gives 0; (p, n, d), (p, n, 1) → (n, d)",
-    merged, lambda draw: [(cube(2, 5, 11), np.log(cube(1, 2, 3))), (cube(2, 5), np.log(cube(3, 1))),
+    merged, lambda draw: [(column(2, 5, 11)[..., None], np.log(column(1, 2, 3))[..., None]),
+        (column(2, 5)[..., None], np.log(column(3, 1))[..., None]),
         (draw(3, 5, 2), draw(3, 5, 1)), (draw(3, 2, 5) * np.isfinite(EMPTY), EMPTY),
         (draw(2, 3, 5), 1000 + draw(2, 3, 1)), (draw(2, 3, 5).astype("f4"), draw(2, 3, 1).astype("f4"))],
     ("no maximum subtracted",
@@ -163,8 +160,7 @@ def outputs_of_blocks_averaged(Q: Array, K: Array, V: Array, size: int) -> Array
 ring = Exercise(12,
     "ring(Q, K, V, size): causal attention of tokens in `size` equal blocks; in each of `size` steps every block of "
     "queries meets one block of keys, and the blocks of keys move on by one; (n, d), (n, d), (n, d_v) → (n, d_v)",
-    around, lambda draw: [
-        (2 * np.eye(4), 2 * np.eye(4), np.array([[1.0], [2.0], [4.0], [8.0]]), 2),
+    around, lambda draw: [(2 * np.eye(4), 2 * np.eye(4), np.array([[1.0], [2.0], [4.0], [8.0]]), 2),
         (draw(4, 3), draw(4, 3), draw(4, 2), 1), (draw(6, 3), draw(6, 3), draw(6, 5), 3),
         (draw(8, 5), draw(8, 5), draw(8, 2), 4), (40 * draw(6, 3), 40 * draw(6, 3), draw(6, 2), 3)],
     ("the last block left out", dict(steps=-1),

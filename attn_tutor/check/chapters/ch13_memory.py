@@ -83,15 +83,13 @@ def kept_or_drawn(p: Array, q: Array, guess: int, coin: float, draw: float, *, k
     return int(np.searchsorted(upto, draw * upto[-1], side="right"))
 
 
-P, Q = np.array([0.5, 0.3, 0.2, 0.0]), np.array([0.1, 0.2, 0.3, 0.4])
-R = np.array([0.05, 0.15, 0.1, 0.7])
+P, Q, R = np.array([[0.5, 0.3, 0.2, 0], [0.1, 0.2, 0.3, 0.4], [0.05, 0.15, 0.1, 0.7]])
 
 keep_guess = Exercise(13, "keep_guess(p, q, guess, coin, draw): the guess if coin < min(1, p/q), else the first token "
     "at which the running sum of max(0, p − q), divided by its total, exceeds draw; coin and draw are random numbers "
     "in [0, 1); (t), (t) → a token",
-    kept_or_drawn, [
-        (P, Q, 0, 0.9, 0.95), (P, Q, 3, 0.0, 0.1), (P, Q, 3, 0.9, 0.85), (P, Q, 2, 0.6, 0.7), (P, Q, 2, 0.7, 0.82),
-        (P, Q, 1, 0.35, 0.2), (R, P, 0, 0.2, 0.1), (R, P, 0, 0.08, 0.1), (R, P, 1, 0.45, 0.99)],
+    kept_or_drawn, [(P, Q, 0, 0.9, 0.95), (P, Q, 3, 0.0, 0.1), (P, Q, 3, 0.9, 0.85), (P, Q, 2, 0.6, 0.7),
+        (P, Q, 2, 0.7, 0.82), (P, Q, 1, 0.35, 0.2), (R, P, 0, 0.2, 0.1), (R, P, 0, 0.08, 0.1), (R, P, 1, 0.45, 0.99)],
     ("the ratio upside down", dict(keep=lambda p, q: q / p if p else 9),
      "You keep with probability q/p. Refused must be what the small model says too *often*: keep with p/q."),
     ("drawn from p", dict(left=lambda p, q: p),

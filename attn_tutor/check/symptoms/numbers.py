@@ -47,14 +47,9 @@ def ratio_of(right: Array, got: Array) -> float | None:
     return ratio if np.allclose(got, ratio * right, 1e-4, 1e-6) else None
 
 
-@symptom(CONSTANT, "one number everywhere", of_numbers)
-def _(x: Answer) -> str | None:
-    if np.ptp(x.got) > 0 or np.isnan(x.got).any() or np.ptp(x.right) < 1e-6:
-        return None
-    return (
-        f"All your numbers are {x.got.flat[0]:.4g}. Is something divided as whole numbers, //, is an array that was "
-        "made with zeros not filled, or is everything cut off?"
-    )
+seen(CONSTANT, "one number everywhere", of_numbers, lambda x: np.ptp(x.got) == 0 and np.ptp(x.right) > 1e-6,
+    "All your numbers are the same. Is something divided as whole numbers, //, is an array that was made with zeros "
+    "not filled, or is everything cut off?")  # fmt: skip
 
 
 @symptom(EXACT, "an argument added", of_numbers)
@@ -159,7 +154,9 @@ def _(x: Answer) -> str | None:
 def _constant_for_rows(x: Answer) -> bool:
     gap = x.got - x.right
     wide = x.right.ndim > 1 and x.right.shape[-1] > 2
-    return wide and np.abs(gap).max() > 1e-3 and np.allclose(gap, gap[..., :1], 1e-4, 1e-6)  # fmt: skip
+    if not wide or np.abs(gap).max() < 1e-3:
+        return False
+    return np.allclose(gap, gap[..., :1], 1e-4, 1e-6)
 
 
 seen(SYMPTOMS, "a constant for each row", of_numbers, _constant_for_rows,
