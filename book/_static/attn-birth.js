@@ -2,14 +2,16 @@
    Needs attn-birth-data.js: losses and weights at eighteen steps, measured by the package on texts that judge the model. */
 customElements.define("attn-birth", class extends attn.Figure {
   static title = "A head is born";
-  static start = { step: attn.birth.steps.length - 1, text: 0, at: 20 };
+  static start = { step: 0, text: 0, at: 20 };
+  static still = { step: attn.birth.steps.length - 1 };
   static period = 16;
   static n = 31; // letters that are read: after the last nothing is left to guess
   static born = 0.3; // mean weight on the place it looks at, from which a head counts as there
-  static curves = { first: "loss, first copy", second: "loss, second copy", back: "head 0.0, one back", copy: "head 1.1, 15 back" }; // the means of a step
+  static curves = { first: "first copy", second: "second copy", back: "0.0, one back", copy: "1.1, 15 back" }; // the means of a step
+  static cliff = [140, 220];
   static toned = (name, text) => attn.html("b", { class: `attn-tone attn-${name}` }, text);
   static tasks = [{
-    ask: "At the end one head looks one letter back, and another, in the block above, copies. Play the training again. Which of the two forms first?",
+    ask: "At the end one head looks one letter back, and another, in the block above, copies. Play the training. Which of the two forms first?",
     guesses: { back: "the one that looks back", copy: "the one that copies", both: "both at once, within ten steps" },
     right: (figure) => {
       const [back, copy] = ["back", "copy"].map((name) => figure.birthday(name));
@@ -38,19 +40,19 @@ customElements.define("attn-birth", class extends attn.Figure {
   }];
 
   build() {
-    const { html, svg, range } = attn, { n, period, curves, toned } = this.constructor, { steps, texts } = attn.birth, last = steps.length - 1;
+    const { html, svg, range } = attn, { n, period, curves, toned, cliff } = this.constructor, { steps, texts } = attn.birth, last = steps.length - 1;
     this.texts = texts.map(({ letters, losses, weights }) => ({ letters, losses, weights: Uint8Array.from(atob(weights), (byte) => byte.charCodeAt(0)) }));
     this.fits.text = (text) => Number.isInteger(text) && text in texts;
     this.fits.at = (at) => Number.isInteger(at) && at >= 0 && at < n;
     this.seen = new Set();
-    this.slider("step", "Training step", [0, last, 1], (step) => `${steps[step]} of 600`);
-    this.fits.step = (step) => Number.isInteger(step) && step in steps;
     this.player("Play the training", 420, () => {
       const step = (this.state.step + 1) % steps.length;
       this.seen.add(step);
       this.set({ step });
       return step < last;
     });
+    this.slider("step", "Training step", [0, last, 1], (step) => steps[step]);
+    this.fits.step = (step) => Number.isInteger(step) && step in steps;
     this.presets("Held-out text", Object.fromEntries(texts.map(({ letters }, text) => [letters.slice(0, 4) + "…", { text }])));
 
     // The text in two rows, each letter below itself; the arcs show where the chosen letter looks.
@@ -83,24 +85,27 @@ customElements.define("attn-birth", class extends attn.Figure {
       caption.append(toned(name, ["0.0 looks one back", "1.1 copies"][h]));
       return { canvas, row, part: html("div", {}, caption, html("div", { class: "attn-map" }, canvas, row)) };
     });
-    this.chart = svg("svg", { viewBox: "0 0 300 240" });
-    this.cursor = svg("rect", { class: "attn-cursor", y: 4, width: 1.5, height: 196 });
-    const words = (x, y, text, more = {}) => svg("text", { x, y, ...more }, text), end = { "text-anchor": "end" };
-    this.chart.append(svg("path", { class: "attn-axis", d: "M28 6V90H296M28 112V200H296" }), this.cursor,
-      ...[0, 2, 4].map((loss) => words(23, this.y("first", loss) + 4, String(loss), end)), ...["0", "0.5", "1"].map((weight) => words(23, this.y("back", +weight) + 4, weight, end)),
-      ...[0, 80, 140, 170, 200, 500].map((step) => words(this.x(steps.indexOf(step)), 216, String(step), { "text-anchor": "middle" })),
-      words(32, 84, "loss (nats a letter)"), words(32, 124, "mean weight of a head"), words(162, 234, "training step, dense where it happens", { "text-anchor": "middle" }));
-    this.curves = Object.keys(curves).map((name) => [svg("path", { class: `attn-tone attn-${name}` }), svg("circle", { class: `attn-tone attn-${name}`, r: 4 })]);
-    this.chart.append(...this.curves.flat());
-    this.measures = range(4).map(() => html("td"));
-    const measures = attn.table("Mean of 200 held-out texts", ["", ""], Object.entries(curves).map(([of, name], i) =>
-      [html("th", { scope: "row" }, toned(of, name)), this.measures[i]]));
-    this.picture.append(html("div", {}, this.line, this.key, html("div", { class: "attn-pair" }, ...this.maps.map(({ part }) => part))), html("div", {}, this.chart, measures));
+    // Four panels: loss and weights against the step, and both again where the cliff is.
+    const words = (x, y, text, more = {}) => svg("text", { x, y, ...more }, text), end = { "text-anchor": "end" }, middle = { "text-anchor": "middle" };
+    const [from, to] = cliff.map((step) => this.x(step)), rows = { first: ["0", "2", "4"], back: ["0", "0.5", "1"] };
+    this.cursors = range(2).map((zoom) => svg("path", { class: "attn-axis" }));
+    this.chart = svg("svg", { viewBox: "0 0 350 404", class: "attn-birth-chart" },
+      svg("path", { class: "attn-zoom", d: `M${from} 4H${to}V182L346 216V384H30V216L${from} 182Z` }), ...this.cursors,
+      ...range(2).flatMap((zoom) => Object.entries(rows).flatMap(([name, ticks]) => [svg("path", { class: "attn-axis", d: `M30 ${this.y(name, +ticks[2], zoom)}V${this.y(name, 0, zoom)}H${zoom ? 346 : this.x(500)}` }),
+        ...ticks.map((tick) => words(26, this.y(name, +tick, zoom) + 4, tick, end))])),
+      ...[0, 100, 200, 300, 400, 500].map((step) => words(this.x(step), 195, String(step), middle)), ...[140, 160, 180, 200, 220].map((step) => words(this.x(step, 1), 400, String(step), middle)),
+      words(256, 195, "steps"), words(36, 84, "loss"), words(36, 118, "mean weight"));
+    this.curves = Object.keys(curves).map((name) => {
+      const tone = { class: `attn-tone attn-${name}` };
+      return { lines: range(2).map(() => svg("path", tone)), dots: range(2).map(() => svg("circle", { ...tone, r: 4 })), label: svg("text", tone) };
+    });
+    this.chart.append(...this.curves.flatMap(({ lines, dots, label }) => [...lines, ...dots, label]));
+    this.picture.append(html("div", {}, this.line, this.key, html("div", { class: "attn-pair" }, ...this.maps.map(({ part }) => part))), this.chart);
   }
 
-  x(step) { return 34 + 246 * step / (attn.birth.steps.length - 1); }
+  x(step, zoom = 0) { return zoom ? 34 + 308 * (step - 140) / 80 : 30 + 216 * step / 500; }
 
-  y(name, value) { return ["first", "second"].includes(name) ? 90 - 19 * value : 200 - 84 * value; }
+  y(name, value, zoom = 0) { return 212 * zoom + (["first", "second"].includes(name) ? 90 - 20 * value : 180 - 74 * value) - 8 * zoom; }
 
   again() {
     this.seen.clear();
@@ -129,7 +134,7 @@ customElements.define("attn-birth", class extends attn.Figure {
   }
 
   draw() {
-    const { step, text, at } = this.state, { n, period, curves, toned } = this.constructor, { number } = attn, { steps, means } = attn.birth;
+    const { step, text, at } = this.state, { n, period, toned } = this.constructor, { number } = attn, { steps, means } = attn.birth;
     const { letters, losses } = this.texts[text], lost = losses[step], [back, copy] = this.weights(step);
     this.seen.add(step);
     const from = at < period ? at : at - period + 1; // whose look back is shown: at the letter after the last time
@@ -143,21 +148,38 @@ customElements.define("attn-birth", class extends attn.Figure {
     this.key.replaceChildren(toned("copy", `1.1 looks from “${letters[at]}” most at “${letters[top]}”, ${at - top} back: ${number(copy[at][top], 2)}. `),
       toned("back", `0.0 looks from ${at < period ? "it" : `the “${letters[from]}” after the last “${letters[at]}”`} ${from - before} back: ${number(back[from][before], 2)}. `),
       `Red foot: the loss. The next letter, “${letters[at + 1]}”, costs ${number(lost[at], 2)}.`);
-    this.cursor.setAttribute("x", this.x(step));
-    const shown = Object.keys(curves).map((name, i) => {
-      const value = means[step][i], [line, dot] = this.curves[i], point = (k) => `${this.x(k).toFixed(1)} ${this.y(name, means[k][i]).toFixed(1)}`;
-      line.setAttribute("d", [...this.seen].sort((a, b) => a - b).map((k) => (this.seen.has(k - 1) ? "L" : "M") + point(k)).join(""));
-      for (const [at, place] of Object.entries({ cx: this.x(step), cy: this.y(name, value) })) dot.setAttribute(at, place);
-      return this.measures[i].textContent = number(value, 2);
-    });
+    const last = Math.max(...this.seen), shown = means[step].map((value) => number(value, 2));
+    this.glide("step", [step], ([now]) => this.trace(now, Math.max(Math.min(now, last), last === step ? 0 : last)), 420);
     for (const [name, value] of Object.entries({ valuenow: at, valuetext: `“${letters[at]}” at position ${at}` })) this.line.setAttribute(`aria-${name}`, value);
     this.maps.forEach(({ canvas, row }, h) => {
       const i = h ? at : from;
       canvas.setAttribute("aria-label", `Weights of head ${h ? "1.1" : "0.0"} at step ${steps[step]}`);
       for (const [side, share] of [["top", i], ["bottom", n - 1 - i]]) row.style[side] = `${100 * share / n}%`;
     });
-    return `Step ${steps[step]} of 600: on average the first copy costs ${shown[0]} nats a letter, the second ${shown[1]}. Head 0.0 puts ${shown[2]} on the letter before, `
+    return `Step ${steps[step]}: on average the first copy costs ${shown[0]} nats a letter, the second ${shown[1]}. Head 0.0 puts ${shown[2]} on the letter before, `
       + `head 1.1 ${shown[3]} on the letter 15 back.`;
+  }
+
+  /* The curves up to a step, between two that were measured on its way, and their values beside the dots. */
+  trace(now, last) {
+    const { steps, means } = attn.birth, { put, number, range } = attn, { curves, cliff: [from, to] } = this.constructor;
+    const between = (row, t) => { const k = Math.floor(t); return row(k) + (t > k ? (t - k) * (row(k + 1) - row(k)) : 0); };
+    const step = between((k) => steps[k], now), inside = step >= from && step <= to, ends = [];
+    this.cursors.forEach((cursor, zoom) => put(cursor, { d: zoom && !inside ? "" : `M${this.x(step, zoom)} ${zoom ? "214V384" : "4V180"}` }));
+    Object.keys(curves).forEach((name, i) => {
+      const { lines, dots, label } = this.curves[i], value = between((k) => means[k][i], now);
+      range(2).forEach((zoom) => {
+        const seen = [...range(Math.floor(last) + 1), ...(last % 1 ? [last] : [])].filter((t) => !zoom || between((k) => steps[k], t) >= from && between((k) => steps[k], t) <= to);
+        put(lines[zoom], { d: seen.map((t, k) => `${k ? "L" : "M"}${this.x(between((k) => steps[k], t), zoom).toFixed(1)} ${this.y(name, between((k) => means[k][i], t), zoom).toFixed(1)}`).join("") });
+        put(dots[zoom], { cx: this.x(step, zoom), cy: this.y(name, value, zoom), visibility: zoom && !inside ? "hidden" : "visible" });
+      });
+      ends.push(this.y(name, value) + 4);
+      label.textContent = `${curves[name]} ${number(value, 2)}`;
+    });
+    for (const [a, b] of [[0, 1], [2, 3]]) { // two labels of a panel stand apart
+      const apart = Math.max(0, 13 - Math.abs(ends[a] - ends[b])) / 2, up = ends[a] <= ends[b] ? -apart : apart, low = Math.max(0, Math.max(ends[a] + up, ends[b] - up) - 88 * (a ? 2 : 1));
+      [[a, up], [b, -up]].forEach(([i, by]) => put(this.curves[i].label, { x: this.x(step) + 8, y: ends[i] + by - low }));
+    }
   }
 
   /* The two maps and the arcs, with the weights as they are on their way. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import copy
 import json
 from base64 import b64decode
@@ -466,8 +467,9 @@ def test_birth_figure_shows_what_was_measured(
         step, at, letters = now["step"], now["at"], text["letters"]
         assert now["text"] == chosen
         means = [number(x, 2) for x in born["means"][step]]
-        assert [value for _, value in cells(figure, 0)] == means
-        assert said(figure).startswith(f"Step {STEPS[step]} of 600: on average ")
+        assert said(figure).startswith(f"Step {STEPS[step]}: on average ")
+        labels = figure.locator("text.attn-tone").all_text_contents()
+        assert [label.split()[-1] for label in labels] == means
         back, copy = maps(text)[step]
         top, source = copy[at].argmax(), at if at < 16 else at - 15
         key = figure.locator(".attn-lines").inner_text()
@@ -486,6 +488,33 @@ def test_birth_figure_shows_what_was_measured(
         )
         drawn = np.where(copy[at] < 0.02, 0, copy[at])
         np.testing.assert_allclose(arcs, drawn, atol=0.002)
+
+
+def test_the_training_is_drawn_on_a_linear_axis_and_its_cliff_at_large(
+    page: Page, born: dict[str, Any]
+) -> None:
+    """What was measured, in its place; the curves go as far as the training was shown, the dots between two steps."""
+    figure = page.locator("attn-birth")
+    press(figure, "Again")
+    steps, means = np.array(STEPS), np.array(born["means"])
+    lines = "({ curves }) => curves.map(({ lines }) => lines.map(line => line.getAttribute('d')))"
+    assert not any("L" in line for line in sum(figure.evaluate(lines), []))
+    hit(figure.get_by_label("Training step"), "End")
+    settle(page)
+    for name, (whole, cliff) in enumerate(figure.evaluate(lines)):
+        for line, low, high in ((whole, 0, 500), (cliff, 140, 220)):
+            x, y = np.array(re.findall(r"[-.\d]+", line), float).reshape(-1, 2).T
+            inside = (steps >= low) & (steps <= high)
+            share = (steps[inside] - low) / (high - low)
+            np.testing.assert_allclose((x - x[0]) / (x[-1] - x[0]), share, atol=1e-3)
+            value = means[inside, name]
+            tall = (20, 74)[name > 1]
+            np.testing.assert_allclose(y - y[0], tall * (value[0] - value), atol=0.2)
+    halfway = figure.evaluate(
+        "figure => { figure.trace(8.5, 17); return figure.curves[3].label.textContent; }"
+    )
+    assert halfway == f"1.1, 15 back {number(means[8:10, 3].mean(), 2)}"
+    press(figure, "Again")
 
 
 GLIDE = """figure => new Promise(done => {
