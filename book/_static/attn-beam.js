@@ -29,18 +29,20 @@ customElements.define("attn-beam", class extends attn.Figure {
   }];
 
   build() {
-    const { html, svg, range } = attn;
+    const { html, svg } = attn;
     this.model = new attn.Translator(attn.translator);
+    this.syncs.push(() => this.search());
     this.choice("model", "Model", this.constructor.models);
     this.slider("k", "Width k of the beam", [1, 4, 1]);
     this.slider("step", "Steps done", [1, 10, 1]);
+    this.steps = this.controls.lastChild.querySelector("input");
     this.player("Step by step", 900, () => {
       const { step } = this.state, more = step < this.last;
       this.set({ step: more ? step + 1 : 1 }); // from the end it begins anew
       return !more || step + 1 < this.last;
     });
     this.presets("Numbers", { "20,000,001": { model: "translator", text: "twenty million and one" }, "80,005": { model: "translator", text: "eighty thousand and five" } });
-    this.input = html("textarea", { rows: 2, maxlength: 160 });
+    this.input = html("textarea", { rows: 1, maxlength: 160 });
     this.input.addEventListener("input", () => this.set({ text: this.input.value }));
     const field = html("label", { class: "attn-text" }, "A number in words", this.input);
     this.control(field, () => {
@@ -51,15 +53,14 @@ customElements.define("attn-beam", class extends attn.Figure {
     const fade = svg("linearGradient", { id: "attn-fade" }, ...[0.6, 0].map((opacity, i) => svg("stop", { offset: i, "stop-opacity": opacity })));
     this.mouth = svg("rect", { y: -9, height: 999, x: -9 });
     this.river = svg("g", { "clip-path": "url(#attn-mouth)" });
-    this.tree = svg("svg", { role: "img", class: "attn-river" }, fade, svg("clipPath", { id: "attn-mouth" }, this.mouth), this.river);
+    this.labels = svg("g");
+    this.tree = svg("svg", { role: "img", class: "attn-river" }, fade, svg("clipPath", { id: "attn-mouth" }, this.mouth), this.river, this.labels);
     this.map = svg("svg", { role: "img" });
     this.answer = html("p", { class: "attn-answer" });
     this.strange = html("p");
-    this.best = range(2).map((i) => [html("th", { scope: "row" }), html("td"), html("td", { class: i ? "attn-bar" : "attn-bar attn-worse" })]);
-    this.looked = html("div", {}, html("p", {}, "Weights of the greedy translator: rows are symbols that it writes"), this.map, this.answer, this.strange);
     const key = (kind, text) => html("b", { class: `attn-of-${kind}` }, text);
-    this.picture.append(html("div", {}, html("p", {}, "As wide as it is likely: ", key("beam", "what the beam keeps"), ", ", key("lost", "what it drops"), ", ", key("greedy", "what greedy keeps")), this.tree),
-      this.looked, html("div", {}, attn.table("The best beginning so far", ["", "has written", "with probability"], this.best)));
+    this.picture.append(html("div", {}, html("p", {}, "As wide as it is likely: ", key("beam", "what the beam keeps"), ", ", key("lost", "what it drops"), ", ", key("greedy", "what greedy keeps")),
+      this.tree, this.map, this.answer, this.strange));
     this.fit(this.tree.parentNode);
   }
 
@@ -80,42 +81,51 @@ customElements.define("attn-beam", class extends attn.Figure {
     return { words: [], unknown: [], start: {}, end: Y.indexOf("."), longest, next, name: (symbol) => Y[symbol], join: " " };
   }
 
-  draw() {
-    const { number } = attn, { model, text, k, step } = this.state, key = [model, model === "translator" && text].join();
+  /* Search anew where model or text have changed; the slider ends with the search. */
+  search() {
+    const { model, text, k, step } = this.state, key = [model, model === "translator" && text].join();
+    const ended = this.drawn === key && step >= this.last; // it stays so if another width takes longer
     if (this.drawn !== key) {
       this.drawn = key;
       this.here = this.world();
       this.beams = new Map();
     }
-    const { words, unknown, none, start, end, longest, next, name, join } = this.here;
-    const searched = (k) => this.beams.get(k) ?? this.beams.set(k, attn.beam_search(next, start, end, longest, k)).get(k);
+    const { start, end, longest, next } = this.here, searched = (k) => this.beams.get(k) ?? this.beams.set(k, attn.beam_search(next, start, end, longest, k)).get(k);
     [this.greedy, this.beam] = [searched(1), searched(k)];
-    this.last = Math.max(this.greedy.length, this.beam.length);
+    this.steps.max = this.last = Math.max(this.greedy.length, this.beam.length);
+    this.state.step = ended ? this.last : Math.min(step, this.last);
+  }
+
+  draw() {
+    const { number } = attn, { k, step } = this.state, { words, unknown, none, end, name, join } = this.here;
     const said = (node) => node.said.filter((y) => y !== end).map(name).join(join) || "nothing", p = (node) => number(Math.exp(node.score));
-    this.plant(Math.min(step, this.last));
-    const row = this.greedy[Math.min(step, this.greedy.length) - 1].kept[0];
-    this.align(words, step);
-    this.looked.hidden = !words.length;
+    const now = (steps) => steps[Math.min(step, steps.length) - 1].kept, [row] = now(this.greedy), [best] = now(this.beam);
+    this.plant(step);
+    this.align(step);
     this.share = Math.max(...row.weights ?? []);
     this.looks = words[row.weights?.indexOf(this.share)];
-    this.answer.textContent = words.length ? `To write “${name(row.said.at(-1))}” it looks most at “${this.looks}”, ${number(this.share, 2)}` : "";
+    const look = words.length ? ` To write “${name(row.said.at(-1))}” it looks most at “${this.looks}”, ${number(this.share, 2)}.` : "";
+    this.answer.textContent = (k > 1 ? `A beam of ${k} has “${said(best)}”, ${p(best)}; greedy` : "Greedy") + ` has “${said(row)}”, ${p(row)}.` + look;
     this.strange.textContent = none ? "There is no word of a number yet: it reads “zero”." : unknown.length ? `Words that it does not know are left out: ${unknown.join(", ")}.` : "";
-    const now = (steps) => steps[Math.min(step, steps.length) - 1].kept, both = [now(this.greedy)[0], now(this.beam)[0]];
-    both.forEach((best, i) => [i ? `a beam of ${k}` : "greedy", said(best), p(best)].forEach((content, c) => { this.best[i][c].textContent = content; }));
-    this.glide("best", both.map(({ score }) => Math.exp(score)), (shares) => shares.forEach((share, i) => this.best[i][2].style.setProperty("--share", share)));
-    const sentence = `After step ${Math.min(step, this.last)} greedy has “${said(both[0])}”, ${p(both[0])}; a beam of ${k} has ${now(this.beam).map((node) => `“${said(node)}”, ${p(node)}`).join("; ")}.`
-      + (words.length ? ` ${this.answer.textContent}.` : "");
+    const sentence = `After step ${step} greedy has “${said(row)}”, ${p(row)}; a beam of ${k} has ${now(this.beam).map((node) => `“${said(node)}”, ${p(node)}`).join("; ")}.` + look;
     this.tree.setAttribute("aria-label", sentence);
     return sentence;
+  }
+
+  /* The places of the steps. Before them stand the words that the translator reads, behind them what it has at the end. */
+  layout() {
+    const wide = this.tree.parentNode.clientWidth || 700, large = wide > 500, left = this.here.words.length ? 72 - 14 * !large : 4;
+    const reach = (wide - left - (large ? 112 : 62)) / (this.last - 0.25);
+    return { wide, large, left, reach, x: (i) => (i < 0 ? left : left + 4 + reach * (i + 0.75)) };
   }
 
   /* A river that parts: a column for each step, each beginning below the one that it continues, as wide as it is likely.
      Of what the beam drops, whatever has half a percent. */
   plant(done) {
-    const { svg } = attn, { end, name } = this.here, wide = this.tree.parentNode.clientWidth || 700, full = 150;
-    const reach = (wide - 72) / (this.last - 0.25), x = (i) => (i < 0 ? 4 : 8 + reach * (i + 0.75)), key = ({ said }, i) => said.slice(0, i + 1).join();
+    const { svg } = attn, { end, name, words } = this.here, full = words.length ? 64 : 150, { wide, large, left, reach, x } = this.layout();
+    const key = ({ said }, i) => said.slice(0, i + 1).join();
     let before = new Map([["", { y: 0, thick: full, used: 0 }]]), deepest = full;
-    const parts = [svg("rect", { x: 0, y: 0, width: 4, height: full, class: "attn-bank attn-kept" })], names = [];
+    const parts = [svg("rect", { x: left - 4, y: 0, width: 4, height: full, class: "attn-bank attn-kept" })], names = [];
     for (let i = 0; i < this.last; i++) {
       const column = new Map(), put = (node, kind) => column.set(key(node, i), { node, kind: [...column.get(key(node, i))?.kind ?? [], kind] });
       const { kept = [], dropped = [] } = this.beam[i] ?? {};
@@ -133,7 +143,10 @@ customElements.define("attn-beam", class extends attn.Figure {
         deepest = Math.max(deepest, free);
         const band = svg("path", { fill: "url(#attn-fade)" }), bank = svg("rect", { x: x(i) - 3, width: 3, height: Math.max(1, thick) }), line = svg("path", { class: "attn-edge attn-greedy" });
         for (const part of [band, bank]) part.setAttribute("class", `${part === band ? "attn-band" : "attn-bank"} ${kind.map((one) => "attn-" + one).join(" ")}`);
-        const label = svg("text", { x: x(i) + 4, class: "attn-name" }, said.split(",").length <= i ? "" : name(node.said[i]) + (reach > 50 ? " " + attn.number(Math.exp(node.score) + 1e-9, reach > 72 ? 3 : 2) : ""));
+        const tip = (steps, at = Math.min(done, steps.length) - 1) => i === at && said === key(steps[at].kept[0], i);
+        const tips = [["beam", this.beam], ["greedy", this.greedy]].flatMap(([of, steps]) => (tip(steps) ? of : []));
+        const probability = tips.length || reach > 50 ? " " + attn.number(Math.exp(node.score) + 1e-9, tips.length || reach > 72 ? 3 : 2) : "";
+        const label = svg("text", { x: x(i) + 4, class: ["attn-name", ...tips.map((of) => "attn-of-" + of)].join(" ") }, (node.said.length > i ? name(node.said[i]) + probability : tips.length ? probability : "") + (large ? " " + (tips[1] ? "both" : tips[0] ?? "") : ""));
         if (!kind.includes("kept") && !kind.includes("greedy")) label.classList.add("attn-lost");
         if (i < done) parts.push(band, bank, ...(kind.includes("greedy") ? [line] : []));
         if (i < done) names.push(label);
@@ -149,23 +162,30 @@ customElements.define("attn-beam", class extends attn.Figure {
       before = new Map([...column].filter(([, { y }]) => y !== undefined));
     }
     this.tree.setAttribute("viewBox", `0 -2 ${wide} ${deepest + 4}`);
-    this.river.replaceChildren(...parts, ...names);
+    this.river.replaceChildren(...parts);
+    this.labels.replaceChildren(...names); // longer than their step
     this.glide("mouth", [x(done)], ([width]) => this.mouth.setAttribute("width", width + 9), 600);
   }
 
-  /* The weights of the steps that are done. */
-  align(words, done) {
-    const { svg } = attn, size = 20, high = 84, wide = 90 + size * words.length, { name } = this.here;
-    const rows = words.length ? this.greedy.slice(0, done) : [];
-    this.map.setAttribute("viewBox", `0 0 ${wide} ${high + 20 * this.greedy.length + 4}`);
-    this.map.style.width = wide + "px";
-    this.map.replaceChildren(...words.map((word, j) => {
-      const x = 46 + size * (j + 0.5);
-      return svg("text", { x, y: high - 6, class: "attn-small", transform: `rotate(-60 ${x} ${high - 6})` }, word);
-    }), ...rows.flatMap(({ kept: [{ said, weights }] }, i) => [
-      svg("text", { x: 38, y: high + 20 * i + 14, "text-anchor": "end" }, name(said.at(-1))),
-      ...weights.map((w, j) => svg("rect", { x: 46 + size * j, y: high + 20 * i, width: size - 0.5, height: 19.5, fill: `rgb(${attn.colour("viridis", w)})` })),
-    ]));
-    this.map.setAttribute("aria-label", rows.map(({ kept: [{ said, weights }] }) => `${name(said.at(-1))} looks most at ${words[weights.indexOf(Math.max(...weights))]}`).join("; "));
+  /* For each step that is done, the three symbols that were likeliest after what greedy had written, and the weights of the words. */
+  align(done) {
+    const { svg } = attn, { words, name, next, start, end } = this.here, { wide, large, left, reach, x } = this.layout(), size = 16, high = 60, top = high + 24;
+    this.map.classList.toggle("attn-gone", !words.length);
+    if (!words.length) return void this.map.replaceChildren();
+    const rows = this.greedy.slice(0, done).map(({ kept: [node] }) => node), pitch = Math.min(17, (reach - 4) / 3);
+    this.map.setAttribute("viewBox", `0 0 ${wide} ${top + size * words.length + 2}`);
+    const bars = this.greedy.slice(0, done).flatMap((_, i) => {
+      const shares = attn.softmax([next(i ? this.greedy[i - 1].kept[0] : { said: [], score: 0, ...start }).logs])[0];
+      return shares.map((p, y) => [p, y]).sort(([p], [q]) => q - p).slice(0, 3).flatMap(([p, y], rank) => {
+        const at = x(i) - 3 + pitch * rank, chosen = y === rows[i].said.at(-1);
+        return [svg("rect", { class: chosen ? "attn-bank attn-greedy" : "attn-bank", x: at, y: high - 48 * p, width: pitch - 3, height: Math.max(1, 48 * p) }),
+          svg("text", { class: "attn-small", x: at + pitch / 2 - 1.5, y: high + 12, "text-anchor": "middle" }, y === end ? "." : name(y))];
+      });
+    });
+    const cells = rows.flatMap(({ weights }, i) => weights.map((w, j) => svg("rect", { x: x(i) - 3, y: top + size * j, width: reach - 4, height: size - 1, fill: `rgb(${attn.colour("viridis", w)})` })));
+    this.map.replaceChildren(svg("text", { class: "attn-small", x: 0, y: high - 22 }, large ? "likeliest next" : "next,"), svg("text", { class: "attn-small", x: 0, y: high - 8 }, "(. is the end)"),
+      ...words.map((word, j) => svg("text", { class: "attn-small", x: left - 6, y: top + size * j + 12, "text-anchor": "end" }, word)),
+      svg("g", { "clip-path": "url(#attn-mouth)" }, svg("g", { class: "attn-next" }, ...bars), svg("g", { class: "attn-weights" }, ...cells)));
+    this.map.setAttribute("aria-label", rows.map(({ said, weights }) => `${name(said.at(-1))} looks most at ${words[weights.indexOf(Math.max(...weights))]}`).join("; "));
   }
 });

@@ -415,6 +415,10 @@ def test_translations_and_weights_are_torchs(
             np.testing.assert_allclose(weights, A[0], atol=1e-5)
 
 
+def beams_of(figure: Locator) -> list[list[Any]]:
+    return figure.evaluate("({ greedy, beam }) => [greedy, beam]")
+
+
 def test_small_models_are_searched_as_in_the_chapter(page: Page) -> None:
     parts = ("import numpy", 'Y = ["the"', "abc, even")
     known = chapter("08_translator/decoding", *parts)
@@ -423,21 +427,29 @@ def test_small_models_are_searched_as_in_the_chapter(page: Page) -> None:
         "dogs": (known["Y"], known["table"], 3),
     }
     figure = page.locator("attn-beam")
-    figure.get_by_label("Steps done").fill("10")
     for name, (Y, table, longest) in cases.items():
         choose(figure, "Model", name)
         for k in (1, 2, 3, 4):
             figure.get_by_label("Width k of the beam").fill(str(k))
             settle(page)
-            rows = cells(figure, 0)
+            put(figure, step=10)
+            last = max(len(searched) for searched in beams_of(figure))
+            assert state(figure)["step"] == last  # the slider ends with the search
+            assert figure.get_by_label("Steps done").get_attribute("max") == str(last)
             step = known["small_model"](table, Y)
             start = np.zeros((1, 0), dtype=int)
             expected = []
             for width in (1, k):
                 tokens, scores = an.beam_search(step, start, 5, longest, width)
                 words = [Y[y] for y in tokens[0, 0] if y != 5]
-                expected.append([" ".join(words), number(np.exp(scores[0, 0]))])
-            assert [row[1:] for row in rows] == expected
+                expected.append(f"“{' '.join(words)}”, {number(np.exp(scores[0, 0]))}")
+            greedy, beam = expected
+            assert said(figure).startswith(
+                f"After step {last} greedy has {greedy}; a beam of {k} has {beam}"
+            )
+            tips = figure.locator(".attn-river text:is(.attn-of-greedy, .attn-of-beam)")
+            told = {re.search(r"[\d.]{3,}", tip)[0] for tip in tips.all_text_contents()}  # type: ignore[index]
+            assert told == {text.partition(", ")[2] for text in expected}
 
 
 def test_the_page_shows_the_translation(
@@ -449,19 +461,19 @@ def test_the_page_shows_the_translation(
         sentence = number_words(int(10 ** rng.uniform(0, 8.9)))
         text = sentence.replace(" ", "-" if trial == 1 else " ").title()
         figure.get_by_label("A number in words").fill(text + " eggs" * (trial == 2))
-        figure.get_by_label("Steps done").fill("10")
         figure.get_by_label("Width k of the beam").fill(str(1 + trial))
-        settle(page)
+        put(figure, step=10)
         ids, lengths = map(torch.from_numpy, encode_words([sentence]))
         with torch.no_grad():
             rows = [translator.translate(ids, lengths, 10, k) for k in (1, 1 + trial)]
-            said = rows[0][0][0]
-            weights = translator(ids, lengths, said)[1][0].numpy()
-        for (_, digits, p), (tokens, scores) in zip(cells(figure, 0), rows, strict=True):  # fmt: skip
+            said_ = rows[0][0][0]
+            weights = translator(ids, lengths, said_)[1][0].numpy()
+        pairs = re.findall(r"has “(\d+)”, (\d\.\d+)", said(figure))
+        for (digits, p), (tokens, scores) in zip(pairs, rows, strict=True):
             assert digits == "".join(str(y) for y in tokens[0, 0].tolist() if y != 10)
             assert abs(float(p) - np.exp(scores[0, 0].item())) < 1e-3
-        steps = min(10, 1 + int((said != 10).sum()))
-        painted = figure.locator("svg").last.locator("rect")
+        steps = min(10, 1 + int((said_ != 10).sum()))
+        painted = figure.locator(".attn-weights rect")
         assert painted.count() == steps * len(sentence.split())
         fills = painted.evaluate_all(
             "cells => cells.map(cell => +cell.getAttribute('fill').match(/\\d+/g)[1])"
@@ -469,6 +481,13 @@ def test_the_page_shows_the_translation(
         shares = weights[:steps].ravel()
         greens = page.evaluate("xs => xs.map(x => attn.colour('viridis', x)[1])", shares.tolist())  # fmt: skip
         np.testing.assert_allclose(fills, greens, atol=1)
+        bars = figure.locator(".attn-next rect").evaluate_all(
+            "bars => bars.map(bar => +bar.getAttribute('height') / 48)"
+        )
+        with torch.no_grad():
+            odds = translator(ids, lengths, said_)[0][0].softmax(-1)
+        top = odds[:steps].topk(3).values.numpy().ravel()
+        np.testing.assert_allclose(bars, np.maximum(top, 1 / 48), atol=1e-4)
         assert ("left out: eggs" in figure.inner_text()) == (trial == 2)
         figure.get_by_label("A number in words").fill("")
         settle(page)
