@@ -2,7 +2,7 @@
    on an H100 in bfloat16: the numbers of attn_tutor/ledger.py, and the roofline of that GPU. */
 Object.assign(attn, (() => {
   "use strict";
-  const { html, svg, put, number } = attn, peak = 989.4e12, bandwidth = 3.35e12, fast = 227 * 1024;
+  const { html, svg, put, number } = attn, peak = 989.4e12, bandwidth = 3.35e12, ridge = peak / bandwidth, fast = 227 * 1024;
 
   /* What tiles of T by T move, or the textbook. Eight heads of a token share a tile. */
   const bill = (T) => {
@@ -13,33 +13,47 @@ Object.assign(attn, (() => {
     return { operations, bytes, room: T ? 2 * (4 * T * d + T * T) : 0, intensity: operations / bytes, seconds: Math.max(compute, move), bound: compute > move ? "arithmetic" : "memory" };
   };
 
-  const x = (intensity) => 46 + 26.5 * Math.log2(intensity), y = (rate) => 150 - 48 * Math.log10(rate / 3e12);
-  const roof = (intensity) => y(Math.min(peak, bandwidth * intensity)), whole = (n) => n.toLocaleString("en-US");
+  const x = (intensity) => 46 + 26.5 * Math.log2(intensity), y = (rate) => 206 - 68 * Math.log10(rate / 3e12);
+  const roof = (intensity) => y(Math.min(peak, bandwidth * intensity)), whole = (n) => n.toLocaleString("en-US"), rounded = (x) => whole(Math.floor(x + 0.5));
   const Roofline = class {
     constructor(figure) {
       this.figure = figure;
       const book = bill().intensity, text = (x, y, words, anchor = "start") => svg("text", { x, y, "text-anchor": anchor }, words);
       this.dot = svg("circle", { class: "attn-mark", r: 6 });
       this.size = svg("text", { class: "attn-name", "text-anchor": "end" });
-      this.chart = svg("svg", { viewBox: "0 0 400 190", role: "img" }, svg("path", { class: "attn-axis", d: "M46 8V150H396" }),
-        svg("polyline", { class: "attn-curve", points: [1, peak / bandwidth, 8192].map((a) => `${x(a)},${roof(a)}`).join(" ") }),
-        ...[8, 32, 295, 4096].map((a) => text(x(a), 166, whole(a), "middle")), ...[10, 100, 1000].map((a) => text(40, y(a * 1e12) + 4, whole(a), "end")),
-        text(220, 184, "operations for each byte of slow memory", "middle"), text(52, 16, "10¹² operations a second"), text(x(book) + 12, roof(book) + 14, "textbook"),
+      this.chart = svg("svg", { viewBox: "0 0 400 246", role: "img" }, svg("path", { class: "attn-region", d: `M46 206V${roof(1)}L${x(ridge)} ${roof(ridge)}V206Z` }),
+        svg("path", { class: "attn-region attn-of-arithmetic", d: `M${x(ridge)} ${roof(ridge)}H396V206H${x(ridge)}Z` }), svg("path", { class: "attn-axis", d: "M46 8V206H396" }),
+        text(x(ridge) - 8, 196, "memory is the brake", "end"), text(x(ridge) + 8, 196, "arithmetic is the brake"),
+        svg("polyline", { class: "attn-curve", points: [1, ridge, 8192].map((a) => `${x(a)},${roof(a)}`).join(" ") }),
+        ...[8, 32, 295, 4096].map((a) => text(x(a), 222, whole(a), "middle")), ...[10, 100, 1000].map((a) => text(40, y(a * 1e12) + 4, whole(a), "end")),
+        text(220, 240, "operations for each byte of slow memory", "middle"), text(52, 16, "10¹² operations a second"), text(x(book) + 12, roof(book) + 14, "textbook"),
         svg("rect", { class: "attn-score", width: 10, height: 10, x: x(book) - 5, y: roof(book) - 5 }), this.dot, this.size);
-      const named = ["operations (10¹²)", "slow memory (GB)", "a tile needs (KiB)", "at least (ms)"], { controls } = figure;
-      this.cells = named.map(() => [html("td"), html("td")]);
+      const named = ["operations (10¹²)", "moved from and to slow memory (GB)", "at least (ms)", "a tile in fast memory (KiB)"], { controls } = figure;
+      this.bars = named.map((name, i) => [0, 1].map((tiles) => {
+        const y = 16 + 50 * i + 15 * tiles;
+        return i === 3 && !tiles ? null : { bar: svg("rect", { class: tiles ? "attn-mark" : "attn-score", x: 0, y, height: 12 }), value: svg("text", { class: "attn-name", y: y + 10 }) };
+      }));
+      this.limit = svg("path", { class: "attn-reach", d: `M${this.room(fast)} 176V194` });
+      this.tanks = svg("svg", { viewBox: "0 0 330 198", role: "img", class: "attn-tanks" }, ...named.map((name, i) => text(0, 11 + 50 * i + 15 * (i === 3), name)),
+        ...this.bars.flat().flatMap((pair) => (pair ? Object.values(pair) : [])), this.limit, text(this.room(fast) + 4, 176, "227: no more fits"));
       figure.controls = html("div", { class: "attn-controls" });
       figure.slider("power", "Rows T of a tile of the layer", [3, 13, 1], (power) => whole(2 ** power));
-      this.part = html("div", {}, figure.controls, html("div", { class: "attn-beside" }, this.chart,
-        attn.table("131,072 tokens, 64 heads, bfloat16, on an H100", ["", "textbook", "tiles"], named.map((name, i) => [html("th", { scope: "row" }, name), ...this.cells[i]]))));
+      this.part = html("div", {}, figure.controls, html("p", {}, "131,072 tokens, 64 heads, bfloat16, on an H100: ", html("b", { class: "attn-of-beam" }, "the textbook"), " and ", html("b", { class: "attn-of-greedy" }, "tiles of T by T")),
+        html("div", { class: "attn-beside" }, this.chart, this.tanks));
       figure.controls = controls;
     }
 
+    room(bytes) { return Math.min(225, 200 * bytes / fast); }
+
     show(T) {
       const bills = [bill(), bill(T)], [book, tiles] = bills, fits = tiles.room <= fast;
-      [["operations", 1e12], ["bytes", 1e9], ["room", 1024], ["seconds", 1e-3]].forEach(([part, unit], i) =>
-        bills.forEach((bill, c) => { this.cells[i][c].textContent = bill[part] ? number(bill[part] / unit, 0) : "–"; }));
-      if (!fits) this.cells[2][1].textContent += " > 227";
+      [["operations", 1e12], ["bytes", 1e9], ["seconds", 1e-3], ["room", 1024]].forEach(([part, unit], i) => this.bars[i].forEach((pair, c) => {
+        if (!pair) return;
+        const width = i === 3 ? this.room(tiles.room) : 200 * bills[c][part] / Math.max(book[part], tiles[part]);
+        put(pair.bar, { width });
+        put(pair.value, { x: width + 5 });
+        pair.value.textContent = rounded(bills[c][part] / unit) + (i === 3 && !fits ? ", too much" : "");
+      }));
       this.size.textContent = `T = ${whole(T)}${fits ? "" : ", too large"}`;
       this.figure.glide("dot", [x(tiles.intensity), roof(tiles.intensity)], ([x, y]) => {
         put(this.dot, { cx: x, cy: y });
@@ -47,9 +61,9 @@ Object.assign(attn, (() => {
         put(this.size, { x: x + (after ? -20 : below ? 20 : -8), y: y + (below ? 20 : -8), "text-anchor": after ? "start" : "end" });
       });
       put(this.chart, { "aria-label": `Roofline: the textbook does ${number(book.intensity, 1)} operations for each byte, tiles ${number(tiles.intensity, 1)}; the roof bends at 295.` });
-      return `In tiles of ${whole(T)} rows the layer moves ${number(tiles.bytes / 1e9, 0)} GB, the textbook ${number(book.bytes / 1e9, 0)}; it waits for ${tiles.bound}, and such a tile ${fits ? "fits into" : "does not fit into"} 227 KiB.`;
+      return `In tiles of ${whole(T)} rows the layer moves ${rounded(tiles.bytes / 1e9)} GB, the textbook ${rounded(book.bytes / 1e9)}; it waits for ${tiles.bound}, and such a tile ${fits ? "fits into" : "does not fit into"} 227 KiB.`;
     }
   };
 
-  return { bill, Roofline };
+  return { bill, rounded, Roofline };
 })());

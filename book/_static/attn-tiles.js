@@ -26,7 +26,7 @@ customElements.define("attn-tiles", class extends attn.Figure {
       met.set(figure.state.power, attn.bill(2 ** figure.state.power));
       return [...met].some(([power, { bound }]) => bound === "arithmetic" && met.get(power - 1)?.bound === "memory");
     },
-    seen: (figure, met) => [...met].sort((a, b) => a[0] - b[0]).map(([power, { seconds, bound, room }]) => `T = ${2 ** power}: ${attn.number(1e3 * seconds, 0)} ms, waits for ${bound}, needs ${attn.number(room / 1024, 0)} KiB.`).join(" ")
+    seen: (figure, met) => [...met].sort((a, b) => a[0] - b[0]).map(([power, { seconds, bound, room }]) => `T = ${2 ** power}: ${attn.rounded(1e3 * seconds)} ms, waits for ${bound}, needs ${attn.rounded(room / 1024)} KiB.`).join(" ")
       + " Fast memory has 227 KiB.",
   }];
   static place = 4; // of the query, which a causal mask lets see keys 0 to 4
@@ -50,13 +50,15 @@ customElements.define("attn-tiles", class extends attn.Figure {
     const text = (looks, ...words) => svg("text", looks, ...words), block = (kind, looks) => svg("rect", { class: "attn-" + kind, ...looks });
     this.keys = range(8).map(() => ({ ghost: block("ghost"), bar: block("score"), weight: text({ class: "attn-name" }), score: text({ y: 160 }), value: text({ y: 178 }) }));
     this.lines = ["total z", "pooled u", "output u / z"].map((name, i) => {
-      const place = { x: 84, y: 4 + 28 * i, height: 20 }, y = 19 + 28 * i;
-      return { old: block("score", place), fresh: block("weight", place), ghost: block("ghost", place), name: text({ x: 2, y }, name), value: text({ y, class: "attn-name" }) };
+      const y = [4, 48, 104][i], ticks = range(8).map(() => text({ class: "attn-small", y: y + (i < 2 ? 34 : 47), "text-anchor": "middle" }));
+      return { blocks: range(i < 2 ? 8 : 0).map(() => block("score", {})), ghost: block("ghost", { x: 84, y, height: 20 }), axis: svg("path", { class: "attn-axis" }), ticks, name: text({ x: 2, y: y + 15 }, name), value: text({ y: y + (i < 2 ? 15 : 34), class: "attn-name" }) };
     });
+    this.stems = range(8).map(() => svg("path", { "stroke-width": 7 }));
+    this.balance = svg("path", { class: "attn-mark" });
     this.axis = svg("path", { class: "attn-axis" });
     this.goal = svg("path", { class: "attn-reach" });
     this.bars = svg("svg", { role: "img", class: "attn-sums" }, this.axis, text({ x: 2, y: 160 }, "s"), text({ x: 2, y: 178 }, "v"), ...this.keys.flatMap(Object.values));
-    this.totals = svg("svg", { class: "attn-sums", "aria-hidden": true }, ...this.lines.flatMap(Object.values), this.goal);
+    this.totals = svg("svg", { class: "attn-sums attn-totals", "aria-hidden": true }, ...this.lines.flatMap(({ blocks, ticks, ...more }) => [...blocks, ...Object.values(more), ...ticks]), ...this.stems, this.balance, this.goal);
     this.next = range(8).map((tile) => attn.button(`tile ${tile}`, () => this.taken.includes(tile) || this.set({ order: this.state.order + tile })));
     this.arrivals = html("div", { class: "attn-arrivals", role: "group", "aria-label": "Which tile arrives next?" }, ...this.next);
     this.rows = range(9).map(() => range(6).map(() => html("td")));
@@ -112,7 +114,7 @@ customElements.define("attn-tiles", class extends attn.Figure {
     const wide = this.merging.clientWidth || 700, pitch = (wide - 24) / 8, fat = 0.7 * pitch, high = 110, floor = 138, left = 84;
     const arrived = taken.flatMap((tile) => this.seen(tile)), fresh = last ? this.seen(last.tile) : [];
     put(this.bars, { viewBox: `0 0 ${wide} 182` });
-    put(this.totals, { viewBox: `0 0 ${wide} 86` });
+    put(this.totals, { viewBox: `0 0 ${wide} 154` });
     put(this.axis, { d: `M20 ${floor}.5H${wide}` });
     this.arrivals.style.gridTemplateColumns = `repeat(${8 / width}, 1fr)`;
     const e = S.map((s, j) => (arrived.includes(j) ? Math.exp(s - now.top) : 0));
@@ -125,29 +127,50 @@ customElements.define("attn-tiles", class extends attn.Figure {
       weight.textContent = arrived.includes(j) ? number(e[j], 2) : "";
       [score.textContent, value.textContent] = hidden ? ["−∞", ""] : [number(S[j], 2), number(V[j], 1)];
     });
+    const comes = this.order + order.at(-1) === order; // what comes falls from its bar into both sums
+    if (comes) for (const j of fresh) this.glides.get("keys").now[j] = e[j];
     this.glide("keys", e, (e) => this.keys.forEach(({ bar, weight }, j) => {
       put(bar, { y: floor - high * e[j], height: high * e[j] });
       put(weight, { y: floor - 5 - high * Math.max(e[j], 0) });
-    }), 600);
+    }), 900);
 
     // The most that a sum can be in any order is as long as the drawing is wide.
     const most = (v) => Math.max(...keys.map((t) => attn.sum(keys.map((j) => (S[j] <= S[t] ? Math.exp(S[j] - S[t]) * v(j) : 0)))));
-    const room = wide - left - 56, scales = [room / most(() => 1), room / most((j) => V[j]), room / Math.max(...keys.map((j) => V[j]))], parts = ["total", "pooled", "output"];
-    const goals = parts.slice(0, 2).flatMap((part) => [shrink * before[part], now[part] - shrink * before[part]]).concat(now.output, 0);
-    if (this.order + order.at(-1) === order) // what is kept so far is one sum before it shrinks
-      this.glides.set("sums", { now: parts.flatMap((part) => [before[part], 0]) });
-    this.order = order;
-    this.lines.forEach(({ ghost, value }, i) => {
-      put(ghost, { width: i < 2 && shrink < 1 ? scales[i] * before[parts[i]] : 0 });
-      value.textContent = last ? number(now[parts[i]]) : "–";
+    const room = wide - left - 56, parts = ["total", "pooled", "output"], ends = [most(() => 1), most((j) => V[j]), Math.max(...keys.map((j) => V[j]))], scales = ends.map((end) => room / end);
+    const goals = this.lines.slice(0, 2).flatMap((_, i) => {
+      let at = left;
+      const places = new Map(arrived.map((j) => [j, [at, 4 + 44 * i, e[j] * (i ? V[j] : 1) * scales[i], 20, at += e[j] * (i ? V[j] : 1) * scales[i]]]));
+      return S.flatMap((_, j) => places.get(j)?.slice(0, 4) ?? [at, 4 + 44 * i, 0, 20]);
     });
-    put(this.goal, { d: `M${left + scales[2] * this.whole} 52V88`, "stroke-width": 2 });
-    this.glide("sums", goals, (sums) => this.lines.forEach(({ ghost, old, fresh, value }, i) => {
-      const [a, b] = [sums[2 * i], sums[2 * i + 1]].map((x) => Math.max(0, scales[i] * x));
-      put(old, { width: a });
-      put(fresh, { x: left + a, width: b });
-      put(value, { x: left + Math.max(a + b, +ghost.getAttribute("width")) + 5 });
-    }), 600);
+    const up = this.arrivals.offsetHeight + 182 - floor, falling = this.glides?.get("blocks")?.now;
+    if (comes) for (const j of fresh) for (const i of [0, 1]) falling.splice(32 * i + 4 * j, 4, 24 + pitch * j + (pitch - fat) / 2, -up - high * e[j], fat, high * e[j]);
+    this.order = order;
+    this.glide("blocks", goals, (now) => this.lines.slice(0, 2).forEach(({ blocks }, i) => blocks.forEach((block, j) => {
+      const [x, y, width, height] = now.slice(32 * i + 4 * j);
+      put(block, { x, y, width: Math.max(0, width - (width > 3)), height, class: fresh.includes(j) ? "attn-weight" : "attn-score" });
+    })), 900);
+    this.lines.forEach(({ ghost, value, axis, ticks }, i) => {
+      const was = i < 2 && shrink < 1 ? scales[i] * before[parts[i]] : 0, step = [0.25, 0.5, 1, 2, 5, 10, 20, 50, 100].find((step) => ends[i] / step < 7), y = [4, 48, 104][i];
+      let free = 0;
+      const marks = i < 2 ? ticks.map((_, k) => k * step) : [...V].sort((a, b) => a - b); // a mean stands among what it is of
+      put(ghost, { width: was });
+      value.textContent = last ? number(now[parts[i]]) : "–";
+      put(value, { x: left + (i < 2 ? Math.max(was, scales[i] * now[parts[i]]) + 5 : scales[2] * now.output + 9) });
+      ticks.forEach((tick, k) => {
+        const x = left + scales[i] * marks[k], there = marks[k] <= ends[i] + 1e-9 && x >= free;
+        if (there) free = x + 24;
+        put(tick, { x });
+        tick.textContent = there ? (i < 2 ? String(marks[k]) : number(marks[k], marks[k] % 1 ? 1 : 0)) : "";
+      });
+      put(axis, { d: `M${left} ${y + 22.5}H${left + room}` + marks.filter((mark) => mark <= ends[i]).map((mark) => `M${left + scales[i] * mark} ${y + 20}v5`).join("") });
+    });
+    put(this.goal, { d: `M${left + scales[2] * this.whole} 84V126`, "stroke-width": 2 });
+    this.goal.style.visibility = this.answer.style.visibility = taken.length === this.all.length ? "visible" : "hidden";
+    this.glide("mean", [...e.map((x) => x / (now.total || 1)), now.output], (shares) => {
+      this.stems.forEach((stem, j) => put(stem, { d: `M${left + scales[2] * V[j]} 126v${-40 * shares[j]}`, class: fresh.includes(j) ? "attn-stem attn-fresh" : "attn-stem" }));
+      const x = left + scales[2] * shares[8];
+      put(this.balance, { d: `M${x} 127l-7 12h14Z`, visibility: last ? "visible" : "hidden" });
+    }, 900);
     return !last ? "Nothing has arrived. Press a tile." : !sums[1] ? `Tile ${last.tile} is the first: its larger score, ${number(last.top, 2)}, is the top.`
       : shrink < 1 ? `Tile ${last.tile} raises the top from ${number(before.top, 2)} to ${number(last.top, 2)}: all that was summed shrinks to ${number(shrink)} of itself.`
         : `Tile ${last.tile} brings no larger score: what was summed stays as it is.`;
@@ -174,6 +197,6 @@ customElements.define("attn-tiles", class extends attn.Figure {
     const merged = last ? `Tiles ${taken.join(", ")} of ${all.length}: top ${number(last.top)}, total ${number(last.total)}, output ${number(last.output)}` : `No tile of ${all.length} has arrived`;
     this.bars.setAttribute("aria-label", merged);
     const bytes = this.bytes.show(2 ** power);
-    return this.bytes.part.hidden ? `${news} ${merged}; all at once ${number(this.whole)}.` : bytes;
+    return this.bytes.part.hidden ? `${news} ${merged}${taken.length === all.length ? `; all at once ${number(this.whole)}` : ""}.` : bytes;
   }
 });

@@ -81,7 +81,12 @@ def test_tiles_in_any_order(page: Page, rng: np.random.Generator) -> None:
             assert shown == [str(tile), *map(number, expected), number(output)]
             top = S[seen].max()
         whole = an.attend(S[None], V[:, None])[0, 0]
-        assert figure.locator(".attn-answer").inner_text() == f"All at once: {number(whole)}"  # fmt: skip
+        answer = figure.locator(".attn-answer")
+        assert answer.text_content() == f"All at once: {number(whole)}"
+        assert answer.is_visible() == (
+            len(order) == len(tiles)
+        )  # or it gave away the end
+        assert ("all at once" in said(figure)) == answer.is_visible()
         assert f"of {len(tiles)}:" in said(figure)
         met.add((width, causal))
     assert len(met) == 8
@@ -97,18 +102,39 @@ def test_a_larger_score_shrinks_what_was_summed(page: Page) -> None:
     before = keys.locator(".attn-ghost").evaluate_all(high)
     np.testing.assert_allclose(bars, [1 / 3, 1 / 6, 1, 1 / 2, 0, 0, 0, 0])
     np.testing.assert_allclose(before, [1, 1 / 2, 0, 0, 0, 0, 0, 0])
-    old, new, ghost = np.split(
-        np.array(
-            figure.locator(".attn-sums")
-            .last.locator("rect")
-            .evaluate_all("bars => bars.map(bar => +bar.getAttribute('width'))")
-        ).reshape(3, 3),
-        3,
-        axis=1,
+    wide = "bars => bars.map(bar => +bar.getAttribute('width'))"
+    blocks = figure.evaluate(
+        f"({{ lines }}) => lines.slice(0, 2).map(({{ blocks, ghost }}) => ({wide})([...blocks, ghost]))"
     )
-    np.testing.assert_allclose(new[:2] / old[:2], [[1.5 / 0.5], [8 / 5]])
-    np.testing.assert_allclose(ghost[:2] / old[:2], 3)
+    for width, share in zip(np.array(blocks), ([2, 1, 6, 3], [24, 6, 24, 24]), strict=True):  # fmt: skip
+        gaps = np.r_[width[:4] > 3, np.zeros(5)]  # between blocks
+        width = (width + gaps) / (width + gaps)[:4].sum()
+        expected = np.r_[share, np.zeros(4), 3 * sum(share[:2])] / sum(share)
+        np.testing.assert_allclose(width, expected, atol=1e-6)
     assert "shrinks to 0.333 of itself" in said(figure)
+
+
+def test_keys_of_a_tile_fall_into_the_sums(page: Page) -> None:
+    """From its bar each block goes to its place, and what was there shrinks."""
+    page.emulate_media(reduced_motion="no-preference")
+    figure = page.locator("attn-tiles")
+    press(figure, "Again")
+    page.wait_for_timeout(1100)
+    places = figure.evaluate(
+        """figure => new Promise(done => {
+            const block = figure.lines[0].blocks[6], seen = [], look = () =>
+                seen.push(["x", "y", "width", "height"].map(side => +block.getAttribute(side)));
+            figure.set({ order: "013" });
+            const timer = setInterval(look, 30);
+            setTimeout(() => done(seen, clearInterval(timer)), 1200);
+        })"""
+    )
+    page.emulate_media(reduced_motion="reduce")
+    x, y, width, height = np.array(places).T
+    falls = y[y < 0]
+    assert len(falls) > 3 and falls[0] < -100  # from the middle of the bars
+    assert (np.diff(y[y.argmin() :]) >= 0).all() and y[-1] == 4
+    assert height[-1] == 20 < height[y.argmin()]
 
 
 def test_bytes_of_tiles_are_the_ledgers(page: Page, rng: np.random.Generator) -> None:
@@ -120,17 +146,30 @@ def test_bytes_of_tiles_are_the_ledgers(page: Page, rng: np.random.Generator) ->
         T = 2 ** state(figure)["power"]
         tiles, room = attention_bill(n, n, tile=T), 2 * (T * T + 4 * T * 128)
         fits = room <= H100.fast_bytes
-        assert [row[1:] for row in cells(figure, 1)] == [
-            [number(x.operations / 1e12, 0) for x in (textbook, tiles)],
-            [number(x.moved_bytes / 1e9, 0) for x in (textbook, tiles)],
-            ["–", number(np.floor(room / 1024 + 0.5), 0) + " > 227" * (not fits)],
-            [number(1e3 * x.seconds, 0) for x in (textbook, tiles)],
+        shown = [
+            [x.operations / 1e12, x.moved_bytes / 1e9, 1e3 * x.seconds]
+            for x in (textbook, tiles)
         ]
+        expected = [
+            f"{np.floor(x + 0.5):,.0f}"
+            for pair in zip(*shown, strict=True)
+            for x in pair
+        ]
+        told = figure.locator(".attn-tanks .attn-name").all_text_contents()
+        need = f"{np.floor(room / 1024 + 0.5):,.0f}" + ", too much" * (not fits)
+        assert told == [*expected, need]
+        bars = figure.locator(".attn-tanks rect").evaluate_all(
+            "bars => bars.map(bar => +bar.getAttribute('width'))"
+        )
+        pairs = np.array(shown).T
+        full = 200 * pairs / pairs.max(1, keepdims=True)
+        filled = min(225, 200 * room / H100.fast_bytes)
+        np.testing.assert_allclose(bars, [*full.ravel(), filled])
         does = "fits into" if fits else "does not fit into"
         assert f"waits for {tiles.bound}, and such a tile {does} 227" in said(figure)
         intensity = tiles.operations / tiles.moved_bytes
-        shown = figure.locator("svg").last.get_attribute("aria-label")
-        assert f"tiles {number(intensity, 1)};" in str(shown)
+        roof = figure.locator("svg[aria-label^=Roofline]").get_attribute("aria-label")
+        assert f"tiles {number(intensity, 1)};" in str(roof)
         x = 46 + 26.5 * np.log2(intensity)
         assert abs(float(str(figure.locator("circle").get_attribute("cx"))) - x) < 1e-6
         met.add(fits)
@@ -154,8 +193,8 @@ def test_tasks_of_the_tiles(page: Page) -> None:
     hit(figure.get_by_label("Rows T of a tile of the layer"), "ArrowRight")
     assert verdict(figure) == (
         "You guessed “256”; it is “512”. "
-        "T = 64: 1314 ms, waits for memory, needs 72 KiB. "
-        "T = 256: 330 ms, waits for memory, needs 384 KiB. T = 512: 284 ms, waits for arithmetic, needs 1024 KiB. "
+        "T = 64: 1,314 ms, waits for memory, needs 72 KiB. "
+        "T = 256: 330 ms, waits for memory, needs 384 KiB. T = 512: 284 ms, waits for arithmetic, needs 1,024 KiB. "
         "Fast memory has 227 KiB."
     )
 
