@@ -77,8 +77,8 @@ notebooks: .venv/ready  ## run every notebook and write its outputs
 # Programs of tools/tables with their options.
 TABLES := accuracy.py cached_tokens.py ledger.py new_memory.py small_transformer.py \
 	attention_cost.py "attention_cost.py --wide" ring_cost.py "ring_cost.py --wall" "ring_cost.py --late" \
-	rule_times.py benchmarks.py
-tables: .venv/models  ## measure the tables of the book anew, on a computer that does nothing else (an hour)
+	rule_times.py projects.py benchmarks.py
+tables: .venv/models  ## measure the tables of the book anew, on a computer that does nothing else (two hours)
 	@for program in $(TABLES); do $(PY) tools/tables/$$program || exit 1; done
 
 student: _build/book.stamp  ## write the notebooks without their solutions into student/; yours there stay
