@@ -111,6 +111,7 @@ attn.Figure = class extends HTMLElement {
         while (step());
         return undefined;
       }
+      if (!step()) return undefined; // the first at once
       const timer = setInterval(() => step() || this.stop?.(), pause);
       button.textContent = "Stop";
       this.stop = () => {

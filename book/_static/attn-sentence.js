@@ -51,7 +51,7 @@ customElements.define("attn-sentence", class extends attn.Figure {
     this.slider("stage", "Shown", [0, 5, 1], (stage) => (stage < 5 ? "up to " : "all, up to ") + stages[stage]);
     this.player("Send it through", 1500, () => {
       const stage = (this.state.stage + 1) % 6;
-      this.set({ stage, part: ["x0", "a00", "g0", "a10", "g1", "r"][stage] });
+      this.set({ stage, part: ["x0", "p0", "f0", "p1", "f1", "r"][stage] });
       return stage < 5;
     });
     this.button("Write the likeliest", ({ text }) => {

@@ -155,7 +155,7 @@ customElements.define("attn-tiles", class extends attn.Figure {
       const marks = i < 2 ? ticks.map((_, k) => k * step) : [...V].sort((a, b) => a - b); // a mean stands among what it is of
       put(ghost, { width: was });
       value.textContent = last ? number(now[parts[i]]) : "–";
-      put(value, { x: left + (i < 2 ? Math.max(was, scales[i] * now[parts[i]]) + 5 : scales[2] * now.output + 9) });
+      if (i < 2) put(value, { x: left + Math.max(was, scales[i] * now[parts[i]]) + 5 });
       ticks.forEach((tick, k) => {
         const x = left + scales[i] * marks[k], there = marks[k] <= ends[i] + 1e-9 && x >= free;
         if (there) free = x + 24;
@@ -170,6 +170,7 @@ customElements.define("attn-tiles", class extends attn.Figure {
       this.stems.forEach((stem, j) => put(stem, { d: `M${left + scales[2] * V[j]} 126v${-40 * shares[j]}`, class: fresh.includes(j) ? "attn-stem attn-fresh" : "attn-stem" }));
       const x = left + scales[2] * shares[8];
       put(this.balance, { d: `M${x} 127l-7 12h14Z`, visibility: last ? "visible" : "hidden" });
+      put(this.lines[2].value, { x: x + 9 });
     }, 900);
     return !last ? "Nothing has arrived. Press a tile." : !sums[1] ? `Tile ${last.tile} is the first: its larger score, ${number(last.top, 2)}, is the top.`
       : shrink < 1 ? `Tile ${last.tile} raises the top from ${number(before.top, 2)} to ${number(last.top, 2)}: all that was summed shrinks to ${number(shrink)} of itself.`
