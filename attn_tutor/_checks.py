@@ -210,14 +210,10 @@ def broadcast(*shapes: Shape) -> Shape | None:
 def require_array(array_type: type, where: str, name: str, x: Any) -> None:
     """Raise a ``TypeError`` unless ``x`` is an array of this half."""
     if not isinstance(x, array_type):
-        made = {"ndarray": "numpy.asarray", "Tensor": "torch.as_tensor"}
-        made_by, kind, got = (
-            made[array_type.__name__],
-            _type_name(array_type),
-            _type_name(type(x)),
-        )
+        kind, got = _type_name(array_type), _type_name(type(x))
+        maker = "numpy.asarray" if kind == "numpy.ndarray" else "torch.as_tensor"
         raise TypeError(
-            f"{where}: {name} must be a {kind}, got {got}; {made_by}({name}) makes one"
+            f"{where}: {name} must be a {kind}, got {got}; {maker}({name}) makes one"
         )
 
 
@@ -340,11 +336,8 @@ def require_pairs(where: str, rates: Shape, d: int) -> None:
 
 def require_positions(where: str, positions: Shape, rows: Shape) -> None:
     """Raise a ``ValueError`` unless positions broadcast to the rows, (…, n), without making rows out of one."""
-    if broadcast(positions, rows) is None or positions[-1:] not in (
-        (),
-        (1,),
-        rows[-1:],
-    ):
+    fitting = (), (1,), rows[-1:]
+    if broadcast(positions, rows) is None or positions[-1:] not in fitting:
         raise ValueError(
             f"{where}: positions have shape {tuple(positions)} but must broadcast to {tuple(rows)}"
         )
@@ -395,6 +388,46 @@ def require_below(where: str, name: str, tokens: Any, n_tokens: int) -> None:
         raise ValueError(
             f"{where}: {name} must lie in 0 … {n_tokens - 1}, got {tokens.min()} … {tokens.max()}"
         )
+
+
+def require_draft(target: Any, draft: Any, tokens: Any, uniform: Any) -> None:
+    """Raise a ``ValueError`` unless k guesses come with what it takes to accept them."""
+    where, k, n_tokens = "accept_draft", len(tokens), target.shape[-1]
+    needed = {"target": (k + 1, n_tokens), "draft": (k, n_tokens), "uniform": (k + 1,)}
+    for (name, shape), x in zip(needed.items(), (target, draft, uniform), strict=True):
+        if x.shape != shape:
+            raise ValueError(
+                f"{where}: {name} has shape {tuple(x.shape)} but {k} guesses need {shape}"
+            )
+    require_below(where, "tokens", tokens, n_tokens)
+    if not ((uniform >= 0) & (uniform < 1)).all():
+        raise ValueError(f"{where}: uniform holds numbers outside [0, 1)")
+
+
+def require_search(where: str, prefix: Shape, end: Any, max_len: Any) -> None:
+    """Raise unless a search can begin: with prefixes, (b, t), and whole numbers."""
+    if len(prefix) != 2:
+        raise ValueError(
+            f"{where}: prefix has shape {tuple(prefix)} but needs (b,t); t may be 0"
+        )
+    require_size(where, "end", end)
+    require_size(where, "max_len", max_len, least=1)
+
+
+def require_log_p(where: str, log_p: Any, tokens: Shape, end: int) -> None:
+    """Raise a ``ValueError`` unless what a step gives for sentences, (b, k, t), can be log-probabilities of tokens."""
+    b, k, _ = tokens
+    if log_p.ndim != 3 or log_p.shape[:2] != (b, k):
+        raise ValueError(
+            f"{where}: step returned shape {tuple(log_p.shape)} but must return ({b},{k},|Y|), a row for each sentence"
+        )
+    if not (log_p <= 1e-3).all():
+        raise ValueError(
+            f"{where}: step must return log-probabilities, none above 0; got {float(log_p.max()):.4g}. "
+            "log_softmax makes them of logits"
+        )
+    if not 0 <= end < log_p.shape[-1]:
+        raise ValueError(f"{where}: end={end} is none of the {log_p.shape[-1]} tokens")
 
 
 def require_positive(where: str, name: str, value: float) -> None:

@@ -40,6 +40,14 @@ def require_array(where: str, name: str, x: Any) -> None:
         )
 
 
+def require_whole(
+    where: str, name: str, x: Any, must: str = "must be whole numbers,"
+) -> None:
+    require_array(where, name, x)
+    if x.dtype.kind not in "iu":
+        raise TypeError(f"{where}: {name} {must} got {x.dtype}")
+
+
 shapes = _checks.checker(require_array, prepare, as_is)
 ready_biases = _checks.biases_checker(require_array, prepare)
 require_boolean = partial(_checks.require_boolean, np.ndarray)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from attn_tutor._checks import require_size
-from attn_tutor.numpy._arrays import require_array, shapes
+from attn_tutor.numpy._arrays import require_whole, shapes
 
 __all__ = ["KVCache"]
 
@@ -110,9 +110,7 @@ class KVCache:
             TypeError: ``order`` is not an array of this half, or not of whole numbers.
             ValueError: it has more axes than one, names a sequence that is not there, or there is no batch axis.
         """
-        require_array("KVCache", "order", order)
-        if order.dtype.kind not in "iu":
-            raise TypeError(f"KVCache: order holds whole numbers, got {order.dtype}")
+        require_whole("KVCache", "order", order, "holds whole numbers,")
         for room in self._rooms:
             sequences = len(room) if room.ndim > 2 else 0
             if order.ndim != 1 or not ((order >= 0) & (order < sequences)).all():

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from attn_tutor._checks import require_size
-from attn_tutor.numpy._arrays import require_array
+from attn_tutor._checks import require_log_p, require_search, require_size
+from attn_tutor.numpy._arrays import require_array, require_whole
 
 __all__ = ["beam_search", "exhaustive_search", "greedy_search"]
 
@@ -164,17 +164,8 @@ def _begin(
     where: str, prefix: np.ndarray, end: int, max_len: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The prefix, and one empty sentence for each row of the batch, with probability 1."""
-    require_array(where, "prefix", prefix)
-    if prefix.ndim != 2:
-        raise ValueError(
-            f"{where}: prefix has shape {tuple(prefix.shape)} but needs (b,t); t may be 0"
-        )
-    if prefix.dtype.kind not in "iu":
-        raise TypeError(
-            f"{where}: prefix holds tokens, whole numbers; got {prefix.dtype}"
-        )
-    require_size(where, "end", end)
-    require_size(where, "max_len", max_len, least=1)
+    require_whole(where, "prefix", prefix, "holds tokens, whole numbers;")
+    require_search(where, prefix.shape, end, max_len)
     prefix = prefix.astype(np.int64)
     b = len(prefix)
     return prefix, np.empty((b, 1, 0), np.int64), np.zeros((b, 1), np.float32)
@@ -193,18 +184,7 @@ def _totals(
     before = np.broadcast_to(prefix[:, None], (len(prefix), k, prefix.shape[1]))
     log_p = step(np.concatenate([before, tokens], -1))
     require_array(where, "what step returns", log_p)
-    if log_p.ndim != 3 or log_p.shape[:2] != tokens.shape[:2]:
-        raise ValueError(
-            f"{where}: step returned shape {tuple(log_p.shape)} but must return "
-            f"({len(tokens)},{k},|Y|), a row for each sentence"
-        )
-    if not (log_p <= 1e-3).all():
-        raise ValueError(
-            f"{where}: step must return log-probabilities, none above 0; got {float(log_p.max()):.4g}. "
-            "log_softmax makes them of logits"
-        )
-    if not 0 <= end < log_p.shape[-1]:
-        raise ValueError(f"{where}: end={end} is none of the {log_p.shape[-1]} tokens")
+    require_log_p(where, log_p, tokens.shape, end)
     over = (tokens == end).any(-1, keepdims=True)  # (b, k, 1)
     is_end = np.arange(log_p.shape[-1]) == end
     stay = np.where(is_end, scores[..., None], -np.inf)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from attn_tutor._checks import require_size
-from attn_tutor.numpy._arrays import require_array
+from attn_tutor.numpy._arrays import require_whole
 
 __all__ = ["causal_mask", "document_mask", "padding_mask"]
 
@@ -64,11 +64,7 @@ def padding_mask(valid_lens: np.ndarray, m: int) -> np.ndarray:
         [[[True, False, False]], [[True, True, True]]]
     """
     require_size("padding_mask", "m", m)
-    require_array("padding_mask", "valid_lens", valid_lens)
-    if valid_lens.dtype.kind not in "iu":
-        raise TypeError(
-            f"padding_mask: valid_lens must be whole numbers, got {valid_lens.dtype}"
-        )
+    require_whole("padding_mask", "valid_lens", valid_lens)
     if valid_lens.ndim not in (1, 2):
         raise ValueError(
             f"padding_mask: valid_lens has shape {valid_lens.shape} but needs (b,) or (b,n)"
@@ -103,11 +99,7 @@ def document_mask(documents: np.ndarray) -> np.ndarray:
         >>> document_mask(np.array([7, 7, 8])).tolist()
         [[True, True, False], [True, True, False], [False, False, True]]
     """
-    require_array("document_mask", "documents", documents)
-    if documents.dtype.kind not in "iu":
-        raise TypeError(
-            f"document_mask: documents must be whole numbers, got {documents.dtype}"
-        )
+    require_whole("document_mask", "documents", documents)
     if documents.ndim == 0:
         raise ValueError(
             f"document_mask: documents has shape {documents.shape} but needs (…,n)"

@@ -5,7 +5,7 @@ import numpy as np
 from attn_tutor import geometry
 from attn_tutor._checks import broadcast, require_size
 from attn_tutor.geometry import Rule, Slopes
-from attn_tutor.numpy._arrays import require_array, shapes
+from attn_tutor.numpy._arrays import require_array, require_whole, shapes
 from attn_tutor.numpy.positional import alibi_slopes
 from attn_tutor.numpy.visibility import Visibility
 
@@ -65,7 +65,7 @@ def documents(ids: np.ndarray) -> Rule:
         >>> documents(np.array([7, 7, 8])) & valid(np.array(2))
         Rule(documents, valid)
     """
-    _require_whole("documents", "ids", ids)
+    require_whole("documents", "ids", ids)
     if ids.ndim == 0:
         raise ValueError("documents: ids has shape () but needs (…,m)")
     return Rule(documents=ids)
@@ -93,7 +93,7 @@ def valid(lengths: np.ndarray) -> Rule:
         >>> valid(np.array([3, 5]))
         Rule(valid)
     """
-    _require_whole("valid", "lengths", lengths)
+    _require_lengths("valid", lengths)
     return Rule(valid=lengths)
 
 
@@ -119,7 +119,7 @@ def prefix(lengths: np.ndarray) -> Rule:
         >>> prefix(np.array(2)) & valid(np.array([3, 5]))
         Rule(prefix, valid)
     """
-    _require_whole("prefix", "lengths", lengths)
+    _require_lengths("prefix", lengths)
     return Rule(prefix=lengths)
 
 
@@ -199,9 +199,7 @@ def check_mask(
     return mask
 
 
-def _require_whole(where: str, name: str, x: np.ndarray) -> None:
-    require_array(where, name, x)
-    if x.dtype.kind not in "iu":
-        raise TypeError(f"{where}: {name} must be whole numbers, got {x.dtype}")
-    if name == "lengths" and (x < 0).any():
-        raise ValueError(f"{where}: lengths must be 0 or more, got {x.min()}")
+def _require_lengths(where: str, lengths: np.ndarray) -> None:
+    require_whole(where, "lengths", lengths)
+    if (lengths < 0).any():
+        raise ValueError(f"{where}: lengths must be 0 or more, got {lengths.min()}")

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from attn_tutor._checks import require_below
-from attn_tutor.numpy._arrays import require_array
+from attn_tutor._checks import require_draft
+from attn_tutor.numpy._arrays import require_array, require_whole
 
 __all__ = ["accept_draft"]
 
@@ -42,29 +42,17 @@ def accept_draft(
     arrays = {"target": target, "draft": draft, "tokens": tokens, "uniform": uniform}
     for name, x in arrays.items():
         require_array("accept_draft", name, x)
-    if tokens.dtype.kind not in "iu":
-        raise TypeError(
-            f"accept_draft: tokens must be whole numbers, got {tokens.dtype}"
-        )
-    k, n_tokens = len(tokens), target.shape[-1]
-    needed = {"target": (k + 1, n_tokens), "draft": (k, n_tokens), "uniform": (k + 1,)}
-    for name, shape in needed.items():
-        if arrays[name].shape != shape:
-            raise ValueError(
-                f"accept_draft: {name} has shape {arrays[name].shape} but {k} guesses need {shape}"
-            )
-    require_below("accept_draft", "tokens", tokens, n_tokens)
-    if not ((uniform >= 0) & (uniform < 1)).all():
-        raise ValueError("accept_draft: uniform holds numbers outside [0, 1)")
+    require_whole("accept_draft", "tokens", tokens)
+    require_draft(**arrays)
+    k = len(tokens)
     guess = np.arange(k), tokens
     refused = uniform[:k] * draft[guess] >= target[guess]
     kept = int(refused.argmax()) if refused.any() else k
     left = target[kept]
     if kept < k:
         left = np.maximum(left - draft[kept], 0)
-    if (
-        not left.any()
-    ):  # p ≤ q everywhere can only be by rounding, and then they are equal
+    # p ≤ q everywhere can only be by rounding, and then they are equal.
+    if not left.any():
         left = target[kept]
     upto = left.cumsum()
     drawn = np.searchsorted(upto, uniform[k] * upto[-1], side="right")

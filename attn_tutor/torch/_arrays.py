@@ -45,6 +45,14 @@ def as_is(arrays: tuple[Any, ...]) -> bool:
     return bool(head.is_floating_point())
 
 
+def require_whole(
+    where: str, name: str, x: Any, must: str = "must be whole numbers,"
+) -> None:
+    require_array(where, name, x)
+    if x.is_floating_point() or x.is_complex() or x.dtype == torch.bool:
+        raise TypeError(f"{where}: {name} {must} got {x.dtype}")
+
+
 def require_boolean(where: str, mask: Any, device: torch.device) -> None:
     _checks.require_boolean(torch.Tensor, where, mask)
     _require_device(where, "mask", mask, device)

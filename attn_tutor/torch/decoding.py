@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch.nn.functional import pad
 
-from attn_tutor._checks import require_size
-from attn_tutor.torch._arrays import require_array
+from attn_tutor._checks import require_log_p, require_search, require_size
+from attn_tutor.torch._arrays import require_array, require_whole
 
 __all__ = ["beam_search", "exhaustive_search", "greedy_search"]
 
@@ -165,17 +165,8 @@ def _begin(
     where: str, prefix: torch.Tensor, end: int, max_len: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The prefix, and one empty sentence for each row of the batch, with probability 1."""
-    require_array(where, "prefix", prefix)
-    if prefix.ndim != 2:
-        raise ValueError(
-            f"{where}: prefix has shape {tuple(prefix.shape)} but needs (b,t); t may be 0"
-        )
-    if prefix.is_floating_point() or prefix.is_complex() or prefix.dtype == torch.bool:
-        raise TypeError(
-            f"{where}: prefix holds tokens, whole numbers; got {prefix.dtype}"
-        )
-    require_size(where, "end", end)
-    require_size(where, "max_len", max_len, least=1)
+    require_whole(where, "prefix", prefix, "holds tokens, whole numbers;")
+    require_search(where, prefix.shape, end, max_len)
     prefix = prefix.long()
     b = len(prefix)
     scores = torch.zeros(b, 1, device=prefix.device)
@@ -195,18 +186,7 @@ def _totals(
     before = torch.broadcast_to(prefix[:, None], (len(prefix), k, prefix.shape[1]))
     log_p = step(torch.cat([before, tokens], -1))
     require_array(where, "what step returns", log_p)
-    if log_p.ndim != 3 or log_p.shape[:2] != tokens.shape[:2]:
-        raise ValueError(
-            f"{where}: step returned shape {tuple(log_p.shape)} but must return "
-            f"({len(tokens)},{k},|Y|), a row for each sentence"
-        )
-    if not (log_p <= 1e-3).all():
-        raise ValueError(
-            f"{where}: step must return log-probabilities, none above 0; got {float(log_p.max()):.4g}. "
-            "log_softmax makes them of logits"
-        )
-    if not 0 <= end < log_p.shape[-1]:
-        raise ValueError(f"{where}: end={end} is none of the {log_p.shape[-1]} tokens")
+    require_log_p(where, log_p, tokens.shape, end)
     over = (tokens == end).any(-1, keepdim=True)  # (b, k, 1)
     is_end = torch.arange(log_p.shape[-1], device=log_p.device) == end
     stay = torch.where(is_end, scores[..., None], -torch.inf)

@@ -2,7 +2,7 @@
 
 import torch
 
-from attn_tutor.torch._arrays import look, require_array, require_size
+from attn_tutor.torch._arrays import look, require_size, require_whole
 
 Device = torch.device | str | int | None
 
@@ -69,15 +69,7 @@ def padding_mask(
         [[[True, False, False]], [[True, True, True]]]
     """
     require_size("padding_mask", "m", m)
-    require_array("padding_mask", "valid_lens", valid_lens)
-    if (
-        valid_lens.dtype == torch.bool
-        or valid_lens.is_floating_point()
-        or valid_lens.is_complex()
-    ):
-        raise TypeError(
-            f"padding_mask: valid_lens must be whole numbers, got {valid_lens.dtype}"
-        )
+    require_whole("padding_mask", "valid_lens", valid_lens)
     if valid_lens.ndim not in (1, 2):
         raise ValueError(
             f"padding_mask: valid_lens has shape {tuple(valid_lens.shape)} but needs (b,) or (b,n)"
@@ -114,15 +106,7 @@ def document_mask(documents: torch.Tensor) -> torch.Tensor:
         >>> document_mask(torch.tensor([7, 7, 8])).tolist()
         [[True, True, False], [True, True, False], [False, False, True]]
     """
-    require_array("document_mask", "documents", documents)
-    if (
-        documents.is_floating_point()
-        or documents.is_complex()
-        or documents.dtype == torch.bool
-    ):
-        raise TypeError(
-            f"document_mask: documents must be whole numbers, got {documents.dtype}"
-        )
+    require_whole("document_mask", "documents", documents)
     if documents.ndim == 0:
         raise ValueError(
             f"document_mask: documents has shape {tuple(documents.shape)} but needs (…,n)"

@@ -5,7 +5,13 @@ import torch
 from attn_tutor import geometry
 from attn_tutor._checks import broadcast
 from attn_tutor.geometry import Rule, Slopes
-from attn_tutor.torch._arrays import look, require_array, require_size, shapes
+from attn_tutor.torch._arrays import (
+    look,
+    require_array,
+    require_size,
+    require_whole,
+    shapes,
+)
 from attn_tutor.torch.positional import alibi_slopes
 from attn_tutor.torch.visibility import Visibility
 
@@ -65,7 +71,7 @@ def documents(ids: torch.Tensor) -> Rule:
         >>> documents(torch.tensor([7, 7, 8])) & valid(torch.tensor(2))
         Rule(documents, valid)
     """
-    _require_whole("documents", "ids", ids)
+    require_whole("documents", "ids", ids)
     if ids.ndim == 0:
         raise ValueError("documents: ids has shape () but needs (…,m)")
     return Rule(documents=ids)
@@ -93,7 +99,7 @@ def valid(lengths: torch.Tensor) -> Rule:
         >>> valid(torch.tensor([3, 5]))
         Rule(valid)
     """
-    _require_whole("valid", "lengths", lengths)
+    _require_lengths("valid", lengths)
     return Rule(valid=lengths)
 
 
@@ -119,7 +125,7 @@ def prefix(lengths: torch.Tensor) -> Rule:
         >>> prefix(torch.tensor(2)) & valid(torch.tensor([3, 5]))
         Rule(prefix, valid)
     """
-    _require_whole("prefix", "lengths", lengths)
+    _require_lengths("prefix", lengths)
     return Rule(prefix=lengths)
 
 
@@ -199,9 +205,7 @@ def check_mask(
     return mask
 
 
-def _require_whole(where: str, name: str, x: torch.Tensor) -> None:
-    require_array(where, name, x)
-    if x.is_floating_point() or x.is_complex() or x.dtype == torch.bool:
-        raise TypeError(f"{where}: {name} must be whole numbers, got {x.dtype}")
-    if name == "lengths" and look(lambda x: (x < 0).any(), x):
-        raise ValueError(f"{where}: lengths must be 0 or more, got {x.min()}")
+def _require_lengths(where: str, lengths: torch.Tensor) -> None:
+    require_whole(where, "lengths", lengths)
+    if look(lambda x: (x < 0).any(), lengths):
+        raise ValueError(f"{where}: lengths must be 0 or more, got {lengths.min()}")

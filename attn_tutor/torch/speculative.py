@@ -2,8 +2,8 @@
 
 import torch
 
-from attn_tutor._checks import require_below
-from attn_tutor.torch._arrays import require_array
+from attn_tutor._checks import require_draft
+from attn_tutor.torch._arrays import require_array, require_whole
 
 __all__ = ["accept_draft"]
 
@@ -45,29 +45,17 @@ def accept_draft(
     arrays = {"target": target, "draft": draft, "tokens": tokens, "uniform": uniform}
     for name, x in arrays.items():
         require_array("accept_draft", name, x)
-    if tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
-        raise TypeError(
-            f"accept_draft: tokens must be whole numbers, got {tokens.dtype}"
-        )
-    k, n_tokens = len(tokens), target.shape[-1]
-    needed = {"target": (k + 1, n_tokens), "draft": (k, n_tokens), "uniform": (k + 1,)}
-    for name, shape in needed.items():
-        if arrays[name].shape != shape:
-            raise ValueError(
-                f"accept_draft: {name} has shape {tuple(arrays[name].shape)} but {k} guesses need {shape}"
-            )
-    require_below("accept_draft", "tokens", tokens, n_tokens)
-    if not ((uniform >= 0) & (uniform < 1)).all():
-        raise ValueError("accept_draft: uniform holds numbers outside [0, 1)")
+    require_whole("accept_draft", "tokens", tokens)
+    require_draft(**arrays)
+    k = len(tokens)
     guess = torch.arange(k, device=tokens.device), tokens
     refused = uniform[:k] * draft[guess] >= target[guess]
     kept = int(refused.int().argmax()) if refused.any() else k
     left = target[kept]
     if kept < k:
         left = (left - draft[kept]).clamp(min=0)
-    if (
-        not left.any()
-    ):  # p ≤ q everywhere can only be by rounding, and then they are equal
+    # p ≤ q everywhere can only be by rounding, and then they are equal.
+    if not left.any():
         left = target[kept]
     upto = left.cumsum(0)
     drawn = torch.searchsorted(upto, uniform[k:] * upto[-1], side="right")

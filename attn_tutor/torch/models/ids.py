@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from attn_tutor.torch._arrays import look, require_array
+from attn_tutor.torch._arrays import look, require_whole
 
 
 def require_ids(
@@ -14,9 +14,7 @@ def require_ids(
 
     A GPU does not wait to be looked at, nor does the compiler: there torch itself says what lies outside.
     """
-    require_array(where, name, ids)
-    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-        raise TypeError(f"{where}: {name} must be whole numbers, got {ids.dtype}")
+    require_whole(where, name, ids)
     ids = ids.long()
     inside = (ids >= start) & (ids < stop)
     if look(torch.all, inside) is False:
