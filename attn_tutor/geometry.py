@@ -388,7 +388,7 @@ class Seen(Generic[A]):
         """What rules know of a tile; None: one has to look."""
         return self.ends(rows).sure(keys) if rows.start < rows.stop else True
 
-    def looked_at(self, seen: A | bool) -> A | bool:
+    def looked_at(self, seen: A) -> A | bool:
         """True or False if all of it is, and one can look."""
         return seen
 
@@ -467,9 +467,7 @@ class Seen(Generic[A]):
         """What is said, checked, as arrays with the axes of the scores."""
         raise NotImplementedError
 
-    @staticmethod
-    def require_fit(where: str, name: str, shape: Shape, scores: Shape) -> None:
-        require_fit(where, name, shape, scores)
+    require_fit = staticmethod(require_fit)
 
     def count(self, start: int, stop: int) -> A:
         """The numbers start … stop − 1."""

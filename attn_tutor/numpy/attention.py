@@ -57,10 +57,10 @@ def attend(
         [[0.5, 2.0]]
     """
 
-    def pool(_: np.ndarray, V: np.ndarray, see: Visibility) -> np.ndarray:
+    def core(_: np.ndarray, V: np.ndarray, see: Visibility) -> np.ndarray:
         return masked_softmax(scores, see.dense()) @ V  # which hides scores itself
 
-    return attend_by("attend", pool, scores[..., :0], V, mask=mask)
+    return attend_by("attend", core, scores[..., :0], V, mask=mask)
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
@@ -212,13 +212,11 @@ def bilinear_attention(
         [[6.0]]
     """
 
-    def pool(
-        Q: np.ndarray, K: np.ndarray, V: np.ndarray, see: Visibility
-    ) -> np.ndarray:
+    def core(Q: Any, K: Any, V: Any, see: Visibility) -> np.ndarray:
         return tiled_attention(Q @ M, K, V, see, 1.0)
 
     said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return attend_by("bilinear_attention", pool, Q, K, V, **said)
+    return attend_by("bilinear_attention", core, Q, K, V, **said)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
@@ -273,15 +271,13 @@ def gaussian_attention(
     """
     require_positive("gaussian_attention", "bandwidth", bandwidth)
 
-    def pool(
-        Q: np.ndarray, K: np.ndarray, V: np.ndarray, see: Visibility
-    ) -> np.ndarray:
+    def core(Q: Any, K: Any, V: Any, see: Visibility) -> np.ndarray:
         wide_Q, wide_K = as_dot_product(Q, K, bandwidth, see)
         output = tiled_attention(wide_Q, wide_K, V, see, 1.0)
         return output.astype(np.result_type(Q, K, V), copy=False)
 
     said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return attend_by("gaussian_attention", pool, Q, K, V, **said)
+    return attend_by("gaussian_attention", core, Q, K, V, **said)
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,h),(k,h),(h)->(n,d_v)")
@@ -347,15 +343,13 @@ def additive_attention(
     dtype = np.result_type(Q, K, V, W_q, W_k, w_v)
     wide = np.result_type(dtype, np.float32)
 
-    def pool(
-        Q: np.ndarray, K: np.ndarray, V: np.ndarray, see: Visibility
-    ) -> np.ndarray:
+    def core(Q: Any, K: Any, V: Any, see: Visibility) -> np.ndarray:
         given = (X.astype(wide, copy=False) for X in (Q, K, V, W_q, W_k, w_v))
         Q, K, V, a, b, w = given
         return tiled_additive(Q @ a, K @ b, w, V, see).astype(dtype, copy=False)
 
     said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return attend_by("additive_attention", pool, Q, K, V, **said)
+    return attend_by("additive_attention", core, Q, K, V, **said)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)

@@ -88,9 +88,7 @@ def latent_attention(
         )
     n, m = X.shape[-2], C.shape[-2]
 
-    def projected(
-        X: np.ndarray, C: np.ndarray, R: np.ndarray
-    ) -> tuple[np.ndarray, ...]:
+    def projected(X: Any, C: Any, R: Any) -> tuple[np.ndarray, ...]:
         queries = split_heads(project(X, W_q), n_heads)  # (…, h, n, d_h)
         asked = project(queries, split_heads(W_k, n_heads).mT)  # (…, h, n, c)
         turned = split_heads(project(X, W_r), n_heads)  # (…, h, n, r)

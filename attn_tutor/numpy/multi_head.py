@@ -140,9 +140,7 @@ def multi_head_attention(
     n_kv_heads = require_heads(where, n_heads, n_kv_heads, *weights)
     b_q, b_k, b_v, b_o = ready_biases(where, biases, *weights)
 
-    def projected(
-        Q: np.ndarray, K: np.ndarray, V: np.ndarray
-    ) -> tuple[np.ndarray, ...]:
+    def projected(Q: Any, K: Any, V: Any) -> tuple[np.ndarray, ...]:
         queries = split_heads(project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
         keys = split_heads(project(K, W_k, b_k), n_kv_heads)  # (…, h_kv, m, d_h)
         values = split_heads(project(V, W_v, b_v), n_kv_heads)  # (…, h_kv, m, d_hv)

@@ -34,9 +34,8 @@ def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
         [0.5, 0.5]
     """
     e = _single(x) - x.max(axis, keepdims=True, initial=-np.inf)
-    np.exp(
-        e, out=e
-    )  # in place, as the division: each new array would cost a third more
+    # In place, as the division: each new array would cost a third more.
+    np.exp(e, out=e)
     e /= e.sum(axis, keepdims=True)
     return e.astype(x.dtype, copy=False)
 

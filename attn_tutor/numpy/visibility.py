@@ -45,9 +45,7 @@ class Visibility(Seen[np.ndarray]):
     def as_numbers(self, X: np.ndarray, like: np.ndarray) -> np.ndarray:
         return X.astype(like.dtype)
 
-    def looked_at(self, seen: np.ndarray | bool) -> np.ndarray | bool:
-        if isinstance(seen, bool):
-            return seen
+    def looked_at(self, seen: np.ndarray) -> np.ndarray | bool:
         return True if seen.all() else seen if seen.any() else False
 
     def anyone(self) -> np.ndarray:
@@ -114,16 +112,15 @@ def attend_by(
     shared = groups is not None and project is None
     see = Visibility.of(where, *arrays, shared=shared, **said)
     Q, *keyed = arrays if project is None else project(*arrays)
-    fewer = groups is not None and groups < Q.shape[-3]
-    if groups and fewer:
+    h = Q.shape[-3] if groups else 0
+    if groups and groups < h:
         see, Q = see.in_groups(groups), in_groups(Q, groups)
         keyed = [X[..., None, :, :] for X in keyed]
     Q, *keyed, spoiled = hide(see, Q, *keyed)
     found = finish(core(Q, *keyed, see), spoiled)
-    if not fewer:
+    if not groups or groups == h:
         return found
-    *batch, g, each, n, width = found.shape
-    return found.reshape(*batch, g * each, n, width)
+    return found.reshape(*found.shape[:-4], h, *found.shape[-2:])
 
 
 def hide(see: Visibility, Q: np.ndarray, *keyed: np.ndarray) -> tuple[Any, ...]:

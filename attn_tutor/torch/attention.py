@@ -446,13 +446,12 @@ def as_dot_product(
     # Half precision would round −‖k‖²/2 too coarsely, and single precision if it is large.
     dtype = torch.promote_types(K.dtype, torch.float32)
     q, k, norms = _centred(Q.to(dtype), K.to(dtype), bandwidth, see)
-    top_q, top_k = (look(_longest, X.detach()) or 0.0 for X in (q, k))
+    lengths = (torch.linalg.vector_norm(X.detach(), dim=-1) for X in (q, k))
+    top_q, top_k = (look(torch.max, X) or 0.0 for X in lengths)
     far = FAR if dtype == torch.float32 else FAR**4
     if not top_k * (top_q + top_k / 2) <= far:  # or NaN
         q, k, norms = _centred(Q.double(), K.double(), bandwidth, see, far=True)
-    given = see.arrays.values()
-    by_query = see.ruled or any(X.shape[-2] > 1 for X in given)
-    if by_query or "slopes" in see.arrays or norms.requires_grad or look(torch.sum, norms) is None:  # fmt: skip
+    if see.ruled or see.tall or norms.requires_grad or look(torch.sum, norms) is None:
         # A bias for each query would be large, the gradient of one leaves the fast path, and so does any on a GPU.
         # Under torch.vmap nobody can tell whether a gradient is wanted.
         return pad(q, (0, 1), value=1.0), torch.cat([k, norms], -1), see
@@ -485,7 +484,3 @@ def _centred(
     if seen is not None:
         K = K * seen
     return Q, K, (K**2).sum(-1, keepdim=True) / -2
-
-
-def _longest(X: torch.Tensor) -> torch.Tensor:
-    return torch.linalg.vector_norm(X, dim=-1).max()

@@ -71,9 +71,8 @@ def linear_attention(
         >>> linear_attention(Q, K, V).tolist()
         [[7.0]]
     """
-    dtype = torch.promote_types(
-        V.dtype, torch.float32
-    )  # sums of half precision would overflow
+    # Sums of half precision would overflow.
+    dtype = torch.promote_types(V.dtype, torch.float32)
     q, k = (_features(feature_map, X).to(dtype) for X in (Q, K))
     V1 = pad(V.to(dtype), (0, 1), value=1.0)  # the last column sums the weights
     pooled = _of_the_past(q, k, V1) if causal else q @ (k.mT @ V1)

@@ -40,9 +40,8 @@ def quantize(X: torch.Tensor, axis: int = -1) -> tuple[torch.Tensor, torch.Tenso
     if look(torch.all, X.isfinite()) is False:
         raise ValueError("quantize: X holds NaN or infinity, which have no 8-bit code")
     X = X.to(torch.promote_types(X.dtype, torch.float32))
-    X0 = (
-        X if X.shape[axis] else X.sum(axis, keepdim=True)
-    )  # an empty row has no maximum
-    scales = X0.abs().amax(axis, keepdim=True) / 127
+    # An empty row has no maximum.
+    some = X if X.shape[axis] else X.sum(axis, keepdim=True)
+    scales = some.abs().amax(axis, keepdim=True) / 127
     codes = (X / torch.where(scales == 0, 1, scales)).round().clamp(-127, 127)
     return codes.to(torch.int8), scales

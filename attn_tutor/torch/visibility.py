@@ -75,9 +75,13 @@ class Visibility(Seen[torch.Tensor]):
     def sure(self, rows: slice, keys: slice) -> bool | None:
         return super().sure(rows, keys) if self.by_blocks else None
 
-    def looked_at(self, seen: torch.Tensor | bool) -> torch.Tensor | bool:
-        if isinstance(seen, bool):
-            return seen
+    @property
+    def tall(self) -> bool:
+        """Whether arrays say something of each query by itself."""
+        arrays = self.arrays
+        return "slopes" in arrays or any(X.shape[-2] > 1 for X in arrays.values())
+
+    def looked_at(self, seen: torch.Tensor) -> torch.Tensor | bool:
         return False if look(torch.any, seen) is False else seen
 
     def over_heads(self) -> "Visibility":
@@ -89,8 +93,10 @@ class Visibility(Seen[torch.Tensor]):
         return other
 
     def of_heads(self, heads: slice) -> "Visibility":
-        """What is seen in some of the heads."""
-        return self.map(lambda X: of_heads(X, heads))
+        """What is seen in some of the heads; what is the same in all stays as it is."""
+        return self.map(
+            lambda X: X[..., heads, :, :] if X.ndim > 2 and X.shape[-3] > 1 else X
+        )
 
     def in_blocks(
         self, at: int, rows: slice, keys: slice, height: int, width: int
@@ -121,7 +127,7 @@ class Visibility(Seen[torch.Tensor]):
                 return False
             if sure is None:
                 seen = runs.pairs(keys.to(self.device)) & seen
-        return self.looked_at(seen)
+        return seen if isinstance(seen, bool) else self.looked_at(seen)
 
     def anyone(self) -> torch.Tensor | None:
         """The keys that some query sees, (…, m or 1), and of those that rules hide maybe some more; None for all."""
@@ -297,11 +303,6 @@ def masked(
     """Scores, −∞ where they are not seen; but 0 in an empty row, so that its softmax and gradient are finite."""
     scores = torch.where(seen, scores, -torch.inf)
     return scores if empty is None else scores.masked_fill(empty, 0)
-
-
-def of_heads(X: torch.Tensor, heads: slice) -> torch.Tensor:
-    """Some of the heads of (…, h, n, m); what is the same in all heads stays as it is."""
-    return X if X.ndim < 3 or X.shape[-3] == 1 else X[..., heads, :, :]
 
 
 def sees_nothing(mask: torch.Tensor) -> torch.Tensor | None:

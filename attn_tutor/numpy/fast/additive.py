@@ -70,9 +70,8 @@ def tiled_additive(
     # Elements of the batch share a tile if they are small, or else queries do.
     most = max(1, SPACE // (h * min(KEYS, m)))
     together, height = max(1, most // n), min(most, QUERIES)
-    own = (
-        threading.local()
-    )  # a tile for each thread: the system is slow to hand out new pages
+    # A tile for each thread: the system is slow to hand out new pages.
+    own = threading.local()
 
     def score(group: slice, rows: slice, keys: slice, scores: np.ndarray) -> None:
         if not hasattr(own, "space"):

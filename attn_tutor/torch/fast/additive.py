@@ -39,8 +39,10 @@ def additive_pool(
 ) -> torch.Tensor:
     """Softmax of the scores w · tanh(a + b) + bias, times V: (…, n, h), (…, m, h), (…, h), (…, m, d_v) -> (…, n, d_v).
 
-    In float32 or float64. What is hidden must already be finite. In a caller that is compiled, so are the tiles.
+    Computed in float32 at least. What is hidden must already be finite. In a caller that is compiled, so are the tiles.
     """
+    dtype, wide = V.dtype, torch.promote_types(V.dtype, torch.float32)
+    a, b, w, V = (X.to(wide) for X in (a, b, w, V))
     n, m, d_v = a.shape[-2], *V.shape[-2:]
     mapped, compiled = transformed(), torch.compiler.is_compiling()
     said: dict[str, Any] = dict(see.arrays)
@@ -74,7 +76,7 @@ def additive_pool(
             bias = bias.expand(B, -1, -1)
         rest = mask, slopes, [*map(flat, ends)], see.offset, compiled
         output = pool(*given, bias, grown, *rest)[0]
-    return output.reshape(*outer, n, d_v)
+    return output.reshape(*outer, n, d_v).to(dtype)
 
 
 # One operation to autograd and to torch.compile, neither of which follows a loop over tiles.
@@ -149,14 +151,8 @@ def _backward(ctx: Any, g: torch.Tensor, _: Any) -> tuple[Any, ...]:
     arrays, ends, learnt = arrays[:8], arrays[8:], ctx.needs_input_grad[4]
     given = *arrays, ends, *ctx.options
     *found, dbias = pool_gradient(g, output, level, learnt, *given)
-    return (
-        *found,
-        dbias if learnt else None,
-        *[None] * 3,
-        [None] * len(ends),
-        None,
-        None,
-    )
+    others: Any = None, None, None, [None] * len(ends), None, None
+    return *found, dbias if learnt else None, *others
 
 
 def _refuse(*_: Any) -> None:

@@ -62,10 +62,10 @@ def fused_attention(
     if d != d_v:  # zeros change nothing, and the fast kernels want one width
         Q, K, V = (pad(X, (0, max(d, d_v) - X.shape[-1])) for X in (Q, K, V))
     q, k, v = (four_axes(X, whole=True) for X in (Q, K, V))
-    # Kernels lose a NaN.
+    # Kernels lose NaN and +∞.
     plain = softcap is not None or (see.careful and see.everything)
     if "bias" in see.arrays:
-        plain |= look(_unbounded, see.arrays["bias"]) is True
+        plain |= look(lambda X: X.amax() < torch.inf, see.arrays["bias"]) is False
     if scale is None:
         scale = default_scale(d)
     elif isinstance(scale, torch.Tensor) or not 0 < scale < math.inf:
@@ -85,7 +85,11 @@ def fused_attention(
         return (core.over_blocks(q, k, v),)
 
     output, *sums = pooled(core)
-    if see.careful and not plain and look(all_finite, output) is False:
+    if (
+        see.careful
+        and not plain
+        and look(lambda X: X.isfinite().all(), output) is False
+    ):
         # A score of huge numbers is infinite, and stays so behind −∞; the textbook hides it.
         output, *sums = pooled(core._replace(plain=True))
     if sums:
@@ -127,9 +131,7 @@ class Core(NamedTuple):
     def with_log_sums(self, Q: Any, K: Any, V: Any) -> tuple[Any, Any]:
         """The same, and log Σ exp(score) of each query."""
         see, core = self.see, self
-        blocks = [slice(0, see.n)]
-        if see.by_blocks:
-            blocks = self.blocks(Q)
+        blocks = self.blocks(Q) if see.by_blocks else [slice(0, see.n)]
         learnt = any(X.requires_grad for X in (Q, K, V, *see.arrays.values()))
         if not see.by_blocks or learnt or Q.device.type != "cpu":
             core = self._replace(plain=True)  # which autograd can follow
@@ -140,7 +142,7 @@ class Core(NamedTuple):
     def height(self, Q: torch.Tensor) -> int:
         """How many queries to take at once."""
         see, n, window = self.see, self.see.n, self.see.window
-        if not (self.plain or see.last is not None or self.tall):
+        if not (self.plain or see.last is not None or see.tall):
             return n
         height = min(ROWS, math.isqrt(self.most(Q)))
         if window is not None:
@@ -149,12 +151,6 @@ class Core(NamedTuple):
         if n * see.m <= self.most(Q) // 2 and not (few and n > 2 * height):
             return n
         return height
-
-    @property
-    def tall(self) -> bool:
-        """Whether something is said of each query by itself."""
-        arrays = self.see.arrays
-        return "slopes" in arrays or any(X.shape[-2] > 1 for X in arrays.values())
 
     def most(self, Q: torch.Tensor) -> int:
         """For how many pairs of query and key a piece may store what it has to."""
@@ -495,15 +491,6 @@ def kernel(
         if node is not None and node.name().startswith("ScaledDotProduct"):
             node.register_prehook(_first_derivatives_alone)
     return output
-
-
-def _unbounded(bias: torch.Tensor) -> torch.Tensor:
-    """Whether there is NaN or +∞, which kernels lose."""
-    return ~(bias.amax() < torch.inf)
-
-
-def all_finite(X: torch.Tensor) -> torch.Tensor:
-    return X.isfinite().all()
 
 
 def _first_derivatives_alone(gradients: tuple[torch.Tensor, ...]) -> None:

@@ -119,25 +119,13 @@ class AdditiveAttention(nn.Module):
         def core(Q: Any, K: Any, V: Any, see: Visibility) -> Any:
             queries, keys = self.q_proj(Q), self.k_proj(K)
             if not need_weights:
-                return self._pool(queries, keys, V, see)
+                with in_full(V):
+                    return additive_pool(queries, keys, self.w_v, V, see)
             hidden = torch.tanh(queries[..., :, None, :] + keys[..., None, :, :])
             weights = masked_softmax(hidden @ self.w_v, see.dense())  # (…, n, m)
             return weights @ V, weights
 
         return attend_by(where, core, Q, K, V, mask=mask, short=False)
-
-    def _pool(
-        self,
-        queries: torch.Tensor,
-        keys: torch.Tensor,
-        V: torch.Tensor,
-        see: Visibility,
-    ) -> torch.Tensor:
-        """In float32 at least, which the exponentials of the core need."""
-        wide = torch.promote_types(V.dtype, torch.float32)
-        a, b, w, values = (X.to(wide) for X in (queries, keys, self.w_v, V))
-        with in_full(V):
-            return additive_pool(a, b, w, values, see).to(V.dtype)
 
 
 class SelfAttention(nn.Module):
