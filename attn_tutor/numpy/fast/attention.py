@@ -13,6 +13,7 @@ from attn_tutor.numpy.visibility import Visibility
 
 # Queries of a tile: tall ones keep the interpreter out of the way. With its keys, a tile fits a processor's cache.
 QUERIES = 1024
+FEW = 64  # queries of a narrow window: few keys are seen by some of them alone
 
 
 def tiled_attention(
@@ -38,13 +39,17 @@ def tiled_attention(
     n, m = see.n, see.m
     batch = broadcast(*(X.shape[:-2] for X in (Q, K, V, *see.arrays.values())))
     assert batch is not None  # the callers have checked
-    together = QUERIES * KEYS // max(1, n * m)  # heads that fit one tile
-    if math.prod(batch) <= together:
+    if math.prod(batch) * n * m <= QUERIES * KEYS:
         output, top, total = at_once(Q, K, V, see, softcap)
         output = output if dtype == wide else output.astype(dtype)
         return (output, log_sums(top, total)) if sums else output
 
-    out, log_sum = (np.empty((*batch, n, width), wide) for width in (V.shape[-1], 1))
+    # Queries and keys of a tile, and how many heads fit it together.
+    height, width, together = QUERIES, KEYS, max(1, QUERIES * KEYS // (n * m))
+    if see.window is not None and see.window <= 2 * KEYS:
+        height, width = FEW, see.window + FEW
+        together = QUERIES * KEYS // (height * width)
+    out, log_sum = (np.empty((*batch, n, k), wide) for k in (V.shape[-1], 1))
     heads: list[Any] = list(np.ndindex(*batch))
 
     def laid_out(X: np.ndarray) -> np.ndarray:
@@ -65,8 +70,8 @@ def tiled_attention(
     if together > 1:
         into, more = (X.reshape(len(heads), *X.shape[-2:]) for X in (out, log_sum))
         heads = [slice(i, i + together) for i in range(0, len(heads), together)]
-    problem = Problem(score, V, see, reach, into, more if sums else None)
-    pool(problem, heads, max(1, together), QUERIES)
+    problem = Problem(score, V, see, reach, into, more if sums else None, width)
+    pool(problem, heads, together, height)
     out = out if dtype == wide else out.astype(dtype)
     return (out, log_sum) if sums else out
 

@@ -34,6 +34,7 @@ class Problem(NamedTuple):
     reach: tuple[np.ndarray, np.ndarray]
     out: np.ndarray  # (*batch, n, d_v), for the result
     log_sum: np.ndarray | None = None  # (*batch, n, 1), for log Σ exp(score)
+    width: int = KEYS  # of a tile
 
     def settled(self) -> bool:
         """Whether no product at all can do harm, which spares looking tile by tile."""
@@ -53,7 +54,7 @@ def pool(P: Problem, heads: list[Any], together: int, height: int) -> None:
 
     def work(tasks: Iterator[tuple[Any, slice]]) -> None:
         # The thread's tile, no larger than needed: the system is slow to hand out new pages.
-        space = np.empty(together * height * min(KEYS, m), P.out.dtype)
+        space = np.empty(together * height * min(P.width, m), P.out.dtype)
         # Hidden scores may overflow.
         with np.errstate(over="ignore", invalid="ignore"):
             for head, rows in tasks:
@@ -72,7 +73,7 @@ def pool_block(
     see = P.see.map(lambda X: X[head])
     slopes = see.arrays.get("slopes")
     falls = slopes is not None and bool((slopes >= 0).all())
-    for some, keys, parts in tiles(see, rows):
+    for some, keys, parts in tiles(see, rows, P.width):
         here = slice(some.start - rows.start, some.stop - rows.start)
         shape = *out.shape[:-2], some.stop - some.start, keys.stop - keys.start
         scores = space[: math.prod(shape)].reshape(shape)
@@ -101,15 +102,18 @@ def log_sums(top: np.ndarray, total: np.ndarray) -> np.ndarray:
         return top + np.log(total)
 
 
-def tiles(see: Visibility, rows: slice) -> Iterator[tuple[slice, slice, Parts]]:
+def tiles(
+    see: Visibility, rows: slice, width: int = KEYS
+) -> Iterator[tuple[slice, slice, Parts]]:
     """Queries and keys of each tile in which something is seen, and what: parts of its queries, with what they see."""
     cuts = [slice(i, min(i + KEYS, rows.stop)) for i in range(rows.start, rows.stop, KEYS)]  # fmt: skip
     slopes = "slopes" in see.arrays
     for run in see.keys(rows):
         first = run.start
-        if see.last is not None:  # so that the diagonal crosses as few tiles as may be
-            first += (rows.start + see.offset - first) % KEYS
-        edges = {run.start, *range(first, run.stop, KEYS), run.stop}
+        # So that the diagonal crosses as few tiles as may be.
+        if see.last is not None and run.stop - first > width:
+            first += (rows.start + see.offset - first) % width
+        edges = {run.start, *range(first, run.stop, width), run.stop}
         for keys in itertools.starmap(slice, itertools.pairwise(sorted(edges))):
             seen = [see.tile(cut, keys) for cut in cuts]
             some = [k for k, part in enumerate(seen) if part is not False]
