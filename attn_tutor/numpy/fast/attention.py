@@ -47,7 +47,8 @@ def tiled_attention(
     # Queries and keys of a tile, and how many heads fit it together.
     height, width, together = QUERIES, KEYS, max(1, QUERIES * KEYS // (n * m))
     if see.window is not None and see.window <= 2 * KEYS:
-        height, width = FEW, see.window + FEW
+        height = max(FEW, 2 * FEW // math.prod(batch))
+        width = see.window + height
         together = QUERIES * KEYS // (height * width)
     out, log_sum = (np.empty((*batch, n, k), wide) for k in (V.shape[-1], 1))
     heads: list[Any] = list(np.ndindex(*batch))
