@@ -117,7 +117,7 @@ def attention_vjp(
     dQ, dK, dV = (np.zeros((*batch, *X.shape[-2:]), X.dtype) for X in (Q, K, V))
     step = max(1, PAIRS // (KEYS * max(1, math.prod(batch))))
     for start in range(0, see.n, step):
-        for i, j, parts in tiles(see, slice(start, min(start + step, see.n))):
+        for i, j, parts in tiles(see, slice(start, min(start + step, see.n)), KEYS):
             q, k, do = Q[..., i, :], K[..., j, :], g[..., i, :]
             S, added = scale * q @ k.mT, see.added(i, j)
             with np.errstate(over="ignore", invalid="ignore"):  # as hidden scores may

@@ -88,7 +88,7 @@ def tiled_additive(
 
     out = np.empty((size, n, d_v), V.dtype)
     keys = np.ones((size, m, 1), V.dtype)
-    problem = Problem(score, V, see, (reach, keys), out)
+    problem = Problem(score, V, see, (reach, keys), out, KEYS)
     groups: list[Any] = [slice(i, i + together) for i in range(0, size, together)]
     pool(problem, groups, together, height)
     return out.reshape(*batch, n, d_v)

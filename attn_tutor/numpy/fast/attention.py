@@ -71,7 +71,7 @@ def tiled_attention(
     if together > 1:
         into, more = (X.reshape(len(heads), *X.shape[-2:]) for X in (out, log_sum))
         heads = [slice(i, i + together) for i in range(0, len(heads), together)]
-    problem = Problem(score, V, see, reach, into, more if sums else None, width)
+    problem = Problem(score, V, see, reach, into, width, more if sums else None)
     pool(problem, heads, together, height)
     out = out if dtype == wide else out.astype(dtype)
     return (out, log_sum) if sums else out

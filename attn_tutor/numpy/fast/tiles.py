@@ -33,8 +33,8 @@ class Problem(NamedTuple):
     # (*batch, n, 1) and (*batch, m, 1), whose products no score exceeds in size
     reach: tuple[np.ndarray, np.ndarray]
     out: np.ndarray  # (*batch, n, d_v), for the result
+    width: int  # of a tile
     log_sum: np.ndarray | None = None  # (*batch, n, 1), for log Σ exp(score)
-    width: int = KEYS  # of a tile
 
     def settled(self) -> bool:
         """Whether no product at all can do harm, which spares looking tile by tile."""
@@ -103,7 +103,7 @@ def log_sums(top: np.ndarray, total: np.ndarray) -> np.ndarray:
 
 
 def tiles(
-    see: Visibility, rows: slice, width: int = KEYS
+    see: Visibility, rows: slice, width: int
 ) -> Iterator[tuple[slice, slice, Parts]]:
     """Queries and keys of each tile in which something is seen, and what: parts of its queries, with what they see."""
     cuts = [slice(i, min(i + KEYS, rows.stop)) for i in range(rows.start, rows.stop, KEYS)]  # fmt: skip

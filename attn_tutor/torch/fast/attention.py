@@ -75,10 +75,6 @@ def fused_attention(
     flat = see.map(four_axes) if see.arrays else see
     core = Core(flat, scale, softcap, dropout_p, plain)
 
-    def finished(X: torch.Tensor, width: int) -> torch.Tensor:
-        X = X if X.shape[-1] == width else X[..., :width]
-        return X.reshape(*batch, see.n, width)
-
     def pooled(core: Core) -> tuple[torch.Tensor, ...]:
         if log_sums:
             return core.with_log_sums(q, k, v)
@@ -92,9 +88,9 @@ def fused_attention(
     ):
         # A score of huge numbers is infinite, and stays so behind −∞; the textbook hides it.
         output, *sums = pooled(core._replace(plain=True))
-    if sums:
-        return finished(output, d_v), finished(sums[0], 1)
-    return finished(output, d_v)
+    output = output[..., :d_v] if d > d_v else output
+    found = tuple(X.reshape(*batch, see.n, X.shape[-1]) for X in (output, *sums))
+    return found if log_sums else found[0]
 
 
 class Core(NamedTuple):
@@ -128,7 +124,7 @@ class Core(NamedTuple):
         output: torch.Tensor = _Blocks.apply(Q, K, V, self)
         return output
 
-    def with_log_sums(self, Q: Any, K: Any, V: Any) -> tuple[Any, Any]:
+    def with_log_sums(self, Q: Any, K: Any, V: Any) -> tuple[torch.Tensor, ...]:
         """The same, and log Σ exp(score) of each query."""
         see, core = self.see, self
         blocks = self.blocks(Q) if see.by_blocks else [slice(0, see.n)]
@@ -136,8 +132,7 @@ class Core(NamedTuple):
         if not see.by_blocks or learnt or Q.device.type != "cpu":
             core = self._replace(plain=True)  # which autograd can follow
         found = [again(core.joined, Q, K, V, rows) for rows in blocks]
-        output, log_sum = (torch.cat(X, -2) for X in zip(*found, strict=True))
-        return output, log_sum
+        return tuple(torch.cat(X, -2) for X in zip(*found, strict=True))
 
     def height(self, Q: torch.Tensor) -> int:
         """How many queries to take at once."""
@@ -184,7 +179,7 @@ class Core(NamedTuple):
         else:
             keys = see.keys(rows) or [slice(0, 0)]
             k, v = taken(K, keys), taken(V, keys)
-            seen, added = self.told(q, rows, keys)
+            seen, added, _ = self.told(q, rows, keys)  # no weight depends on the last
         if self.plain:
             S = scores(q, k, added, self.scale, self.softcap)
             A = torch.dropout(weights(S, seen), self.dropout_p, self.dropout_p > 0)
@@ -194,12 +189,14 @@ class Core(NamedTuple):
         output = kernel(q, k, v, numbers, self.scale, self.dropout_p)
         return output if empty is None else output.masked_fill(empty, 0)
 
-    def told(self, q: torch.Tensor, rows: slice, keys: list[slice]) -> tuple[Any, Any]:
-        """What these queries see of these keys, and what is added to their scores."""
+    def told(self, q: Any, rows: slice, keys: list[slice]) -> tuple[Any, Any, Any]:
+        """What these queries see of these keys, what is added to each score, and to all scores of a query."""
         see = self.see
-        seen: list[Any] = [x.start < x.stop and see.tile(rows, x) for x in keys]
-        added: list[Any] = [see.added(rows, x) for x in keys]
-        return beside(seen, keys, q), beside(added, keys, q)
+        tiles: list[Any] = [x.start < x.stop and see.tile(rows, x) for x in keys]
+        seen = beside(tiles, keys, q)
+        if len(keys) == 1 and (apart := see.apart(rows, keys[0])):
+            return seen, *apart
+        return seen, beside([see.added(rows, x) for x in keys], keys, q), None
 
     def numbers(
         self, q: torch.Tensor, seen: Any, added: Any, empty: Any = None
@@ -265,19 +262,20 @@ class Core(NamedTuple):
 
     def joined(self, Q: Any, K: Any, V: Any, rows: slice) -> tuple[Any, Any]:
         """Output and log-sums of some queries."""
-        q = Q[..., rows, :]
-        wide = torch.promote_types(q.dtype, torch.float32)
-        log_sum = q.new_full((*q.shape[:-1], 1), -torch.inf, dtype=wide)
-        found = log_sum.new_zeros(*q.shape[:-1], V.shape[-1]), log_sum
-        for at, keys in enumerate(self.pieces(Q, rows)):
+        q, found = Q[..., rows, :], None
+        for keys in self.pieces(Q, rows):
             given = q, taken(K, keys), taken(V, keys)
             new = self.each(Core.piece, rows, keys, *given)
-            found = join(*found, *new) if at else new
+            found = new if found is None else join(*found, *new)
+        if found is None:  # as nobody sees anything
+            wide = torch.promote_types(q.dtype, torch.float32)
+            log_sum = q.new_full((*q.shape[:-1], 1), -torch.inf, dtype=wide)
+            return log_sum.new_zeros(*q.shape[:-1], V.shape[-1]), log_sum
         return found
 
     def piece(self, q: Any, k: Any, v: Any, rows: slice, keys: list[slice]) -> Any:
         """Output and log-sums as if there were no other keys."""
-        seen, added, aside = self.told_apart(q, rows, keys)
+        seen, added, aside = self.told(q, rows, keys)
         if self.plain:
             S = scores(q, k, added, self.scale, self.softcap)
             return textbook(S if aside is None else S + aside, v, seen)
@@ -288,18 +286,12 @@ class Core(NamedTuple):
             log_sum = log_sum.masked_fill(empty, -torch.inf)
         return output, log_sum if aside is None else log_sum + aside
 
-    def told_apart(self, q: Any, rows: slice, keys: list[slice]) -> tuple[Any, ...]:
-        """As :meth:`told`, with slopes as a row and a column where that is possible."""
-        if len(keys) > 1 or (apart := self.see.apart(rows, keys[0])) is None:
-            return *self.told(q, rows, keys), None
-        return beside([self.see.tile(rows, keys[0])], keys, q), *apart
-
     def pull(
         self, g: Any, q: Any, k: Any, v: Any, output: Any, log_sum: Any, rows: slice, keys: list[slice]
     ) -> Any:  # fmt: skip
         """The share of these keys in the gradients, given output and log-sums of the whole."""
         if not self.plain:
-            seen, added, aside = self.told_apart(q, rows, keys)
+            seen, added, aside = self.told(q, rows, keys)
             level = (log_sum if aside is None else log_sum - aside)[..., 0]
             numbers = self.numbers(q, seen, added)
             return FLASH_BACK(g, q, k, v, output, level, 0.0, False, attn_mask=numbers, scale=self.scale)  # fmt: skip
@@ -358,10 +350,8 @@ class _Blocks(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
         _first_derivatives_alone(())
-        core, (Q, K, V, output, log_sum) = (
-            ctx.core._replace(back=True),
-            ctx.saved_tensors,
-        )
+        core = ctx.core._replace(back=True)
+        Q, K, V, output, log_sum = ctx.saved_tensors
         wide = torch.promote_types(Q.dtype, torch.float32)
         dQ, dK, dV = (torch.zeros(X.shape, dtype=wide, device=X.device) for X in (Q, K, V))  # fmt: skip
         whole = g.contiguous(), Q, output, finite(log_sum)
