@@ -382,14 +382,6 @@ def require_size(where: str, name: str, value: Any, least: int = 0) -> None:
         raise ValueError(f"{where}: {name} must be {least} or more, got {value}")
 
 
-def require_below(where: str, name: str, tokens: Any, n_tokens: int) -> None:
-    """Raise a ``ValueError`` unless all of an array's whole numbers are tokens, 0 … n_tokens − 1."""
-    if not ((tokens >= 0) & (tokens < n_tokens)).all():
-        raise ValueError(
-            f"{where}: {name} must lie in 0 … {n_tokens - 1}, got {tokens.min()} … {tokens.max()}"
-        )
-
-
 def require_draft(target: Any, draft: Any, tokens: Any, uniform: Any) -> None:
     """Raise a ``ValueError`` unless k guesses come with what it takes to accept them."""
     where, k, n_tokens = "accept_draft", len(tokens), target.shape[-1]
@@ -399,7 +391,10 @@ def require_draft(target: Any, draft: Any, tokens: Any, uniform: Any) -> None:
             raise ValueError(
                 f"{where}: {name} has shape {tuple(x.shape)} but {k} guesses need {shape}"
             )
-    require_below(where, "tokens", tokens, n_tokens)
+    if not ((tokens >= 0) & (tokens < n_tokens)).all():
+        raise ValueError(
+            f"{where}: tokens must lie in 0 … {n_tokens - 1}, got {tokens.min()} … {tokens.max()}"
+        )
     if not ((uniform >= 0) & (uniform < 1)).all():
         raise ValueError(f"{where}: uniform holds numbers outside [0, 1)")
 

@@ -141,7 +141,10 @@ def beam_search(
     for _ in range(max_len):
         total = _totals("beam_search", step, prefix, tokens, scores, end)
         b, k, n_tokens = total.shape
-        order, scores = _best(total.reshape(b, k * n_tokens), beam_width)
+        every = total.reshape(b, k * n_tokens)
+        # Of equal ones the first.
+        order = np.argsort(-every, axis=-1, kind="stable")[:, :beam_width]
+        scores = np.take_along_axis(every, order, axis=-1)
         parents, last = order // n_tokens, order % n_tokens  # (b, k)
         rows = np.arange(b)[:, None]
         tokens = np.concatenate([tokens[rows, parents], last[..., None]], -1)
@@ -152,12 +155,6 @@ def beam_search(
     empty = (0, beam_width - scores.shape[1])  # places for which there are no sentences
     tokens = np.pad(tokens, ((0, 0), empty, (0, 0)), constant_values=end)
     return tokens, np.pad(scores, ((0, 0), empty), constant_values=-np.inf)
-
-
-def _best(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where the k highest of each row stand, and what they are; of equal ones the first."""
-    order = np.argsort(-scores, axis=-1, kind="stable")[:, :k]
-    return order, np.take_along_axis(scores, order, axis=-1)
 
 
 def _begin(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_tutor._checks import require_divisible, require_size
+from attn_tutor._checks import require_heads
 from attn_tutor.geometry import Rule, Slopes, Window
 from attn_tutor.numpy._arrays import shapes
 from attn_tutor.numpy.fast.attention import tiled_attention
@@ -77,11 +77,7 @@ def latent_attention(
         [[2.0], [2.0]]
     """
     where = "latent_attention"
-    require_size(where, "n_heads", n_heads, least=1)
-    for name, W in (("W_q", W_q), ("W_v", W_v)):
-        require_divisible(
-            where, f"the width of {name}", W.shape[-1], "n_heads", n_heads
-        )
+    require_heads(where, n_heads, None, W_q, W_k, W_v, W_o)
     if W_r.shape[-1] != n_heads * R.shape[-1]:
         raise ValueError(
             f"{where}: W_r has {W_r.shape[-1]} columns but {n_heads} heads as wide as R need {n_heads * R.shape[-1]}"

@@ -97,13 +97,16 @@ def rotary(
         [[0.0, 0.0, 0.0], [540.0, 841.0, 7.0]]
     """
     d = X.shape[-1]
-    positions = _positions(positions, X)
+    if positions is None:
+        positions = np.arange(X.shape[-2])
+    require_array("rotary", "positions", positions)
+    require_positions("rotary", positions.shape, X.shape[:-1])
     if rates is None:
         rates = _rates("rotary", d, base)
     require_array("rotary", "rates", rates)
     require_pairs("rotary", rates.shape, d)
     r = 2 * len(rates)
-    angles = positions[..., None] * rates.astype(np.float64)  # (…, n, r/2)
+    angles = positions.astype(np.float64)[..., None] * rates  # (…, n, r/2)
     cos, sin = np.cos(angles).astype(X.dtype), np.sin(angles).astype(X.dtype)
     if interleaved:
         x, y, axis = X[..., 0:r:2], X[..., 1:r:2], -1  # (…, n, r/2) both
@@ -162,11 +165,3 @@ def _rates(where: str, d: int, base: float) -> np.ndarray:
     """Angle a position, for each pair, (⌈d/2⌉,)."""
     require_positive(where, "base", base)
     return float(base) ** (-np.arange(0, d, 2) / d)
-
-
-def _positions(positions: np.ndarray | None, X: np.ndarray) -> np.ndarray:
-    if positions is None:
-        return np.arange(X.shape[-2], dtype=np.float64)
-    require_array("rotary", "positions", positions)
-    require_positions("rotary", positions.shape, X.shape[:-1])
-    return positions.astype(np.float64)

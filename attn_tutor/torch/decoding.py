@@ -142,7 +142,9 @@ def beam_search(
     for _ in range(max_len):
         total = _totals("beam_search", step, prefix, tokens, scores, end)
         b, k, n_tokens = total.shape
-        order, scores = _best(total.reshape(b, k * n_tokens), beam_width)
+        # Of equal ones the first.
+        every = total.reshape(b, k * n_tokens).sort(descending=True, stable=True)
+        order, scores = every.indices[:, :beam_width], every.values[:, :beam_width]
         parents, last = order // n_tokens, order % n_tokens  # (b, k)
         rows = torch.arange(b, device=tokens.device)[:, None]
         tokens = torch.cat([tokens[rows, parents], last[..., None]], -1)
@@ -153,12 +155,6 @@ def beam_search(
     empty = beam_width - scores.shape[1]  # places for which there are no sentences
     tokens = pad(tokens, (0, 0, 0, empty), value=end)
     return tokens, pad(scores, (0, empty), value=-torch.inf)
-
-
-def _best(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Where the k highest of each row stand, and what they are; of equal ones the first."""
-    found = scores.sort(descending=True, stable=True)
-    return found.indices[:, :k], found.values[:, :k]
 
 
 def _begin(

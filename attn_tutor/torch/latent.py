@@ -4,9 +4,9 @@ from typing import Any
 
 import torch
 
-from attn_tutor._checks import require_divisible
+from attn_tutor._checks import require_heads
 from attn_tutor.geometry import Rule, Slopes, Window
-from attn_tutor.torch._arrays import require_size, shapes
+from attn_tutor.torch._arrays import shapes
 from attn_tutor.torch.attention import pool
 from attn_tutor.torch.multi_head import merge_heads, split_heads
 from attn_tutor.torch.positional import rotary
@@ -75,11 +75,7 @@ def latent_attention(
         [[2.0], [2.0]]
     """
     where = "latent_attention"
-    require_size(where, "n_heads", n_heads, least=1)
-    for name, W in (("W_q", W_q), ("W_v", W_v)):
-        require_divisible(
-            where, f"the width of {name}", W.shape[-1], "n_heads", n_heads
-        )
+    require_heads(where, n_heads, None, W_q, W_k, W_v, W_o)
     if W_r.shape[-1] != n_heads * R.shape[-1]:
         raise ValueError(
             f"{where}: W_r has {W_r.shape[-1]} columns but {n_heads} heads as wide as R need {n_heads * R.shape[-1]}"
@@ -93,10 +89,8 @@ def latent_attention(
     turned = rotary(split_heads(X @ W_r, n_heads), positions)  # (…, h, n, r)
     keys = _beside(C, R)[..., None, :, :]  # one for all heads
     asked, latents = _beside(asked, turned), C[..., None, :, :]
-    heads = pool(asked, keys, latents, see, scale=scale, softcap=softcap) @ split_heads(
-        W_v, n_heads
-    )
-    return merge_heads(heads) @ W_o
+    pooled = pool(asked, keys, latents, see, scale=scale, softcap=softcap)
+    return merge_heads(pooled @ split_heads(W_v, n_heads)) @ W_o
 
 
 def _beside(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:

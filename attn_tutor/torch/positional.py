@@ -156,13 +156,11 @@ def alibi_bias(
     require_size("alibi_bias", "n", n)
     require_size("alibi_bias", "m", m)
     exact = _exact(device)  # half precision cannot count beyond 2048
-    distance = (
-        torch.arange(m - n, m, device=exact)[:, None] - torch.arange(m, device=exact)
-    ).abs()  # (n, m)
+    i, j = (torch.arange(start, m, device=exact) for start in (m - n, 0))
+    distance = (i[:, None] - j).abs()  # (n, m)
     slopes = torch.tensor(alibi_slopes(int(n_heads)), dtype=torch.float64, device=exact)
-    return (slopes[:, None, None] * -distance).to(
-        device, dtype or torch.get_default_dtype()
-    )
+    dtype = dtype or torch.get_default_dtype()
+    return (slopes[:, None, None] * -distance).to(device, dtype)
 
 
 def alibi_slopes(n_heads: int) -> list[float]:
@@ -199,9 +197,8 @@ def _pairs(
 def _rates(where: str, d: int, base: float, device: Device) -> torch.Tensor:
     """Angle a position, for each pair, (⌈d/2⌉,)."""
     require_positive(where, "base", base)
-    return float(base) ** (
-        -torch.arange(0, d, 2, device=device, dtype=torch.float64) / d
-    )
+    even = torch.arange(0, d, 2, device=device, dtype=torch.float64)
+    return float(base) ** (-even / d)
 
 
 def _exact(device: Device) -> torch.device:

@@ -259,8 +259,7 @@ def around(
         keyed = tuple(X[..., None, :, :] for X in keyed)
         found = around(core, see.in_groups(groups), in_groups(Q, groups), *keyed)
         return found.flatten(-4, -3)
-    hidden = hide(see.over_heads() if heads else see, Q, *keyed)
-    Q_, *keyed_, spoiled = hidden
+    Q_, *keyed_, spoiled = hide(see.over_heads() if heads else see, Q, *keyed)
     found = core(Q_, *keyed_, see)
     if heads == "each":
         *_, spoiled = hide(see, *(X[..., None, :, :] for X in (Q, *keyed)))
@@ -282,9 +281,8 @@ def hide(see: Visibility, Q: torch.Tensor, *keyed: torch.Tensor) -> tuple[Any, .
     if see.everything or small:
         return Q, *keyed, None
     asks = torch.isfinite(Q).all(-1, keepdim=True)  # (…, n, 1)
-    kept = functools.reduce(
-        torch.logical_and, (torch.isfinite(X).all(-1) for X in keyed)
-    )  # (…, m)
+    finite = (torch.isfinite(X).all(-1) for X in keyed)
+    kept = functools.reduce(torch.logical_and, finite)  # (…, m)
     spoiled = see.who(~kept) | ~asks & see.who(torch.ones_like(kept))
     if (seen := see.anyone()) is not None:
         kept = kept & seen

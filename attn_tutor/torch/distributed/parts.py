@@ -94,19 +94,15 @@ def parts(
     """Check, in all processes together, what each of them got; ``others`` are options that must be the same, too."""
     require_window(where, window, causal)
     n, m = Q.shape[-2], K.shape[-2]
-    rules: dict[str, Any] = (
-        dict(mask.said) if isinstance(mask, Rule) else {"mask": mask}
-    )
+    said = mask.said if isinstance(mask, Rule) else {"mask": mask}
+    rules: dict[str, Any] = dict(said)
     own: torch.Tensor | None = rules.pop("mask", None)
     told_rules = {name: X.tolist() for name, X in rules.items()}
-    same = {
-        "the rules": told_rules,
-        "causal": causal,
-        "window": window,
-        "layout": layout,
-        **others,
-    }
-    same |= {"the dtype": Q.dtype, "the axes of Q and K": [*_others(Q), *_others(K)]}
+    same = {"the rules": told_rules, "causal": causal, "window": window}
+    same |= {"layout": layout, **others, "the dtype": Q.dtype}
+    # All but that of the tokens.
+    axes = [size for X in (Q, K) for size in (*X.shape[:-2], X.shape[-1])]
+    same |= {"the axes of Q and K": axes}
     # A mask of one row may be that of the only query here, or the same for all: the others can tell.
     told = [n, m, own is None or own.shape[-2] == n]
     told += [zlib.crc32(repr(option).encode()) for option in same.values()]
@@ -129,8 +125,3 @@ def parts(
         torn = torn[..., queries[rank].to(torn.device), :]
         own, by_row = torn if own is None else torn & own, [True]
     return Parts(rank, queries, keys, see, own, all(by_row))
-
-
-def _others(X: torch.Tensor) -> list[int]:
-    """All axes but that of the tokens."""
-    return [*X.shape[:-2], X.shape[-1]]

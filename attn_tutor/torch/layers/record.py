@@ -77,7 +77,9 @@ def _how(layer: nn.Module) -> Callable[[Any, Keep, ExitStack], None] | None:
         return _compute
     if isinstance(layer, Block):
         return _enter_block
-    if _of_transformers(layer) and not any(map(_of_transformers, _below(layer))):
+    if _of_transformers(layer) and not any(
+        map(_of_transformers, [*layer.modules()][1:])
+    ):
         return _look
     return None
 
@@ -100,11 +102,9 @@ def _ask(layer: nn.Module, keep: Keep, undo: ExitStack) -> None:
         output, weights = both
         keep(weights.detach())
         wanted, averaged = wishes.pop()
-        if not wanted:
-            return (
-                (output, None) if isinstance(layer, nn.MultiheadAttention) else output
-            )
-        return output, weights.mean(-3) if averaged else weights
+        if wanted:
+            return output, weights.mean(-3) if averaged else weights
+        return (output, None) if isinstance(layer, nn.MultiheadAttention) else output
 
     undo.callback(layer.register_forward_pre_hook(before, with_kwargs=True).remove)
     undo.callback(layer.register_forward_hook(after).remove)
@@ -140,14 +140,8 @@ def _enter_block(block: Block, keep: Keep, undo: ExitStack) -> None:
 
 
 def _of_transformers(layer: nn.Module) -> bool:
-    kind = type(layer)
-    return kind.__module__.startswith("transformers.") and kind.__name__.endswith(
-        "Attention"
-    )
-
-
-def _below(layer: nn.Module) -> Iterator[nn.Module]:
-    return (part for part in layer.modules() if part is not layer)
+    module, name = type(layer).__module__, type(layer).__name__
+    return module.startswith("transformers.") and name.endswith("Attention")
 
 
 def _look(layer: nn.Module, keep: Keep, undo: ExitStack) -> None:

@@ -266,9 +266,8 @@ class State:
             if self.step == self.run["steps"]:
                 return
             self.optimizer.load_state_dict(content["optimizer"])
-            for generator, state in zip(
-                self.generators, content["generators"], strict=True
-            ):
+            pairs = zip(self.generators, content["generators"], strict=True)
+            for generator, state in pairs:
                 generator.set_state(state)
             self.model.load_state_dict(content["model"])
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:

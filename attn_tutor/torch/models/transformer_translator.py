@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from attn_tutor._checks import require_size
 from attn_tutor.torch.layers.block import Block
+from attn_tutor.torch.layers.checks import require_sizes
 from attn_tutor.torch.layers.multi_head import MultiHeadAttention
 from attn_tutor.torch.layers.positional import PositionalEncoding
 from attn_tutor.torch.masks import padding_mask
@@ -45,8 +45,7 @@ class TransformerTranslator(EncoderDecoder):
         dropout: float = 0.0,
     ) -> None:
         super().__init__(n_symbols)
-        for name, size in (("n_words", n_words), ("n_layers", n_layers)):
-            require_size("TransformerTranslator", name, size, least=1)
+        require_sizes("TransformerTranslator", n_words=n_words, n_layers=n_layers)
         self.words = nn.Embedding(n_words, d_model)
         self.symbols = nn.Embedding(n_symbols, d_model)
         self.encoding = PositionalEncoding(d_model, dropout)

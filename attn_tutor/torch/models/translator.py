@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from attn_tutor._checks import require_size
 from attn_tutor.torch.layers.attention import AdditiveAttention
+from attn_tutor.torch.layers.checks import require_sizes
 from attn_tutor.torch.masks import padding_mask
 from attn_tutor.torch.models.encoder_decoder import EncoderDecoder
 
@@ -35,8 +35,7 @@ class Translator(EncoderDecoder):
         self, n_words: int, n_symbols: int, d: int, *, attention: bool = True
     ) -> None:
         super().__init__(n_symbols)
-        require_size("Translator", "n_words", n_words, least=1)
-        require_size("Translator", "d", d, least=1)
+        require_sizes("Translator", n_words=n_words, d=d)
         self.encoder = _Encoder(n_words, d)
         self.decoder = _Decoder(n_symbols, d, attention)
 
