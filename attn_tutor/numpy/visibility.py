@@ -130,9 +130,7 @@ def hide(see: Visibility, Q: np.ndarray, *keyed: np.ndarray) -> tuple[Any, ...]:
     The last array returned, (…, n, 1), marks the queries that had a right to see what was not finite, for
     :func:`finish`; it is None where there are none.
     """
-    # What is finite gets a weight of exactly 0 unless a product overflows.
-    small = (X.max(initial=0) < LARGEST > -X.min(initial=0) for X in (Q, *keyed))
-    if see.everything or all(small):
+    if see.everything or all(_is_small(X) for X in (Q, *keyed)):
         return Q, *keyed, None
     kept, spoiled = see.anyone(), None  # (…, m)
     asks = np.isfinite(Q).all(-1, keepdims=True)  # (…, n, 1)
@@ -152,3 +150,9 @@ def finish(output: Any, spoiled: np.ndarray | None) -> Any:
     if isinstance(output, tuple):
         return tuple(finish(X, spoiled) for X in output)
     return np.where(spoiled, np.nan, output)
+
+
+def _is_small(X: np.ndarray) -> bool:
+    """Whether nothing hidden can do harm: what is finite gets a weight of exactly 0 unless a product overflows."""
+    least, greatest = float(X.min(initial=0)), float(X.max(initial=0))
+    return least > -LARGEST and greatest < LARGEST
