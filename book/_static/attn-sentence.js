@@ -1,12 +1,11 @@
 /* Chapter 9: its trained language model, alive. A text; below it the stream of one character, a ribbon into which four parts write; the part that is
    open, with its weights or its hidden numbers; and one number of it with the numbers that it comes from.
-   Needs attn-transformer.js, attn-text.js, attn-parts.js, attn-lm-data.js: the model, a text to type, its parts, its weights. */
+   Needs attn-transformer.js, attn-text.js, attn-parts.js, attn-stream.js, attn-lm-data.js: the model, a text to type, its parts, their stream, its weights. */
 customElements.define("attn-sentence", class extends attn.Figure {
   static title = "One sentence through the whole model";
   static start = { text: "The query is compared", at: 17, stage: 5, part: "a02", column: 12 };
   static most = 32; // characters: more would make the maps too small
   static stages = ["the characters", "attention of block 0", "the MLP of block 0", "attention of block 1", "the MLP of block 1", "the odds"];
-  static streams = ["x0", "y0", "x1", "y1", "x2"];
   static texts = { "of the book": { text: this.start.text, at: 17 }, "held out": { text: "So the words set how strong", at: 26 }, "another subject": { text: "The dog sleeps in the garden", at: 27 } };
   static tasks = [{
     ask: "Choose two equal letters, one after the other, such as the two “e” of “The query”. In which line do they first differ?",
@@ -41,7 +40,7 @@ customElements.define("attn-sentence", class extends attn.Figure {
   }];
 
   build() {
-    const { html, svg, range } = attn, { most, texts, stages, streams } = this.constructor, known = attn.lm.alphabet;
+    const { html, range } = attn, { most, texts, stages } = this.constructor, known = attn.lm.alphabet;
     this.model = new attn.LanguageModel(attn.lm);
     this.parts = attn.sentence_parts(this.model);
     this.fits.part = (part) => part in this.parts;
@@ -62,32 +61,13 @@ customElements.define("attn-sentence", class extends attn.Figure {
 
     this.line = new attn.TextLine(this, most);
     this.lines = Object.entries(this.parts).filter(([, part]) => part.label);
-    const named = (b) => [[`a${b}0`, "attention", `block ${b}`], [`g${b}`, "MLP", `block ${b}`]];
-    this.fan = range(4).map((h) => range(most).map(() => svg("path", { class: `attn-head-${h}` })));
-    this.pipes = range(4).map(() => [svg("path"), svg("path", { class: "attn-into" })]);
-    this.boxes = [...named(0), ...named(1)].map(([name, title, of], k) => this.opener(name, { style: `left: ${20 * (k + 1)}%` }, html("b", {}, title), html("small", {}, of)));
-    this.ribbon = html("canvas", { "aria-hidden": "true" });
-    this.front = html("span", { class: "attn-front" });
-    this.whose = html("span", { class: "attn-chosen" });
-    this.ribbon.addEventListener("pointerdown", ({ offsetX, offsetY }) => {
-      const { clientWidth, clientHeight } = this.ribbon, place = (x, n) => Math.max(0, Math.min(n - 1, Math.floor(x * n)));
-      this.open(streams[place(offsetX / clientWidth, 5)], { column: place(offsetY / clientHeight, 64) });
-    });
-    this.drawing = svg("svg", { "aria-hidden": "true" }, ...this.fan.flat(), ...this.pipes.flat());
-    this.names = streams.map((name, k) => html("span", { style: `left: calc(${20 * k}% + 7px)` }, this.parts[name].label));
-    this.way = html("div", { class: "attn-way" }, ...this.names, html("div", { class: "attn-ribbon" }, this.ribbon, this.front, this.whose), this.drawing, ...this.boxes);
     this.groups = Object.entries(Object.groupBy(this.lines, ([, part]) => part.of)).map(([of, lines]) => {
       const maps = lines.filter(([name]) => name[0] === "a"), chips = lines.filter((line) => !maps.includes(line)).map(([name, { label }]) => this.opener(name, {}, label));
       return [of, html("div", {}, html("div", { class: "attn-buttons", role: "group", "aria-label": of }, html("b", {}, of + ":"), ...chips),
         ...(maps.length ? [html("div", { class: "attn-four" }, ...maps.map(([name, part]) => this.build_strip(name, part)))] : []))];
     });
     this.strips = this.lines.filter(([name]) => name[0] !== "a").map(([name, part]) => [name, this.build_strip(name, part)]);
-    this.odds = range(4).map(() => {
-      const name = html("button", { type: "button" }), bar = html("td", { class: "attn-bar" });
-      name.addEventListener("click", () => this.set({ part: "r", column: +name.value }));
-      return { name, bar, row: [html("th", { scope: "row" }, name), bar] };
-    });
-    this.through = html("div", { class: "attn-through" }, this.line.line, this.way, attn.table("The next character’s odds", ["", ""], this.odds.map(({ row }) => row)));
+    this.stream = new attn.Stream(this);
     this.formula = html("p", { class: "attn-answer" });
     this.factors = range(3).map((k) => {
       const button = html("button", { type: "button" });
@@ -102,8 +82,8 @@ customElements.define("attn-sentence", class extends attn.Figure {
     this.words.classList.remove("visually-hidden"); // the arithmetic stands nowhere else
     const told = html("div", { class: "attn-told" }, html("div", { class: "attn-buttons" }, ...steps, this.formula,
       html("div", { class: "attn-buttons", role: "group", "aria-label": "Where it comes from" }, ...this.factors)), this.words);
-    this.picture.append(this.through, html("div", { class: "attn-blocks" }, ...this.groups.map(([, group]) => group), told, html("div", { class: "attn-sources" }, ...this.strips.map(([, strip]) => strip))));
-    this.fit(this.way);
+    this.picture.append(this.stream.part, html("div", { class: "attn-blocks" }, ...this.groups.map(([, group]) => group), told, html("div", { class: "attn-sources" }, ...this.strips.map(([, strip]) => strip))));
+    this.fit(this.stream.way);
     this.picture.addEventListener("keydown", (event) => this.key(event));
   }
 
@@ -111,7 +91,7 @@ customElements.define("attn-sentence", class extends attn.Figure {
   opener(name, attributes, ...inside) {
     const button = attn.html("button", { type: "button", ...attributes }, ...inside);
     button.addEventListener("click", () => this.open(name));
-    this.syncs.push(() => button.setAttribute("aria-pressed", this.values && (button.parentNode === this.way ? this.parts[name].of === this.parts[this.state.part].of : this.state.part === name)));
+    this.syncs.push(() => button.setAttribute("aria-pressed", this.values && (button.parentNode === this.stream.way ? this.parts[name].of === this.parts[this.state.part].of : this.state.part === name)));
     return button;
   }
 
@@ -198,9 +178,7 @@ customElements.define("attn-sentence", class extends attn.Figure {
       strip.hidden = ![name, ...opened, ...sources].includes(of);
       named.textContent = label + (part.head === undefined ? "" : ` “${letter}”`);
     }
-    this.whose.textContent = attn.letter(text[at]);
-    this.glide("front", [stage], ([now]) => this.move_front(Math.min(1, (now + 1) / 5)), this.stop ? 1200 : 500);
-    this.lay_pipes(at, part, shown);
+    this.stream.show(text, at, part, shown, row);
     this.glide("lines", flat.flatMap(([of]) => [...v[of][this.row_of(of)]].map((x) => (shown(of) ? x : 0))), (now) => this.paint_lines(flat, now));
     this.glide("maps", squares.flatMap(([of]) => v[of].flatMap((row) => [...row].map((x) => (shown(of) ? x : 0)))), (now) => this.paint_maps(squares, now, text.length));
 
@@ -210,76 +188,26 @@ customElements.define("attn-sentence", class extends attn.Figure {
       for (const [key, value] of Object.entries({ tabindex: here - 1, "aria-valuemax": n - 1, "aria-valuenow": here * j, "aria-valuetext": told })) bar.setAttribute(key, value);
       bar.classList.toggle("attn-unseen", !shown(of));
       const of_row = of[0] === "a" ? at : undefined;
-      this.frame_of(mark, here && [j, j + 1], canvas, of_row);
-      this.frame_of(lit_part, lit?.slice(1), canvas, of_row);
+      attn.frame_numbers(mark, here && [j, j + 1], canvas, of_row);
+      attn.frame_numbers(lit_part, lit?.slice(1), canvas, of_row);
       if (of[0] === "a") for (const [side, rows] of [["top", at], ["bottom", text.length - 1 - at]]) other.row.style[side] = `${100 * rows / text.length}%`;
     }
-    this.show_odds(text, at, stage === 5);
     return this.show_sum(name, at, j, x, made);
-  }
-
-  move_front(share) {
-    this.ribbon.style.clipPath = `inset(0 ${100 - 100 * share}% 0 0)`;
-    Object.assign(this.front.style, { left: `${100 * share}%`, opacity: +(share < 1) });
-  }
-
-  /* From the letters that the open attention looks at, a line as thick as each weight; from the stream into each part and back. */
-  lay_pipes(at, { of, head }, shown) {
-    const wide = this.way.clientWidth, heads = of[0] === "a" ? this.fan.map((_, h) => `a${of.at(-1)}${h}`) : [], here = (k) => this.line.letters[k].offsetLeft + this.line.letters[k].offsetWidth / 2;
-    const foot = 40, to = (k) => wide * (k + 1) / 5, { streams } = this.constructor;
-    this.drawing.setAttribute("viewBox", `0 0 ${wide} 94`);
-    this.fan.forEach((lines, h) => lines.forEach((line, k) => {
-      const end = to(+(of.at(-1) === "1") * 2) + 9 * h - 13.5;
-      if (k <= at && heads.length) line.setAttribute("d", `M${here(k)} 0C${here(k)} ${foot / 2} ${end} ${foot / 2} ${end} ${foot}`);
-    }));
-    const seen = heads.length && shown(heads[0]);
-    this.glide("fan", this.fan.flatMap((lines, h) => lines.map((_, k) => (seen && k <= at && (head === undefined || head === h) ? this.values[heads[h]][at][k] : 0))), (now) => this.fan.flat().forEach((line, k) => {
-      line.setAttribute("stroke-width", now[k] < 0.02 ? 0 : 7 * now[k]);
-    }));
-    const adds = ["p0", "f0", "p1", "f1"], chosen = adds.indexOf(this.drawn_part);
-    this.glide("pipes", adds.map((name, k) => (k === chosen ? 1.5 * this.length : 2)), (now) => this.pipes.forEach(([up, down], k) => {
-      const x = to(k), reach = Math.min(30, wide / 16);
-      up.setAttribute("d", `M${x - reach} 94V78`);
-      down.setAttribute("d", `M${x} 78V94`);
-      down.setAttribute("stroke-width", now[k]);
-    }));
-    this.names.forEach((span, k) => span.classList.toggle("attn-here", streams[k] === this.drawn_part));
-  }
-
-  /* A frame about some numbers of a line, or none; in a map they are of one row. */
-  frame_of(frame, span, { width, height }, row) {
-    frame.hidden = !span;
-    if (!span) return;
-    const [from, to] = span, one = to - from === 1, top = row ?? (one ? Math.floor(from / width) : 0), tall = row !== undefined || one ? 1 : height;
-    const places = { left: one ? from % width : from, width: Math.min(width, to - from) };
-    for (const [side, at] of Object.entries(places)) frame.style[side] = `${100 * at / width}%`;
-    Object.assign(frame.style, { top: `${100 * top / height}%`, height: `${100 * tall / height}%` });
   }
 
   paint_lines(lines, now) {
     let k = 0;
-    const stream = [];
+    const stream = new Map();
     for (const [name, { canvas, stage }] of lines) {
-      const n = this.values[name][0].length, scale = this.scale(name), seen = stage <= this.state.stage;
+      const n = this.values[name][0].length, seen = stage <= this.state.stage;
       canvas.width = n === 256 ? 64 : n;
       canvas.height = n / canvas.width;
-      const colours = [...now.slice(k, k + n)].map((x) => (name === "r" ? attn.colour("viridis", x) : this.colour(x / scale)));
+      const colours = [...now.slice(k, k + n)].map(this.stream.colour(name));
       attn.pixels(canvas, seen ? colours : []);
-      if (this.constructor.streams.includes(name)) stream.push(colours);
+      stream.set(name, colours);
       k += n;
     }
-    Object.assign(this.ribbon, { width: 5, height: stream[0].length });
-    attn.pixels(this.ribbon, stream[0].flatMap((_, row) => stream.map((column) => column[row])));
-  }
-
-  /* Orange below 0 and violet above, the clearer the nearer to 0 (by the root, so that small ones show). */
-  colour(share) { return [...(share < 0 ? [224, 116, 8] : [118, 90, 190]), 255 * Math.sqrt(Math.min(1, Math.abs(share)))]; }
-
-  /* The number from which on a colour is full: the largest of a line, or half the largest of the stream and all that is added to it. */
-  scale(name) {
-    const v = this.values, largest = (of) => v[of].reduce((top, row) => row.reduce((a, x) => Math.max(a, Math.abs(x)), top), 1e-9);
-    v.scales ??= { stream: Math.max(...this.constructor.streams.map(largest)) / 2 };
-    return v.scales[/[xypf]/.test(name) ? "stream" : name] ??= largest(name);
+    this.stream.paint(stream);
   }
 
   paint_maps(maps, now, n) {
@@ -289,18 +217,6 @@ customElements.define("attn-sentence", class extends attn.Figure {
       const colours = attn.range(n * n).map((c) => (c % n > Math.floor(c / n) ? null : attn.colour("viridis", now[k++])));
       attn.pixels(canvas, stage <= this.state.stage ? colours : []);
     }
-  }
-
-  show_odds(text, at, shown) {
-    const row = this.values.r[at], order = attn.range(row.length).sort((a, b) => row[b] - row[a]);
-    this.odds.forEach(({ name, bar }, k) => {
-      const letter = attn.lm.alphabet[order[k]];
-      name.value = order[k];
-      name.disabled = !shown;
-      name.textContent = shown ? `“${attn.letter(letter)}”` + (letter === text[at + 1] ? " ✓" : "") : "–";
-      bar.textContent = shown ? attn.number(row[order[k]]) : "–";
-      bar.style.setProperty("--share", shown ? row[order[k]] : 0);
-    });
   }
 
   /* How the chosen number comes about: in a line, in words, and with the numbers to which one can go on. */

@@ -254,7 +254,7 @@ def test_the_odds_are_torchs_and_the_likeliest_is_written(
 
 PAINTED = """({ parts }) => Object.keys(parts).filter(name => parts[name].canvas?.getContext("2d")
     .getImageData(0, 0, parts[name].canvas.width, parts[name].canvas.height).data.some(x => x))"""
-FRONT = "({ ribbon }) => ribbon.style.clipPath"
+FRONT = "({ stream }) => stream.ribbon.style.clipPath"
 
 
 def test_a_sentence_goes_through_stage_by_stage(figure: Locator) -> None:
@@ -299,7 +299,7 @@ def test_lines_run_from_the_letters_that_are_looked_at(
     for part, heads in {"a02": [2], "q1": range(4), "h0": []}.items():
         wide = figure.evaluate(
             """(figure, part) => { figure.set({ part }); figure.redraw();
-                return figure.fan.map(lines => lines.map(line => +line.getAttribute("stroke-width"))); }""",
+                return figure.stream.fan.map(lines => lines.map(line => +line.getAttribute("stroke-width"))); }""",
             part,
         )
         expected = np.zeros((4, 32))
