@@ -160,7 +160,7 @@ Volvo 142E,2.78,109,21.4
         this.reach.setAttribute(name, value);
       this.mark.setAttribute("transform", `translate(${axis + 11} ${this.miles(answer)})`);
       attn.put(this.answer, { x: axis + 26, y: this.miles(answer) + 4 });
-      for (const [miles, mark] of this.marks) mark.classList.toggle("attn-empty", Math.abs(miles - answer) < 1.6);
+      for (const [miles, mark] of this.marks) mark.classList.toggle("attn-empty", Math.abs(miles - answer) < 2);
       this.dots.forEach((dot, j) => {
         const [x, y, end] = [+dot.getAttribute("cx"), +dot.getAttribute("cy"), this.miles(this.values[j][0])];
         dot.setAttribute("r", Math.sqrt(9 + 300 * shares[j]));

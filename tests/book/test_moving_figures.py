@@ -872,7 +872,7 @@ def test_nothing_in_a_drawing_covers_its_words(page: Page) -> None:
         clashes = figure.evaluate(
             """drawing => {
                 const whole = drawing.getBoundingClientRect(), box = (part) => part.getBoundingClientRect();
-                const words = [...drawing.querySelectorAll("text:not(.attn-name)")];
+                const words = [...drawing.querySelectorAll("text:not(.attn-name, .attn-empty)")];
                 const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
                 const under = ".attn-grip, .attn-axis, .attn-spread, clipPath *";
                 const drawn = [...drawing.querySelectorAll(`:is(circle, rect):not(${under})`)];
