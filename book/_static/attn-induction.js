@@ -8,11 +8,15 @@ customElements.define("attn-induction", class extends attn.Figure {
     "2 0.1": "two blocks: head 0.1", "2 1.0": "two blocks: head 1.0", "2 1.1": "two blocks: head 1.1",
   };
   static tasks = [{
-    ask: "The letters are random, but the second half repeats the first. Which model can guess it? Look at a head of each.",
+    ask: "The letters are random, but the second half repeats the first. Which model can guess it? Look at a head of each, on one text with halves of 16 letters or more.",
     guesses: { one: "one block is enough", two: "only two blocks", none: "neither" },
     right: (figure, met) => (met.get("1") < 1 ? "one" : met.get("2") < 1 ? "two" : "none"),
-    done: (figure, met) => {
-      if (figure.state.off === "none") met.set(figure.state.shown[0], figure.lost[1]);
+    done: ({ state: { shown, off, period, text }, lost }, met) => {
+      // Losses of another text are forgotten: halves of other lengths are not comparable.
+      const here = `${period} ${text}`;
+      if (met.text !== here) met.clear();
+      met.text = here;
+      if (off === "none" && period >= 16) met.set(shown[0], lost[1]);
       return met.size === 2;
     },
     seen: (figure, met) => `In the second half one block loses ${attn.number(met.get("1"), 2)} nats a letter, two blocks ${attn.number(met.get("2"), 2)}. `

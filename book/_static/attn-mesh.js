@@ -66,16 +66,19 @@ customElements.define("attn-mesh", class extends attn.Figure {
     this.ends = [svg("text", { class: "attn-name", y: 57 }), svg("text", { y: 83 })];
     this.labels = parts.map(([part, name]) => {
       const ms = svg("text", { y: 25, "text-anchor": "middle" });
-      return { tie: svg("path", { class: `attn-of-${part}` }), name: svg("text", { class: `attn-name attn-of-${part}`, y: 12, "text-anchor": "middle" }, name), ms, width: 6.4 * name.length + 8 };
+      return { tie: svg("path", { class: `attn-of-${part}` }), name: svg("text", { class: `attn-name attn-of-${part}`, y: 12, "text-anchor": "middle" }, name), ms, width: 7.4 * name.length + 8 };
     });
     this.chart = svg("svg", { role: "img", class: "attn-costs attn-mesh-drawing" }, ...this.bars.flat(), ...this.ends, ...this.labels.flatMap(({ tie, name, ms }) => [tie, name, ms]));
     this.answer = html("p", { class: "attn-answer" });
     stage.append(this.answer, this.chart);
   }
 
+  /* How wide a drawing is, in its own units; on the narrowest screens it shrinks, so that its words have room. */
+  wide() { return Math.max(350, this.drawing.parentNode.clientWidth || 700); }
+
   /* A layer's time, cut into its parts, and the setting before under it, on one linear axis; the names stand above their pieces, side by side. */
   lay_bars(now, before, total) {
-    const wide = this.drawing.parentNode.clientWidth || 700, { put, sum, number } = attn, room = wide - 120;
+    const wide = this.wide(), { put, sum, number } = attn, room = wide - 120;
     put(this.chart, { viewBox: `0 0 ${wide} 88` });
     this.glide("bars", [...now, ...before, Math.max(sum(now), sum(before), 1e-9)], (ms) => {
       const scale = room / ms.at(-1), places = [];
@@ -157,7 +160,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
 
   /* The first nodes, with what goes between those who hold tokens, and the time bar. */
   lay_out(c, gpus, tensor) {
-    const { svg, put, range } = attn, { exchange } = this.state, wide = this.drawing.parentNode.clientWidth || 700, per = Math.min(8, gpus), nodes = Math.ceil(gpus / 8);
+    const { svg, put, range } = attn, { exchange } = this.state, wide = this.wide(), per = Math.min(8, gpus), nodes = Math.ceil(gpus / 8);
     const shown = Math.min(nodes, wide < 500 ? 2 : 4), room = nodes > shown ? 64 : 4, gap = 14, box = Math.min(320, (wide - room - gap * (shown - 1)) / shown), pitch = box / per;
     const x = (g) => Math.floor(g / 8) * (box + gap) + pitch * (g % 8 + 0.5) + 2, radius = Math.min(9, pitch / 2 - 3), all = shown * per;
     const members = c ? range(Math.ceil(all / tensor)).map((m) => [x(m * tensor), x(Math.min(all, (m + 1) * tensor) - 1)]) : [];
@@ -188,7 +191,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
       put(rect, { x: 62 + this.scale * from, width: Math.max(0, this.scale * (to - from) - (to > from)), y: { near: 115, far: 135 }[kind] ?? 95 });
     }));
     put(this.spans, { x: wide });
-    this.step.textContent = c ? `a step computes ${attn.number(1e3 * c.step)} ms` + (gpus > tensor ? `, a message travels ${attn.number(1e3 * c.travel)} ms` : "") : "";
+    this.step.textContent = c ? `a step: ${attn.number(1e3 * c.step)} ms` + (gpus > tensor ? `, a message: ${attn.number(1e3 * c.travel)} ms` : "") : "";
     this.spans.textContent = c ? `${attn.number(1e3 * span, 3)} ms of one layer` : "";
     this.pass();
   }

@@ -487,7 +487,7 @@ def test_small_models_are_searched_as_in_the_chapter(page: Page) -> None:
                 f"After step {last} greedy has {greedy}; a beam of {k} has {beam}"
             )
             tips = figure.locator(".attn-river text:is(.attn-of-greedy, .attn-of-beam)")
-            told = {re.search(r"[\d.]{3,}", tip)[0] for tip in tips.all_text_contents()}  # type: ignore[index]
+            told = {re.findall(r"[\d.]{3,}", tip)[0] for tip in tips.all_text_contents()}  # fmt: skip
             assert told == {text.partition(", ")[2] for text in expected}
 
 

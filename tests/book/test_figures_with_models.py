@@ -603,6 +603,16 @@ def test_tasks_of_induction(page: Page) -> None:
     show, off = (figure.get_by_label(x) for x in ("Head shown", "Head switched off"))
     press(figure, "only two blocks")
     assert verdict(figure) == "Your guess: only two blocks. Now try."
+    guessed = verdict(figure)
+    for case in ("one block, 8 letters", "two blocks, 8 letters", "one block, 32 letters"):  # fmt: skip
+        press(figure, case)
+        settle(page)
+        assert verdict(figure) == guessed  # too short, or not the same text
+    press(figure, "two blocks, 32 letters")
+    settle(page)
+    assert verdict(figure).startswith("As you guessed. In the second half one block loses")  # fmt: skip
+    press(figure, "Again")
+    press(figure, "only two blocks")
     for _ in range(2):
         hit(show, "ArrowDown")
         settle(page)

@@ -21,7 +21,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect
 
-pytest.importorskip("jupyter_server")
+pytest.importorskip("jupyter_server", reason="an optional extra")
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "0123456789abcdef"

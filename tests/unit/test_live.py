@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-pytest.importorskip("jupyter_server")
+pytest.importorskip("jupyter_server", reason="an optional extra")
 
 from attn_tutor.check import __main__ as checker
 from attn_tutor.live import checking, loading, pages, saved, solutions
