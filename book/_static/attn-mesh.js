@@ -3,7 +3,6 @@
 customElements.define("attn-mesh", class extends attn.Figure {
   static title = "Seconds of attention against the mesh";
   static start = { length: 20, gpus: 10, heads: 0, exchange: "ring" };
-  static exchanges = { ring: "ring", "double ring": "double ring", "all-to-all": "all-to-all" };
   static parts = { project: "projections", attend: "attention", wait: "waiting", reduce: "adding up heads" };
 
   static tasks = [{
@@ -33,7 +32,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
     this.slider("length", "Tokens", [13, 24, 1], power);
     this.slider("gpus", "GPUs", [0, 13, 1], power);
     this.slider("heads", "GPUs that share heads", [0, 6, 1], power);
-    this.choice("exchange", "Tokens meet by", this.constructor.exchanges);
+    this.choice("exchange", "Tokens meet by", { ring: "ring", "double ring": "double ring", "all-to-all": "all-to-all" });
     this.clock = 0.65; // how much of the time bar has gone by
     this.player("Play", 40, () => {
       this.clock = this.clock < 1 ? Math.min(1, this.clock + 0.01) : 0;
@@ -136,14 +135,16 @@ customElements.define("attn-mesh", class extends attn.Figure {
 
   /* Who is busy when: the first steps of a ring, one round of the inner rings of a double ring, or one swap and what follows. */
   schedule(c, exchange) {
-    const { range } = attn, { work, inner, outer, round, far, travel, near } = c, blocks = { work: [], idle: [], near: [], far: [] };
+    const blocks = { work: [], idle: [], near: [], far: [] };
+    if (!c) return { blocks, span: 1 };
+    const { work, inner, outer, round, far, travel, near } = c;
     if (exchange === "all-to-all") {
       if (travel) blocks.idle.push([0, travel]) && blocks[near ? "near" : "far"].push([0, travel]);
       blocks.work.push([travel, travel + c.attend]);
       return { blocks, span: travel + c.attend };
     }
     const double = exchange === "double ring", steps = double ? inner : Math.min(inner, 5), pause = Math.max(0, round - work);
-    for (const k of range(steps)) {
+    for (const k of attn.range(steps)) {
       const from = k * (work + pause), more = k < inner - 1;
       blocks.work.push([from, from + work]);
       if (!more) continue;
@@ -164,8 +165,9 @@ customElements.define("attn-mesh", class extends attn.Figure {
     const shown = Math.min(nodes, wide < 500 ? 2 : 4), room = nodes > shown ? 64 : 4, gap = 14, box = Math.min(320, (wide - room - gap * (shown - 1)) / shown), pitch = box / per;
     const x = (g) => Math.floor(g / 8) * (box + gap) + pitch * (g % 8 + 0.5) + 2, radius = Math.min(9, pitch / 2 - 3), all = shown * per;
     const members = c ? range(Math.ceil(all / tensor)).map((m) => [x(m * tensor), x(Math.min(all, (m + 1) * tensor) - 1)]) : [];
-    const line = ([, a], [b]) => `M${a + radius + 2} 30H${b - radius - 2}`, mid = ([a, b]) => (a + b) / 2, links = [], ends = (row, low, last = row.at(-1)) =>
-      `M${last[1] + (row === members && nodes > shown ? radius + 2 : 0)} ${row === members && nodes > shown ? 30 : 40}${row === members && nodes > shown ? `H${wide - 8}` : ""}V${low}H${mid(row[0])}V41`;
+    const line = ([, a], [b]) => `M${a + radius + 2} 30H${b - radius - 2}`, mid = ([a, b]) => (a + b) / 2, links = [];
+    const ends = (row, low, last = row.at(-1)[1]) => // the way back, from beyond the picture where nodes are left out
+      `M${row === members && nodes > shown ? `${last + radius + 2} 30H${wide - 8}` : `${last} 40`}V${low}H${mid(row[0])}V41`;
     const ring = (row, low) => row.length > 1 && links.push(...row.slice(1).map((to, i) => line(row[i], to)), ends(row, low));
     const inside = Math.max(1, per / tensor), spans = nodes > 1 || per > tensor;
     if (c && spans && exchange === "ring") ring(members, 70);
@@ -184,7 +186,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
     this.messages.replaceChildren(...this.links.map(() => svg("circle", { r: 4 })));
     put(this.drawing, { viewBox: `0 0 ${wide} 168` });
 
-    const { blocks, span } = this.timing = c ? this.schedule(c, exchange) : { blocks: { work: [], idle: [], near: [], far: [] }, span: 1 };
+    const { blocks, span } = this.timing = this.schedule(c, exchange);
     this.scale = (wide - 66) / span;
     Object.entries(this.blocks).forEach(([kind, rects]) => rects.forEach((rect, i) => {
       const [from, to] = blocks[kind][i] ?? [0, 0];
@@ -214,18 +216,17 @@ customElements.define("attn-mesh", class extends attn.Figure {
     const n = 2 ** length, tensor = 2 ** heads, context = 2 ** (gpus - heads);
     const whole = (x) => x.toLocaleString("en-US");
     const c = context < 1 ? null : this.cost(n, context, tensor, exchange);
-    const seconds = c && c.project + c.attend + c.wait + c.reduce;
-    this.total = c && 80 * seconds;
+    const total = this.total = c && 80 * (c.project + c.attend + c.wait + c.reduce);
     const now = Object.keys(this.constructor.parts).map((part) => (c ? 1e3 * c[part] : 0));
     if (this.now && String(now) !== String(this.now)) this.earlier = this.now;
     this.now = now;
     this.lay_out(c, 2 ** gpus, tensor);
     this.lay_bars(now, this.earlier ?? now.map(() => 0), c);
-    this.answer.textContent = c ? `80 layers: ${number(80 * seconds, 2)} s, ${whole(n / context)} tokens ${tensor > 1 ? "in each frame" : "on each GPU"}` : "This mesh does not fit";
+    this.answer.textContent = c ? `80 layers: ${number(total, 2)} s, ${whole(n / context)} tokens ${tensor > 1 ? "in each frame" : "on each GPU"}` : "This mesh does not fit";
     const mesh = `${whole(n)} tokens on ${whole(2 ** gpus)} GPUs`;
     const sentence = c
-      ? `${mesh}, context ${whole(context)} × tensor ${tensor}, ${exchange}: ${number(80 * seconds, 2)} seconds for 80 layers, `
-        + `${number(100 * c.wait / seconds, 0)} percent of them waiting.`
+      ? `${mesh}, context ${whole(context)} × tensor ${tensor}, ${exchange}: ${number(total, 2)} seconds for 80 layers, `
+        + `${number(8000 * c.wait / total, 0)} percent of them waiting.`
       : `${mesh}: ` + (context < 1 ? `${tensor} cannot share heads among so few GPUs.`
         : `an all-to-all over ${whole(context)} GPUs needs as many heads, and each has ${64 / tensor}.`);
     this.chart.setAttribute("aria-label", sentence);
