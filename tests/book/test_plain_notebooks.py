@@ -9,6 +9,7 @@ import book_pages
 import nbformat
 import pytest
 import student_notebooks
+from nbclient import NotebookClient
 from plain_notebooks import Book, Plain, beside
 
 from attn_tutor.check import EXERCISES
@@ -160,6 +161,15 @@ def test_no_cell_needs_what_a_solution_made(path, students):
     }
     made = names(code(solutions), ast.Store) - names(mine, ast.Store) - taken
     assert made and not made & names(mine, ast.Load)
+
+
+@pytest.mark.full
+@each_page
+def test_students_pages_run_before_anything_is_answered(path, book):
+    page = book / "notebooks/student" / path.relative_to(book_pages.BOOK)
+    place = {"metadata": {"path": path.parent}}  # where `trained` lies
+    read = nbformat.read(page, 4)
+    NotebookClient(read, timeout=180, resources=place).execute()
 
 
 @each_page
