@@ -1,4 +1,4 @@
-/* Chapter 7: the page's three words with the gradients flowing back, down to the twenty learnt numbers. Needs attn-flow.js: the drawing. */
+/* Chapter 7: the page's three words with the gradients flowing back, down to the twenty learnt numbers. Needs attn-flow.js, attn-flow-parts.js: the drawing. */
 customElements.define("attn-backward", class extends attn.Flow {
   static title = "Gradients through a layer of self-attention, number by number";
   static tokens = ["WEATHER", "IS", "LOVELY"];

@@ -1,7 +1,8 @@
-/* One drawing of the data flow of attention, for the figures that need it: matrices of numbers to touch. A number that is
-   touched lights up those that made it, with a ray from each group, and says its arithmetic; + and − change an input. What
-   is not shown yet has no formula, but its room: no step moves the page.
-   A subclass has parts, { name: a part }, in the order in which they are computed; see attn.flow below. */
+/* One drawing of the data flow of attention, for the figures that need it: matrices of numbers to touch, each with a bar from
+   the middle of its cell, to the right or, below 0, to the left. A number that is touched lights up those that made it, with a ray from each, as thick as
+   its share of the sum, and says its arithmetic; + and − change an input, and so does a hand that drags it up or down. What is
+   not shown yet has no formula, but its room: no step moves the page.
+   A subclass has parts, { name: a part }, in the order in which they are computed; attn-flow-parts.js has what they are made of. */
 attn.Flow = class extends attn.Figure {
   static tokens = ["WEATHER", "IS", "LOVELY", "TODAY"];
   static X = [[2, 0, 0], [1, 1, 0], [0, 2, 0], [0, 0, 2]];
@@ -19,9 +20,9 @@ attn.Flow = class extends attn.Figure {
     this.button("Undo changes", () => Object.fromEntries(this.inputs.map((name) => [name, start[name]])));
     const tip = this.localName + "-tip";
     this.arrows = arrows.map(([to, d, tone = ""]) => [to, svg("path", { class: "attn-axis " + tone, d, "marker-end": `url(#${tip})` })]);
-    this.rays = attn.range(3).map(() => svg("path", { class: "attn-ray" }));
+    this.rays = attn.range(8).map(() => svg("path", { class: "attn-ray" }));
     this.width = width;
-    const feet = Object.values(parts).filter(({ at }) => at).map(({ at, size }) => at[1] + size[0] * attn.flow.tall);
+    const feet = Object.values(parts).filter(({ at }) => at).map(({ at, size, tall }) => at[1] + size[0] * tall);
     this.drawing = svg("svg", { role: "group", "aria-label": title, class: "attn-flow", viewBox: `0 0 ${width} ${Math.max(...feet) + 14}`, style: `--wide: ${width}px` },
       svg("marker", { id: tip, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" },
         svg("path", { d: "M0 0L8 4L0 8Z" })), ...grounds, ...this.arrows.map(([, arrow]) => arrow), ...this.rays);
@@ -43,24 +44,43 @@ attn.Flow = class extends attn.Figure {
     this.picture.append(html("div", { class: "attn-told" }, this.edit, this.formula, this.means, this.words), this.box);
   }
 
-  build_part(name, { at: [x, y], wide, size: [n, m], named, heading }) {
-    const { svg, range, flow } = attn, { tokens } = this.constructor, tall = flow.tall;
+  build_part(name, { at: [x, y], wide, tall, size: [n, m], named, heading, tone = () => "", after }) {
+    const { svg, range, flow } = attn, { tokens } = this.constructor, input = name in this.constructor.start;
     this.headings.set(name, svg("text", { x: x + m * wide / 2, y: y - 6, "text-anchor": "middle", class: "attn-heading" }, ...flow.typeset(heading ?? name, "tspan")));
     this.drawing.append(this.headings.get(name));
     if (named) {
-      this.names.push([name, svg("g", {}, ...range(n).map((i) => svg("text", { x: x - 5, y: y + tall * (i + 0.5), "text-anchor": "end", class: "attn-row-name" }, tokens[i])))]);
+      this.names.push([name, svg("g", {}, ...range(n).map((i) => svg("text", { x: after ? x + m * wide + 5 : x - 5, y: y + tall * (i + 0.5), "text-anchor": after ? "start" : "end", class: "attn-row-name" }, tokens[i])))]);
       this.drawing.append(this.names.at(-1)[1]);
     }
     for (const i of range(n)) for (const j of range(m)) {
       const cell = svg("g", { class: "attn-number", role: "button", transform: `translate(${x + j * wide} ${y + i * tall})` });
-      const text = svg("text", { x: wide / 2, y: tall / 2, "text-anchor": "middle" });
-      cell.append(svg("rect", { width: wide, height: tall }), text, svg("path", { d: `M${wide} 0h-7l7 7Z` }));
-      const key = name + i + j;
-      this.cells.set(key, { cell, text, name, i, j, wide, x: x + (j + 0.5) * wide, y: y + (i + 0.5) * tall });
+      const text = svg("text", { x: wide / 2, y: tall / 2, "text-anchor": "middle" }), key = name + i + j;
+      // A bar, and a notch where it ended at the start; a weight, which has a colour instead, gets a corner.
+      const [bar, notch] = [svg("path", { class: "attn-amount " + tone(i, j) }), svg("path", { class: "attn-former" })];
+      cell.append(svg("rect", { width: wide, height: tall }), bar, notch, text);
+      this.cells.set(key, { cell, text, bar, notch, name, i, j, wide, tall, x: x + (j + 0.5) * wide, y: y + (i + 0.5) * tall });
+      if (input) this.scrub(cell);
       cell.addEventListener("focus", () => this.state.at !== key && this.set({ at: key }));
       cell.addEventListener("click", () => cell.focus({ preventScroll: true }));
       this.drawing.append(cell);
     }
+  }
+
+  /* A mouse that drags an input changes it by 1 every 12 pixels; a finger scrolls the page instead, and has the buttons. */
+  scrub(cell) {
+    let from;
+    cell.classList.add("attn-input");
+    cell.addEventListener("pointerdown", (event) => {
+      if (event.pointerType === "mouse") cell.setPointerCapture(event.pointerId);
+      from = event.clientY;
+    });
+    cell.addEventListener("pointermove", (event) => {
+      const steps = cell.hasPointerCapture(event.pointerId) ? Math.trunc((from - event.clientY) / 12) : 0;
+      if (!steps) return;
+      from -= 12 * steps;
+      cell.focus({ preventScroll: true });
+      this.nudge(steps);
+    });
   }
 
   shown({ name }) { return this.constructor.parts[name].stage <= this.state.stage; }
@@ -111,17 +131,19 @@ attn.Flow = class extends attn.Figure {
     if (painted) cell.setAttribute("style", `--tint: rgb(${attn.colour("viridis", x)}); --on: ${x > 0.55 ? "#000" : "#fff"}`);
   }
 
-  /* From the middle of each group of lit numbers, a ray to the one that they make. */
+  /* From each lit number a ray to the one that they make, as thick as its share; where it has none, there is no ray. */
   aim(lit, to) {
-    const groups = [...new Set(lit.map(({ name }) => name))].map((name) => {
-      const group = lit.filter((at) => at.name === name), mean = (axis) => attn.sum(group.map((at) => at[axis])) / group.length, x = mean("x"), y = mean("y");
-      return [x, y, to.x, to.y];
-    });
-    const ends = attn.range(3).flatMap((k) => groups[k] ?? groups[0] ?? [to.x, to.y, to.x, to.y]);
+    const from = [...lit].map(([key, share]) => [this.cells.get(key), share]).filter(([, share]) => share > 0.005);
+    const ends = attn.range(8).flatMap((k) => (from[k] ? [from[k][0].x, from[k][0].y, to.x, to.y, 18 * from[k][1]] : [to.x, to.y, to.x, to.y, 0]));
     this.glide("rays", ends, (now) => this.rays.forEach((ray, k) => {
-      const [x, y, u, v] = now.slice(4 * k), flat = Math.abs(u - x) > Math.abs(v - y);
-      ray.setAttribute("d", flat ? `M${x} ${y}C${(x + u) / 2} ${y} ${(x + u) / 2} ${v} ${u} ${v}` : `M${x} ${y}C${x} ${(y + v) / 2} ${u} ${(y + v) / 2} ${u} ${v}`);
+      const [x, y, u, v, thick] = now.slice(5 * k), flat = Math.abs(u - x) > Math.abs(v - y);
+      attn.put(ray, { "stroke-width": thick, d: flat ? `M${x} ${y}C${(x + u) / 2} ${y} ${(x + u) / 2} ${v} ${u} ${v}` : `M${x} ${y}C${x} ${(y + v) / 2} ${u} ${(y + v) / 2} ${u} ${v}` });
     }));
+  }
+
+  /* Bars of a matrix have one scale: of its largest number, now or at the start. */
+  measure(values, before) {
+    this.reach = Object.fromEntries(Object.keys(values).map((name) => [name, Math.max(1, ...[values, before].flatMap((all) => all[name].flat()).map(Math.abs).filter(isFinite))]));
   }
 
   /* Rows of a part that differ from those of the start under the same settings. */
@@ -130,11 +152,13 @@ attn.Flow = class extends attn.Figure {
   draw() {
     const { parts, start, tokens } = this.constructor, { state, chosen: { name, i, j } } = this, { short, same, typeset, entry } = attn.flow;
     const values = this.values = this.compute(state);
-    const before = this.compute({ ...state, ...Object.fromEntries(this.inputs.map((input) => [input, start[input]])) });
+    const before = this.before = this.compute({ ...state, ...Object.fromEntries(this.inputs.map((input) => [input, start[input]])) });
     this.changed = Object.fromEntries(Object.keys(parts).map((part) => [part, values[part].map((row, k) => row.map((x, l) => !same(x, before[part][k][l])))]));
     for (const [of, drawn] of [...this.headings, ...this.arrows]) drawn.classList.toggle("attn-empty", !this.shown({ name: of }));
     for (const [of, drawn] of this.names) drawn.classList.toggle("attn-empty", !this.shown({ name: of }) || parts[of].named < state.stage);
-    const part = parts[name], made = new Set(part.lit?.(i, j, values).map(([from, k, l]) => parts[from].drawn?.(k, l) ?? from + k + l));
+    this.measure(values, before);
+    const part = parts[name], lit = part.lit?.(i, j, values) ?? [], total = attn.sum(lit.map((one) => Math.abs(one[3] ?? 1))) || 1;
+    const made = new Map(lit.map(([from, k, l, share = 1]) => [parts[from].drawn?.(k, l) ?? from + k + l, 2 * Math.abs(share) / total]));
     for (const [key, at] of this.cells) {
       const x = values[at.name][at.i][at.j], { pairs, kind, weight } = parts[at.name], chosen = at.name === name && at.i === i && at.j === j;
       const is = { unseen: !this.shown(at), chosen, lit: made.has(key), new: this.changed[at.name][at.i][at.j], lost: Number.isNaN(x),
@@ -143,13 +167,19 @@ attn.Flow = class extends attn.Figure {
       this.show(at, Object.keys(is).filter((one) => is[one]), words, x, kind === "weights");
     }
     const all = [...this.cells.values()], here = this.chosen, goal = all.map((at) => values[at.name][at.i][at.j]);
-    this.glide("numbers", goal, (now) => all.forEach(({ text }, k) => {
+    const end = ({ wide, name: of }, x) => wide / 2 * (1 + (isFinite(x) ? x / this.reach[of] : 0));
+    this.glide("numbers", goal, (now) => all.forEach((at, k) => {
       const shown = short(Number.isNaN(now[k]) ? goal[k] : now[k]);
-      if (text.textContent !== shown) text.textContent = shown;
+      if (at.text.textContent !== shown) at.text.textContent = shown;
+      if (parts[at.name].kind !== "weights" && !parts[at.name].sum) at.bar.setAttribute("d", `M${at.wide / 2} 0H${end(at, now[k])}V${at.tall}H${at.wide / 2}Z`);
     }));
-    this.aim([...made].map((key) => this.cells.get(key)), here);
+    for (const at of all) {
+      const { kind, sum } = parts[at.name];
+      if (at.cell.classList.contains("attn-new") && !sum) at.notch.setAttribute("d", kind === "weights" ? `M${at.wide - 7} 1h6v6` : `M${end(at, before[at.name][at.i][at.j])} 0V${at.tall}`);
+    }
+    this.aim(made, here);
     const left = this.box.scrollWidth / this.width * here.x - this.box.scrollLeft; // on a phone the drawing scrolls
-    if (left < 0 || left > this.box.clientWidth) this.box.scrollLeft += left - this.box.clientWidth / 2;
+    if (left < 48 || left > this.box.clientWidth - 48) this.box.scrollLeft += left - this.box.clientWidth / 2;
     const sums = part.says ? part.says(values, i, j, state) : "an input", x = values[name][i][j];
     this.formula.replaceChildren(...typeset(entry(name, i, j) + (part.formula ? " = " + part.formula(i, j, state) : ", an input"), "sub"));
     this.means.textContent = part.means(tokens[i], tokens[j], i, j, values);
@@ -159,65 +189,3 @@ attn.Flow = class extends attn.Figure {
     return `${entry(name, i, j)} ${part.says ? "= " + sums : "is " + sums}${part.says ? " = " : ", now "}${short(x)}. ${this.tell()}`;
   }
 };
-
-/* What parts are made of. A part has at (its place), wide (of a number), size and stage, and named: its rows' words stand
-   beside it, up to this stage (Infinity: always); or drawn(i, j), the place of a number in a part that shows it. And
-     value(values, state)    its numbers (an input has none: its numbers are in the state)
-     lit(i, j, values)       the numbers that made one, [[name, row, column], …]
-     formula(i, j), says(values, i, j, state), means(row's word, column's word, i, j, values)   the same in letters, numbers, words */
-attn.flow = (() => {
-  "use strict";
-  const { range, transpose, matmul } = attn, tall = 24;
-  const sub = (...numbers) => numbers.map((k) => "₀₁₂₃"[k]).join("");
-  const whole = (x) => x === 0 || (Math.abs(x) > 0.5 && Math.abs(x - Math.round(x)) < 1e-9); // 0.00 is not 0
-  const short = (x) => (x === -Infinity ? "−∞" : attn.number(x, whole(x) || Math.abs(x) >= 10 ? 0 : 2));
-  const factor = (x) => (x < 0 ? `(${short(x)})` : short(x));
-  const same = (a, b) => Object.is(a, b) || Math.abs(a - b) < 1e-9;
-  const entry = (name, i, j) => name.replaceAll("'", "") + (name === "r" ? sub(i) : sub(i, j));
-  // "W_q" with its letter below the line, on a page or in a drawing.
-  const typeset = (text, tag) => text.split(/_(\w)/).flatMap((piece, k) => (!piece ? [] : k % 2
-    ? (tag === "sub" ? attn.html("sub", {}, piece) : attn.svg("tspan", { dy: 3, "font-size": 9 }, piece))
-    : (tag === "sub" ? piece : attn.svg("tspan", { dy: k ? -3 : 0 }, piece))));
-  const vector = (name, k, row) => (name = name.replaceAll("'", ""), row
-    ? (/^d?[XQKVO][⁰¹]?$/.test(name) ? name.toLowerCase() + sub(k) : `row ${k} of ${name}`)
-    : `column ${k} of ${name}`);
-
-  /* L R, or with the transpose of either, times scale(state), which by(state) writes. */
-  const product = (L, R, { left = false, right = false, scale = () => 1, by = () => "" } = {}) => {
-    const turn = (M, turned) => (turned ? transpose(M) : M);
-    return {
-      value: (v, state) => matmul(turn(v[L], left), turn(v[R], right)).map((row) => row.map((x) => x * scale(state))),
-      lit: (i, j, v) => range(v[L][0].length && turn(v[L], left)[0].length).flatMap((k) => [left ? [L, k, i] : [L, i, k], right ? [R, j, k] : [R, k, j]]),
-      formula: (i, j, state) => `${vector(L, i, !left)} · ${vector(R, j, right)}${by(state)}`,
-      says: (v, i, j, state) => {
-        const b = turn(v[R], !right)[j], terms = turn(v[L], left)[i].map((a, k) => `${factor(a)} · ${factor(b[k])}`).join(" + ");
-        return by(state) ? `(${terms})${by(state)}` : terms;
-      },
-    };
-  };
-
-  /* Scores that a mask may forbid, mask(state) true = may attend, and their weights. */
-  const scores = (Q, K, mask, scaled) => {
-    const free = product(Q, K, { right: true, ...scaled });
-    return {
-      ...free, pairs: true,
-      value: (v, state) => attn.fill(free.value(v, state), mask(state), -Infinity),
-      says: (v, i, j, state) => (mask(state)[i][j] ? free.says(v, i, j, state) : "forbidden by the mask"),
-      means: (one, other) => `How well the query of ${one} fits the key of ${other}.`,
-    };
-  };
-  const weights = (S, mask) => ({
-    pairs: true, kind: "weights",
-    value: (v, state) => attn.masked_softmax(v[S], mask(state)),
-    lit: (i, j, v) => range(v[S][i].length).map((k) => [S, i, k]),
-    formula: (i, j) => `exp ${entry(S, i, j)} / sum of exp over row ${i} of ${S}`,
-    says: (v, i, j, state) => (mask(state)[i].includes(true)
-      ? `exp ${factor(v[S][i][j])} / (${v[S][i].map((s) => "exp " + factor(s)).join(" + ")})` : "a row with nothing permitted"),
-    means: (one, other) => `The share of ${other} in what ${one} hears.`,
-  });
-  const output = (A, V) => ({ ...product(A, V), means: (one) => `What ${one} hears: the values, each times its weight.` });
-  const part = (at, wide, size, stage, made) => ({ at, wide, size, stage, ...made });
-  const list = (names) => (names.length > 1 ? names.slice(0, -1).join(", ") + " and " : "") + names.at(-1);
-
-  return { tall, sub, short, factor, same, entry, typeset, product, scores, weights, output, part, list };
-})();

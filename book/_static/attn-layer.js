@@ -1,4 +1,4 @@
-/* Chapter 4: the whole layer as one drawing of numbers to touch. Needs attn-flow.js: the drawing. */
+/* Chapter 4: the whole layer as one drawing of numbers to touch. Needs attn-flow.js, attn-flow-parts.js: the drawing. */
 customElements.define("attn-layer", class extends attn.Flow {
   static title = "A layer of self-attention, number by number";
   static start = {

@@ -1,4 +1,4 @@
-/* Chapter 5: the drawing of the layer with two heads. Needs attn-flow.js: the drawing. */
+/* Chapter 5: the drawing of the layer with two heads. Needs attn-flow.js, attn-flow-parts.js: the drawing. */
 customElements.define("attn-multihead", class extends attn.Flow {
   static title = "Two heads, number by number";
   static start = {
@@ -6,45 +6,48 @@ customElements.define("attn-multihead", class extends attn.Flow {
     W_q: [[0, 1, 1, -1], [1, 0, 1, 0], [1, 0, 0, 1]], W_k: [[1, 0, 0, 1], [0, 1, 0, 0], [0, 0, 1, 0]],
     W_v: [[1, 0, 0, 1], [0, 2, 1, 0], [0, -1, 2, 1]], W_o: [[1, 0, 0], [0, 1, 0], [1, 0, 2], [0, 1, -1]],
   };
-  static stages = ["X and its matrices", "Q, K, V", "the scores", "the weights", "O"];
+  static stages = ["X and its matrices", "Q, K, V", "the weights", "O⁰ and O¹", "O"];
   static heads = ["⁰", "¹"];
   static parts = (() => {
-    const { part, product, scores, weights, output, sub, short } = attn.flow, { heads } = this;
+    const { part, product, scores, weights, output, sub, short } = attn.flow, { heads } = this, tones = ["attn-second", "attn-copy"];
     const mask = () => attn.range(4).map(() => Array(4).fill(true)), names = (c) => `head ${c >> 1}`;
-    const learnt = (x) => part([x, 20], 24, [3, 4], 0, { weight: true, means: (one, other, i, c) => `A learnt number of ${names(c)}. Change it and watch.` });
+    const learnt = (x) => part([x, 20], 24, [3, 4], 0, { weight: true, tone: (i, c) => tones[c >> 1], means: (one, other, i, c) => `A learnt number of ${names(c)}. Change it and watch.` });
     // The columns of one head, cut from the product of X with the whole matrix.
-    const cut = (M, h, x, means) => {
+    const cut = (M, h, at, tall, means) => {
       const whole = product("X", "W_" + M.toLowerCase()), of = (does) => (i, c, ...more) => does(i, 2 * h + c, ...more);
-      return [M + heads[h], part([x, 160], 26, [4, 2], 1, { lit: of(whole.lit), formula: of(whole.formula),
+      return [M + heads[h], part(at, 28, [4, 2], 1, { tall, named: M === "K" ? 0 : Infinity, after: h === 1, tone: () => tones[h], lit: of(whole.lit), formula: of(whole.formula),
         value: (v) => whole.value(v).map((row) => row.slice(2 * h, 2 * h + 2)), says: (v, i, c, state) => whole.says(v, i, 2 * h + c, state),
         means: (word) => `${means(word)} in head ${h}.` })];
     };
-    // The second head is the first in a mirror: both flow outwards to their maps and back to the middle.
+    // The second head is the first in a mirror: both flow to O in the middle. Scores are not drawn: a weight shows the query and the key that made it.
     const head = (h) => {
-      const [S, A, O, Q, K, V] = ["S", "A", "O", "Q", "K", "V"].map((name) => name + heads[h]), x = (left, width) => (h ? 782 - left - width : left);
-      return Object.fromEntries([cut("Q", h, x(205, 52), (word) => `What ${word} looks for`), cut("K", h, x(265, 52), (word) => `What ${word} is found by`),
-        cut("V", h, x(325, 52), (word) => `What ${word} hands over`),
-        [S, part([x(65, 124), 160], 31, [4, 4], 2, { ...scores(Q, K, mask, { scale: () => 1 / Math.sqrt(2), by: () => " / √2" }), named: h ? 0 : Infinity })],
-        [A, part([x(65, 116), 292], 29, [4, 4], 3, { ...weights(S, mask), named: h ? 0 : Infinity })],
-        [O, part([x(201, 68), 292], 34, [4, 2], 3, output(A, V))]]);
+      const [S, A, O, Q, K, V] = ["S", "A", "O", "Q", "K", "V"].map((name) => name + heads[h]), x = (left, width) => (h ? 730 - left - width : left);
+      const scored = scores(Q, K, mask, { scale: () => 1 / Math.sqrt(2), by: () => " / √2" });
+      return Object.fromEntries([cut("Q", h, [x(62, 56), 150], 24, (word) => `What ${word} looks for`), cut("K", h, [x(130, 56), 150], 24, (word) => `What ${word} is found by`),
+        [S, { value: scored.value }],
+        [A, part([x(212, 120), 150], 30, [4, 4], 2, { ...weights(S, mask), lit: scored.lit, heading: `${A} = softmax ${Q} ${K}ᵀ / √2`,
+          formula: (i, j) => `exp(${scored.formula(i, j)}) / its sum over the row`,
+          means: (one, other, i, j, v) => `The share of ${other} in what ${one} hears. The score: ${short(v[S][i][j])}.` })],
+        cut("V", h, [x(62, 56), 284], 30, (word) => `What ${word} hands over`),
+        [O, part([x(206, 64), 284], 32, [4, 2], 3, { tall: 30, tone: () => tones[h], ...output(A, V) })]]);
     };
     const both = product("O⁰¹", "W_o");
     return {
-      X: part([150, 20], 24, [4, 3], 0, { named: Infinity, means: (word, _, i, j) => `Number ${j} of the vector of ${word}. Change it and watch.` }),
-      W_q: learnt(240), W_k: learnt(352), W_v: learnt(464),
+      X: part([110, 20], 24, [4, 3], 0, { named: Infinity, means: (word, _, i, j) => `Number ${j} of the vector of ${word}. Change it and watch.` }),
+      W_q: learnt(206), W_k: learnt(322), W_v: learnt(438),
       ...head(0), ...head(1),
       "O⁰¹": { value: (v) => v["O⁰"].map((row, i) => [...row, ...v["O¹"][i]]), drawn: (i, c) => "O" + heads[c >> 1] + i + c % 2 },
-      W_o: part([292, 292], 26, [4, 3], 4, { weight: true, means: (one, other, c) => `A learnt number, in the half that reads ${names(c)}. Change it and watch.` }),
-      O: part([388, 292], 34, [4, 3], 4, {
-        ...both, heading: "O = [O⁰ O¹] W_o",
+      W_o: part([554, 20], 26, [4, 3], 0, { weight: true, tone: (c) => tones[c >> 1], means: (one, other, c) => `A learnt number, in the half that reads ${names(c)}. Change it and watch.` }),
+      O: part([293, 284], 48, [4, 3], 4, {
+        ...both, tall: 30, sum: true, heading: "O = [O⁰ O¹] W_o",
         formula: (i, j) => `[o⁰${sub(i)} o¹${sub(i)}] · column ${j} of W_o`,
-        means: (word, _, i, j, v) => {
-          const adds = heads.map((_, h) => short(v["O⁰¹"][i].slice(2 * h, 2 * h + 2).reduce((sum, x, c) => sum + x * v.W_o[2 * h + c][j], 0)));
-          return `What the layer tells ${word}: head 0 adds ${adds[0]}, head 1 adds ${adds[1]}.`;
-        },
+        means: (word, _, i, j, v) => `What the layer tells ${word}: head 0 adds ${short(this.adds(v, 0)[i][j])}, head 1 adds ${short(this.adds(v, 1)[i][j])}.`,
       }),
     };
   })();
+  /* What a head adds to O: its output, times its rows of W_o. */
+  static adds(v, h) { return attn.matmul(v["O" + this.heads[h]], v.W_o.slice(2 * h, 2 * h + 2)); }
+
   static tasks = [{
     ask: "The last two columns of W_q belong to head 1. Change one number there and nothing else. What changes: A⁰, A¹ or both? And how many columns of O?",
     guesses: { both: "both maps, all of O", one: "A¹ and 1 column of O", all: "A¹ and all columns of O" },
@@ -54,33 +57,68 @@ customElements.define("attn-multihead", class extends attn.Flow {
     seen: (figure) => `A⁰ changed in ${figure.rows_changed("A⁰").length} rows and A¹ in ${figure.rows_changed("A¹").length}; O in ${figure.columns_changed("O").length} of 3 columns. `
       + "Heads share nothing until W_o mixes them.",
   }, {
-    ask: "Undo changes. Then set the last two rows of W_o to 0, with − and +. What is left of O: nothing, what head 0 adds, or as before?",
-    guesses: { nothing: "nothing", head: "what head 0 adds", before: "as before" },
-    right: ({ values: v }) => (v.O.flat().every((x) => !x) ? "nothing" : "head"),
-    done: ({ values: { W_o } }) => W_o.slice(2).flat().every((x) => x === 0),
-    seen: ({ values: { O } }) => `LOVELY gets ${attn.row(O[2], 2)}, from head 0 alone: each head has rows of W_o of its own, and O is the sum of what the heads add.`,
+    ask: "Make head 1 a copy of head 0: they then look at the same words, and find the same there. In how many of the three columns of O do they add the same?",
+    guesses: { all: "in all three", some: "in some", none: "in none" },
+    right: (figure) => ({ 0: "none", 3: "all" })[figure.agree().length] ?? "some",
+    done: ({ state: { W_q, W_k, W_v, stage } }) => stage === 4 && [W_q, W_k, W_v].every((W) => W.every(([a, b, c, d]) => a === c && b === d)),
+    seen: (figure) => `To LOVELY ${[0, 1].map((h) => `head ${h} adds ${attn.row(figure.constructor.adds(figure.values, h)[2], 2)}`).join(", ")}: equal in ${figure.agree().length} of 3 columns. `
+      + "Each head is read by rows of W_o of its own.",
   }];
 
   build() {
-    const { svg } = attn, tones = ["attn-second", "attn-copy"];
-    const lane = [(x) => x, (x) => 782 - x].map((x, h) => ({
-      ground: svg("g", { class: tones[h] }, svg("path", { class: "attn-lane", d: `M${x(h ? 56 : 4)} 138H${x(385)}V274H${x(277)}V402H${x(h ? 56 : 4)}Z` }),
+    const { svg, range } = attn, tones = ["attn-second", "attn-copy"], { heads } = this.constructor;
+    const lane = [(x) => x, (x) => 730 - x].map((x, h) => ({
+      ground: svg("g", { class: tones[h] }, svg("path", { class: "attn-lane", d: `M${x(0)} 126H${x(352)}V256H${x(280)}V414H${x(0)}Z` }),
         // Of each matrix the columns, or the rows, that are the head's.
-        ...[240, 352, 464].map((left) => svg("rect", { class: "attn-lane", x: left + 48 * h, y: 20, width: 48, height: 72 })),
-        svg("rect", { class: "attn-lane", x: 292, y: 292 + 48 * h, width: 78, height: 48 }),
-        svg("text", { class: "attn-tone", x: x(295), y: 124, "text-anchor": h ? "end" : "start" }, `columns ${2 * h} and ${2 * h + 1}`),
-        svg("text", { class: "attn-tone", x: x(h ? 60 : 8), y: 154, "text-anchor": h ? "end" : "start" }, `head ${h}`)),
-      arrows: [["Q", `M${x(291)} 98V134`], ["S", `M${x(203)} 208H${x(191)}`], ["S", `M${x(291)} 258V264H${x(160)}V257`], ["A", `M${x(110)} 258V275`],
-        ["O", `M${x(351)} 258V270H${x(235)}V276`], ["O", `M${x(183)} 340H${x(199)}`]].map(([to, d]) => [to + this.constructor.heads[h], d, tones[h]])
-        .concat([["O", `M${x(235)} 390V398H${h ? 448 : 430}V389`, tones[h]]]),
+        ...[206, 322, 438].map((left) => svg("rect", { class: "attn-lane", x: left + 48 * h, y: 20, width: 48, height: 72 })),
+        svg("rect", { class: "attn-lane", x: 554, y: 20 + 48 * h, width: 78, height: 48 }),
+        svg("text", { class: "attn-tone", x: x(8), y: 144, "text-anchor": h ? "end" : "start" }, `head ${h}`)),
+      arrows: [["Q", `M${h ? 490 : 240} 96V124`], ["A", `M${x(188)} 198H${x(210)}`]].map(([to, d]) => [to + heads[h], d, tones[h]]),
     }));
-    this.build_flow(730, [...lane.flatMap(({ arrows }) => arrows), ["O", "M372 340H386"]], ...lane.map(({ ground }) => ground));
+    // How much each word hears of each, as threads from V to the head's output, and from there to O.
+    this.threads = heads.map((mark, h) => range(4).map((i) => range(4).map((j) => [i, j, svg("path", { class: `attn-heard ${tones[h]}` })])).flat());
+    this.build_flow(730, lane.flatMap(({ arrows }) => arrows), ...lane.map(({ ground }) => ground), ...this.threads.flat().map(([, , thread]) => thread),
+      ...(this.into = range(8).map((k) => svg("path", { class: `attn-heard ${tones[k >> 2]}` }))));
+    // In O above what head 0 adds, from 0 on, and below, from there on, what head 1 adds.
+    this.sums = new Map([...this.cells.values()].filter(({ name }) => name === "O").map((at) => [at, tones.map((tone) => at.cell.insertBefore(svg("path", { class: "attn-amount " + tone }), at.text))]));
     const { W_q, W_k, W_v, W_o } = this.constructor.start;
-    const heads = (columns) => Object.fromEntries(Object.entries({ W_q, W_k, W_v }).map(([name, W]) => [name, W.map((row) => columns.map((c) => row[c]))]));
+    const cut = (columns) => Object.fromEntries(Object.entries({ W_q, W_k, W_v }).map(([name, W]) => [name, W.map((row) => columns.map((c) => row[c]))]));
     this.presets("Heads", {
-      "as given": { W_q, W_k, W_v, W_o }, swapped: { ...heads([2, 3, 0, 1]), W_o: [2, 3, 0, 1].map((c) => W_o[c]) },
-      "head 1 a copy of head 0": { ...heads([0, 1, 0, 1]), W_o },
+      "as given": { W_q, W_k, W_v, W_o }, swapped: { ...cut([2, 3, 0, 1]), W_o: [2, 3, 0, 1].map((c) => W_o[c]) },
+      "head 1 a copy of head 0": { ...cut([0, 1, 0, 1]), W_o },
     });
+  }
+
+  draw() {
+    const says = super.draw(), { heads } = this.constructor, { values: v, chosen: { name, i: row } } = this, mirror = (x, h) => (h ? 730 - x : x);
+    const middle = (k) => 299 + 30 * k, way = (x, y, u, w, h) => `M${mirror(x, h)} ${y}C${mirror((x + u) / 2, h)} ${y} ${mirror((x + u) / 2, h)} ${w} ${mirror(u, h)} ${w}`;
+    this.glide("threads", heads.flatMap((mark) => v["A" + mark].flat()), (now) => this.threads.forEach((all, h) => all.forEach(([i, j, thread], k) =>
+      attn.put(thread, { d: way(118, middle(j), 206, middle(i), h), "stroke-width": 28 * now[16 * h + k] }))));
+    const looks = this.state.stage >= 3;
+    for (const [h, all] of this.threads.entries()) for (const [i, j, thread] of all) {
+      const changed = this.changed["A" + heads[h]][i][j];
+      thread.classList.toggle("attn-empty", !looks);
+      thread.classList.toggle("attn-changed", changed);
+      thread.classList.toggle("attn-lit", /^[OAQ]/.test(name) && i === row);
+    }
+    this.into.forEach((path, k) => {
+      attn.put(path, { d: way(270, middle(k % 4), 293, middle(k % 4), k >> 2), "stroke-width": 12 });
+      path.classList.toggle("attn-empty", this.state.stage < 4);
+    });
+    const [one, other] = [0, 1].map((h) => this.constructor.adds(v, h).flat()), ends = one.map((x, k) => x + other[k]);
+    const [low, high] = [Math.min(...one, ...ends, 0), Math.max(...one, ...ends, 1)], x = (value) => 1 + 46 * (value - low) / (high - low);
+    this.glide("sums", [x(0), ...one.map(x), ...ends.map(x)], ([zero, ...now]) => [...this.sums].forEach(([, bars], k) => {
+      bars[0].setAttribute("d", `M${zero} 0H${now[k]}V15H${zero}Z`);
+      bars[1].setAttribute("d", `M${now[k]} 15H${now[12 + k]}V30H${now[k]}Z`);
+    }));
+    for (const { notch, i, j } of this.sums.keys()) notch.setAttribute("d", `M${x(this.before.O[i][j])} 0V30`);
+    return says;
+  }
+
+  /* Columns of O in which both heads add the same to every word. */
+  agree() {
+    const [one, other] = [0, 1].map((h) => this.constructor.adds(this.values, h));
+    return attn.range(3).filter((j) => one.every((row, i) => attn.flow.same(row[j], other[i][j])));
   }
 
   columns_changed(name) { return attn.range(this.changed[name][0].length).filter((c) => this.changed[name].some((row) => row[c])); }
@@ -88,8 +126,8 @@ customElements.define("attn-multihead", class extends attn.Flow {
   tell() {
     const looks = this.constructor.heads.map((mark, h) => {
       const row = this.values["A" + mark][2], top = Math.max(...row);
-      return `head ${h} at ${this.constructor.tokens[row.indexOf(top)]}, ${attn.number(top, 2)}`;
+      return `in head ${h} at ${this.constructor.tokens[row.indexOf(top)]}, ${attn.number(top, 2)}`;
     });
-    return this.state.stage < 3 ? `Shown up to ${this.constructor.stages[this.state.stage]}.` : `LOVELY looks in ${looks.join("; in ")}.`;
+    return this.state.stage < 3 ? `Shown up to ${this.constructor.stages[this.state.stage]}.` : `LOVELY looks ${looks.join("; ")}.`;
   }
 });

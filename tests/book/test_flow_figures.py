@@ -73,6 +73,40 @@ def check(figure: Locator, expected: dict[str, np.ndarray]) -> None:
         assert texts[name] == [short(x) for x in found[name].flat], name
 
 
+def test_bars_are_as_long_as_their_numbers_and_rays_as_thick_as_their_shares(
+    page: Page,
+) -> None:
+    figure = page.locator("attn-layer")
+    press(figure, "Again")
+    ends = figure.locator('.attn-number[aria-label^="V, "] .attn-amount').evaluate_all(
+        "bars => bars.map(bar => +bar.getAttribute('d').match(/H(.*?)V/)[1] - 15)"
+    )
+    V = numbers(figure)["V"].ravel()
+    np.testing.assert_allclose(ends, V / np.abs(V).max() * 15)
+    touch(figure, "O", 2, 1)
+    thick = figure.locator(".attn-ray").evaluate_all(
+        "rays => rays.map(ray => +ray.getAttribute('stroke-width')).filter(x => x)"
+    )
+    terms = numbers(figure)["A"][2] * numbers(figure)["V"][:, 1]
+    shares = np.abs(terms[terms != 0]) / np.abs(terms).sum()
+    np.testing.assert_allclose(thick, 18 * np.repeat(shares, 2))
+
+
+def test_a_mouse_that_drags_an_input_changes_it(page: Page) -> None:
+    figure = page.locator("attn-layer")
+    press(figure, "Again")
+    cell = figure.locator('.attn-number[aria-label^="X, IS, column 1"]')
+    cell.scroll_into_view_if_needed()
+    box = cell.bounding_box()
+    assert box
+    mouse = page.mouse
+    mouse.move(box["x"] + 12, box["y"] + 12)
+    mouse.down()
+    mouse.move(box["x"] + 12, box["y"] - 14, steps=4)
+    mouse.up()
+    assert state(figure)["X"] == [[2, 0, 0], [1, 3, 0], [0, 2, 0], [0, 0, 2]]
+
+
 def test_layer(page: Page, rng: np.random.Generator) -> None:
     figure, moved = page.locator("attn-layer"), 0
     press(figure, "Again")
@@ -111,6 +145,20 @@ def test_two_heads(page: Page, rng: np.random.Generator) -> None:
             "O": an.multi_head_attention(X, X, X, *W, 2),
         })  # fmt: skip  # one thing
         assert f"in head 0 at {WORDS[A[0, 2].argmax()]}, " in said(figure)
+        # What is seen: threads as thick as weights, and in O the part of head 1 from the part of head 0 on.
+        threads = figure.locator(".attn-heard").evaluate_all(
+            "all => all.slice(0, 32).map(thread => +thread.getAttribute('stroke-width'))"
+        )
+        np.testing.assert_allclose(threads, 28 * A.ravel(), atol=1e-12)
+        bars = figure.locator('.attn-number[aria-label^="O, "]').evaluate_all(
+            """cells => cells.map(cell => [...cell.querySelectorAll(".attn-amount")].slice(-2)
+                .map(bar => bar.getAttribute("d").match(/M(.*?) .*?H(.*?)V/).slice(1).map(Number)))"""
+        )
+        lengths = np.diff(bars)[..., 0]
+        adds = [A[h] @ V[h] @ W[3][2 * h : 2 * h + 2] for h in (0, 1)]
+        parts = np.stack([part.ravel() for part in adds], axis=1)
+        shown_as = np.abs(lengths).sum() / np.abs(parts).sum()
+        np.testing.assert_allclose(lengths, shown_as * parts, atol=1e-9)
 
 
 def start(figure: Locator) -> dict[str, np.ndarray]:
@@ -250,6 +298,7 @@ def test_the_arrows_lead_to_every_number(page: Page, name: str) -> None:
     unreached = page.locator(f"attn-{name}").evaluate(
         """figure => {
             figure.state.stage = figure.constructor.stages.length - 1;
+            figure.redraw();
             const reached = new Set([figure.state.at]);
             for (const at of reached) // grows while it is walked through
                 for (const key of ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"]) {
@@ -315,12 +364,14 @@ def test_tasks_of_the_heads(page: Page) -> None:
         "You guessed “both maps, all of O”; it is “A¹ and all columns of O”. "
         "A⁰ changed in 0 rows and A¹ in 2; O in 3 of 3 columns. Heads share nothing until W_o mixes them."
     )
-    press(figure, "Next task", "Undo changes", "what head 0 adds")
-    for row, column, key in ((2, 0, "-"), (2, 2, "-"), (2, 2, "-"), (3, 1, "-"), (3, 2, "+")):  # fmt: skip
-        assert verdict(figure) == "Your guess: what head 0 adds. Now try."
-        cell = f'.attn-number[aria-label^="W_o, row {row}, column {column}"]'
-        hit(figure.locator(cell), key)
-    assert verdict(figure).startswith("As you guessed. LOVELY gets (1.65, 0.44, 0.00), from head 0 alone")  # fmt: skip
+    press(figure, "Next task", "in all three", "swapped")
+    assert verdict(figure) == "Your guess: in all three. Now try."
+    press(figure, "head 1 a copy of head 0")
+    assert verdict(figure) == (
+        "You guessed “in all three”; it is “in some”. "
+        "To LOVELY head 0 adds (1.65, 0.44, 0.00), head 1 adds (1.65, 0.44, 2.85): equal in 2 of 3 columns. "
+        "Each head is read by rows of W_o of its own."
+    )
 
 
 @pytest.mark.parametrize(
