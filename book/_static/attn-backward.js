@@ -55,29 +55,74 @@ customElements.define("attn-backward", class extends attn.Flow {
     };
   })();
   static zeros = (values) => attn.sum(["dW_q", "dW_k", "dW_v"].map((name) => values[name].flat().filter((x) => Math.abs(x) < 1e-9).length));
+  static as_at_the_start = (figure) => ["Q", "K", "V"].every((name) => !figure.rows_changed(name).length);
   static tasks = [{
     ask: "In dA, LOVELY's entry for WEATHER is 0: more of WEATHER alone would change nothing. What sign has dS there? Guess, then go on to dS and touch it.",
     guesses: { plus: "positive", zero: "zero", minus: "negative" },
     right: ({ values: { dS } }) => (dS[2][0] > 0 ? "plus" : dS[2][0] < 0 ? "minus" : "zero"),
-    done: ({ state: { stage, at, dO } }) => stage > 1 && at === "dS20" && dO.join() === this.cases["as on the page"].join(),
+    done: (figure) => figure.state.stage > 1 && figure.state.at === "dS20" && figure.state.dO.join() === this.cases["as on the page"].join() && this.as_at_the_start(figure),
     seen: ({ values: { dA, r, dS, A } }) => `The mean of the row is ${attn.number(r[2][0], 2)}, and ${attn.number(A[2][0], 2)} · (${attn.flow.short(dA[2][0])} − ${attn.number(r[2][0], 2)}) = `
       + `${attn.number(dS[2][0], 2)}. A higher score for WEATHER takes weight from IS and LOVELY, who hand over 7.`,
   }, {
     ask: "Ten of the twenty learnt numbers have the gradient 0. How many have it if the loss looks at the first output of all three words? Guess, then choose that case and go on to dW.",
     guesses: { ten: "ten", two: "two", none: "none" },
     right: ({ values }) => ({ 10: "ten", 2: "two" })[this.zeros(values)] ?? "none",
-    done: ({ state: { stage, dO } }) => stage === 4 && dO.join() === this.cases["the first output of all words"].join(),
+    done: (figure) => figure.state.stage === 4 && figure.state.dO.join() === this.cases["the first output of all words"].join() && this.as_at_the_start(figure),
     seen: ({ values }) => `${this.zeros(values)} are 0. What LOVELY leaves out in X and in its query, the other words have. The second column of W_v makes second outputs alone, and the loss looks at none.`,
   }];
 
   build() {
-    const { svg } = attn, back = [["dO", "M756 108V150"], ["dV", "M734 242V251H668V243"], ["dA", "M668 251H579V243"], ["r", "M526 204H516"],
+    const { svg, range } = attn, back = [["dO", "M756 108V150"], ["dV", "M734 242V251H668V243"], ["dA", "M668 251H579V243"], ["r", "M526 204H516"],
       ["dK", "M425 242V251H300V243"], ["dQ", "M300 251H174V243"], ["dW_q", "M144 242V264"], ["dW_k", "M270 242V264"], ["dW_v", "M654 242V264"]];
     const band = (tone, words, y, height) => svg("g", { class: tone }, svg("rect", { class: "attn-lane", x: 0, y, width: 772, height, rx: 6 }),
       svg("text", { class: "attn-tone", x: 6, y: y + 14 }, words));
     this.build_flow(772, [["S", "M300 108V117M174 108V117H425V109"], ["A", "M478 70H526"], ["O", "M668 108V117M579 108V117H734V109"],
-      ...back.map(([to, d]) => [to, d, "attn-back"])], band("attn-second", "forward →", 0, 124), band("attn-back", "← gradients", 130, 240));
+      ...back.map(([to, d]) => [to, d, "attn-back"])], band("attn-second", "forward →", 0, 124), band("attn-back", "← gradients", 130, 262));
+    // Below dS and dA one row of both as columns: as wide as a weight, as high as its dA; what lies between a column's end and the mean is dS.
+    this.caption = svg("text", { x: 499, y: 272, "text-anchor": "middle", class: "attn-row-name" });
+    this.mean = [svg("path", { class: "attn-cursor-line" }), svg("text", { x: 369, class: "attn-name" })];
+    this.columns = range(3).map((j) => {
+      const [column, area] = [svg("path", { class: "attn-column" }), svg("path", { class: "attn-amount" })], [amount, name] = [svg("text", { class: "attn-name", "text-anchor": "middle" }),
+        svg("text", { y: 386, "text-anchor": "middle", class: "attn-row-name" })];
+      const part = svg("g", {}, column, area);
+      part.addEventListener("click", () => this.cells.get(`dS${this.row}${j}`).cell.focus({ preventScroll: true }));
+      return { part, column, area, amount, name };
+    });
+    this.balance = svg("g", { class: "attn-balance" }, this.caption, ...this.columns.map(({ part }) => part), this.mean[0], ...this.columns.flatMap(({ amount, name }) => [amount, name]), this.mean[1]);
+    this.drawing.append(this.balance);
+    attn.put(this.drawing, { viewBox: "0 0 772 392" });
     this.presets("The loss looks at", Object.fromEntries(Object.entries(this.constructor.cases).map(([name, dO]) => [name, { dO }])));
+  }
+
+  draw() {
+    const says = super.draw(), { values: { A, dA, dS, r }, chosen: { name, i }, state: { stage } } = this, { tokens } = this.constructor, { short } = attn.flow;
+    if (/^(S|A|O|dO|dA|dS|r|Q|dQ)$/.test(name)) this.row = i;
+    const k = this.row ??= 2, all = [...dA.flat(), ...r.flat(), 0], low = Math.min(...all), high = Math.max(...all, low + 1);
+    const y = (x) => 370 - 88 * (x - low) / (high - low), balanced = stage > 1;
+    this.caption.textContent = `${tokens[k]}: width A, height dA` + (balanced ? ", area from r on dS" : "");
+    this.glide("balance", [...A[k], ...dA[k].map(y), y(r[k][0]), y(0), +balanced], (now) => {
+      const [mean, zero, on] = now.slice(6);
+      let x = 366;
+      this.columns.forEach(({ column, area, amount, name: word }, j) => {
+        const wide = 266 * now[j], end = now[3 + j], middle = x + wide / 2;
+        attn.put(column, { d: `M${x} ${zero}V${end}H${x + wide}V${zero}Z` });
+        attn.put(area, { d: `M${x} ${mean}V${mean + on * (end - mean)}H${x + wide}V${mean}Z` });
+        attn.put(amount, { x: middle, y: (mean + end) / 2 + 4 });
+        attn.put(word, { x: middle });
+        word.textContent = wide > 6 * tokens[j].length ? tokens[j] : "";
+        x += wide;
+      });
+      attn.put(this.mean[0], { d: `M366 ${mean}H632` });
+      attn.put(this.mean[1], { y: mean - 4 });
+    });
+    this.columns.forEach(({ area, amount }, j) => {
+      area.setAttribute("class", "attn-amount attn-" + (dS[k][j] > 0 ? "plus" : "minus"));
+      amount.textContent = balanced ? short(dS[k][j]) : short(dA[k][j]);
+    });
+    this.mean[1].textContent = `r = ${short(r[k][0])}`;
+    for (const part of this.mean) part.classList.toggle("attn-empty", !balanced);
+    this.balance.classList.toggle("attn-empty", stage < 1);
+    return says;
   }
 
   tell() {

@@ -141,6 +141,9 @@ attn.Flow = class extends attn.Figure {
     }));
   }
 
+  /* A notch above and below a number, which stays free. */
+  nick(x, tall) { return `M${x} 0v5M${x} ${tall - 5}v5`; }
+
   /* Bars of a matrix have one scale: of its largest number, now or at the start. */
   measure(values, before) {
     this.reach = Object.fromEntries(Object.keys(values).map((name) => [name, Math.max(1, ...[values, before].flatMap((all) => all[name].flat()).map(Math.abs).filter(isFinite))]));
@@ -175,7 +178,7 @@ attn.Flow = class extends attn.Figure {
     }));
     for (const at of all) {
       const { kind, sum } = parts[at.name];
-      if (at.cell.classList.contains("attn-new") && !sum) at.notch.setAttribute("d", kind === "weights" ? `M${at.wide - 7} 1h6v6` : `M${end(at, before[at.name][at.i][at.j])} 0V${at.tall}`);
+      if (at.cell.classList.contains("attn-new") && !sum) at.notch.setAttribute("d", kind === "weights" ? `M${at.wide - 7} 1h6v6` : this.nick(end(at, before[at.name][at.i][at.j]), at.tall));
     }
     this.aim(made, here);
     const left = this.box.scrollWidth / this.width * here.x - this.box.scrollLeft; // on a phone the drawing scrolls

@@ -26,8 +26,8 @@ customElements.define("attn-multihead", class extends attn.Flow {
       return Object.fromEntries([cut("Q", h, [x(62, 56), 150], 24, (word) => `What ${word} looks for`), cut("K", h, [x(130, 56), 150], 24, (word) => `What ${word} is found by`),
         [S, { value: scored.value }],
         [A, part([x(212, 120), 150], 30, [4, 4], 2, { ...weights(S, mask), lit: scored.lit, heading: `${A} = softmax ${Q} ${K}ᵀ / √2`,
-          formula: (i, j) => `exp(${scored.formula(i, j)}) / its sum over the row`,
-          means: (one, other, i, j, v) => `The share of ${other} in what ${one} hears. The score: ${short(v[S][i][j])}.` })],
+          formula: (i, j) => `exp(${scored.formula(i, j)}) / sum of its row`,
+          means: (one, other, i, j, v) => `The share of ${other} in what ${one} hears; score ${short(v[S][i][j])}.` })],
         cut("V", h, [x(62, 56), 284], 30, (word) => `What ${word} hands over`),
         [O, part([x(206, 64), 284], 32, [4, 2], 3, { tall: 30, tone: () => tones[h], ...output(A, V) })]]);
     };
@@ -111,7 +111,7 @@ customElements.define("attn-multihead", class extends attn.Flow {
       bars[0].setAttribute("d", `M${zero} 0H${now[k]}V15H${zero}Z`);
       bars[1].setAttribute("d", `M${now[k]} 15H${now[12 + k]}V30H${now[k]}Z`);
     }));
-    for (const { notch, i, j } of this.sums.keys()) notch.setAttribute("d", `M${x(this.before.O[i][j])} 0V30`);
+    for (const { notch, i, j } of this.sums.keys()) notch.setAttribute("d", this.nick(x(this.before.O[i][j]), 30));
     return says;
   }
 

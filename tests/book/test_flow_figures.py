@@ -187,6 +187,12 @@ def test_backward(page: Page, rng: np.random.Generator) -> None:
             "dQ": dQ, "dK": dK, "dV": dV, "dW_q": dW[0], "dW_k": dW[1], "dW_v": dW[2],
         })  # fmt: skip  # one thing
         np.testing.assert_allclose(numbers(figure)["r"][:, 0], (g * O).sum(-1), atol=1e-12)  # fmt: skip
+        # The row touched last, as columns: their areas between end and mean are to each other as the row of dS.
+        row, drawn = figure.evaluate("""figure => [figure.row, figure.columns.map(
+            ({ area }) => area.getAttribute("d").match(/M(.*?) (.*?)V(.*?)H(.*?)V/).slice(1).map(Number))]""")
+        left, mean, end, right = np.array(drawn).T
+        areas, dS = (right - left) * (mean - end), an.softmax_vjp(A, g @ V.T)[row]
+        np.testing.assert_allclose(areas * np.abs(dS).max(), dS * np.abs(areas).max(), atol=1e-6)  # fmt: skip
         zeros = sum(int((np.abs(x) < 1e-9).sum()) for x in dW)
         assert f"Of the twenty learnt numbers {zeros} have the gradient 0." in said(figure)  # fmt: skip
 
