@@ -109,7 +109,7 @@ document.addEventListener("DOMContentLoaded", () => {
       for (const [id, [before, knew, day]] of newer) memory.asked[id] = [before, Boolean(knew), day];
       for (const [page, day] of Object.entries(given?.read ?? {})) if (whole(day)) memory.read[page] ??= day;
     });
-    show(records().some(is_due));
+    show(records().length > 0);
     total.textContent = answers.length ? `${count(newer.length, "answer")} taken from the file. ${total.textContent}`
       : "This file holds no memory of this book.";
     target.value = "";
@@ -132,7 +132,7 @@ document.addEventListener("DOMContentLoaded", () => {
     list.before(html("div", { class: "recall-desk" }, total, html("p", {}, ...views,
       html("button", { type: "button", onclick: save }, "Save to a file"),
       html("button", { type: "button", onclick: () => file.click() }, "Take from a file"), file)));
-    show(records().some(is_due));
+    show(records().length > 0);
   }
   mark();
   addEventListener("storage", () => { look(); mark(); });

@@ -210,6 +210,8 @@ class TestInTheBrowser:
                 page.keyboard.press(key)
         said = f"Nothing is due today; the next on 8 June. You knew {len(HERE)} of {len(ALL)}."
         assert total.inner_text() == said
+        page.reload()
+        assert page.locator("details.recall:visible").count() == 0
         page.get_by_role("button", name="All questions").tap()
         assert page.locator("details.recall:visible").count() == len(ALL)
 
