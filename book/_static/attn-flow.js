@@ -83,6 +83,28 @@ attn.Flow = class extends attn.Figure {
     });
   }
 
+  /* Threads from each row of V to each of O, as thick as its weight, for build_flow to put beneath the numbers. They are red where
+     what they bring has changed. */
+  spin(A, V, O, tone) {
+    const n = this.constructor.parts[A].size[0], threads = attn.range(n * n).map((k) => [Math.floor(k / n), k % n, attn.svg("path", { class: "attn-heard " + tone })]);
+    (this.spun ??= []).push({ A, V, O, threads });
+    return threads.map(([, , thread]) => thread);
+  }
+
+  draw_threads({ A, V, O, threads }) {
+    const { parts } = this.constructor, { name, i: row } = this.chosen, { wide, size, tall, at: [x, y] } = parts[V], [u, w] = parts[O].at;
+    const [from, to] = x < u ? [x + wide * size[1], u] : [x, u + parts[O].wide * parts[O].size[1]], middle = (from + to) / 2;
+    for (const [i, j, thread] of threads) {
+      thread.classList.toggle("attn-empty", !this.shown({ name: O }));
+      thread.classList.toggle("attn-strong", /^[QSAO]/.test(name) && i === row);
+      thread.classList.toggle("attn-changed", this.changed[A][i][j] || (this.values[A][i][j] > 0 && this.changed[V][j].includes(true)));
+    }
+    this.glide(A, this.values[A].flat(), (now) => threads.forEach(([i, j, thread], k) => {
+      const [begin, end] = [y + tall * (j + 0.5), w + tall * (i + 0.5)];
+      attn.put(thread, { d: `M${from} ${begin}C${middle} ${begin} ${middle} ${end} ${to} ${end}`, "stroke-width": (tall - 2) * now[k] });
+    }));
+  }
+
   shown({ name }) { return this.constructor.parts[name].stage <= this.state.stage; }
 
   /* The number that is looked at; where its stage is not shown yet, the first. */
@@ -181,6 +203,7 @@ attn.Flow = class extends attn.Figure {
       if (at.cell.classList.contains("attn-new") && !sum) at.notch.setAttribute("d", kind === "weights" ? `M${at.wide - 7} 1h6v6` : this.nick(end(at, before[at.name][at.i][at.j]), at.tall));
     }
     this.aim(made, here);
+    for (const one of this.spun ?? []) this.draw_threads(one);
     const left = this.box.scrollWidth / this.width * here.x - this.box.scrollLeft; // on a phone the drawing scrolls
     if (left < 48 || left > this.box.clientWidth - 48) this.box.scrollLeft += left - this.box.clientWidth / 2;
     const sums = part.says ? part.says(values, i, j, state) : "an input", x = values[name][i][j];

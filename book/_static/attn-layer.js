@@ -2,24 +2,25 @@
 customElements.define("attn-layer", class extends attn.Flow {
   static title = "A layer of self-attention, number by number";
   static start = {
-    stage: 4, at: "S20", causal: false, X: this.X,
+    stage: 4, at: "O20", causal: false, X: this.X,
     W_q: [[0, 0, 1], [1, 0, -1], [0, 1, 1]], W_k: [[1, 0, 0], [0, 1, 0], [1, 0, 1]], W_v: [[1, 0, 2], [0, 3, -1], [1, -1, 0]],
   };
+  static awful = this.X.with(2, [0, -2, 0]);
   static stages = ["X and its matrices", "Q, K, V", "S", "A", "O"];
   static parts = (() => {
     const { part, product, scores, weights, output } = attn.flow;
     const mask = ({ causal }) => (causal ? attn.causal_mask(4) : attn.range(4).map(() => Array(4).fill(true)));
     const learnt = (x, heading) => part([x, 20], 24, [3, 3], 0, { weight: true, heading, means: () => `A learnt number of ${heading}. Change it and watch.` });
-    const projected = (x, M, means) => part([x, 158], 30, [4, 3], 1, { ...product("X", "W_" + M.toLowerCase()), heading: `${M} = X W_${M.toLowerCase()}`, means });
+    const projected = (x, M, means) => part([x, 152], 26, [4, 3], 1, { tall: 30, ...product("X", "W_" + M.toLowerCase()), heading: `${M} = X W_${M.toLowerCase()}`, means });
     return {
       X: part([340, 20], 24, [4, 3], 0, { named: Infinity, means: (word, _, i, j) => `Number ${j} of the vector of ${word}. Change it and watch.` }),
-      W_q: learnt(67, "W_q"), W_k: learnt(171, "W_k"), W_v: learnt(553, "W_v"),
-      Q: { ...projected(58, "Q", (word) => `What ${word} looks for.`), named: Infinity },
-      K: projected(162, "K", (word) => `What ${word} is found by.`),
-      V: projected(544, "V", (word) => `What ${word} hands over.`),
-      S: part([272, 158], 31, [4, 4], 2, { ...scores("Q", "K", mask, { scale: () => 1 / Math.sqrt(3), by: () => " / √3" }), heading: "S = Q Kᵀ / √3" }),
-      A: part([414, 158], 29, [4, 4], 3, { ...weights("S", mask), heading: "A = softmax S" }),
-      O: part([652, 158], 30, [4, 3], 4, { ...output("A", "V"), heading: "O = A V" }),
+      W_q: learnt(59, "W_q"), W_k: learnt(147, "W_k"), W_v: learnt(509, "W_v"),
+      Q: { ...projected(56, "Q", (word) => `What ${word} looks for.`), named: Infinity },
+      K: projected(144, "K", (word) => `What ${word} is found by.`),
+      V: projected(506, "V", (word) => `What ${word} hands over.`),
+      S: part([238, 152], 31, [4, 4], 2, { tall: 30, ...scores("Q", "K", mask, { scale: () => 1 / Math.sqrt(3), by: () => " / √3" }), heading: "S = Q Kᵀ / √3" }),
+      A: part([376, 152], 29, [4, 4], 3, { tall: 30, ...weights("S", mask), heading: "A = softmax S" }),
+      O: part([658, 152], 30, [4, 3], 4, { tall: 30, ...output("A", "V"), heading: "O = A V" }),
     };
   })();
   static tasks = [{
@@ -27,8 +28,8 @@ customElements.define("attn-layer", class extends attn.Flow {
     guesses: { own: "its own, both times", later: "all; with the mask, its own and later ones", all: "all, both times" },
     right: (figure, met) => (met.get(false) === "2" ? "own" : met.get(true) === "23" ? "later" : "all"),
     done: (figure, met) => {
-      const { state: { causal, stage } } = figure;
-      if (figure.rows_changed("X").join() === "2" && figure.inputs.every((name) => name === "X" || !figure.rows_changed(name).length) && stage === 4)
+      const { state: { causal, stage, X } } = figure;
+      if (X.join() === this.awful.join() && figure.inputs.every((name) => name === "X" || !figure.rows_changed(name).length) && stage === 4)
         met.set(causal, figure.rows_changed("O").join(""));
       return met.size === 2;
     },
@@ -46,10 +47,10 @@ customElements.define("attn-layer", class extends attn.Flow {
   build() {
     const { X } = this.constructor;
     // X goes into each of the three products, from the left; its matrix comes from above.
-    this.build_flow(744, [["Q", "M376 118V128H103M103 94V140"], ["K", "M207 94V140"], ["V", "M376 128H589M589 94V140"],
-      ["S", "M207 256V265M103 256V265H334V257"], ["A", "M398 206H412"], ["O", "M589 256V265M472 256V265H697V257"]]);
+    this.build_flow(750, [["Q", "M376 118V124H95M95 94V134"], ["K", "M183 94V134"], ["V", "M376 124H545M545 94V134"],
+      ["S", "M183 274V283M95 274V283H300V275"], ["A", "M364 212H374"], ["O", "M434 274V283H621V275"]], ...this.spin("A", "V", "O", "attn-second"));
     this.check("causal", "causal mask");
-    this.presets("Third word", { LOVELY: { X }, AWFUL: { X: X.with(2, [0, -2, 0]) } });
+    this.presets("Third word", { LOVELY: { X }, AWFUL: { X: this.constructor.awful } });
   }
 
   tell() {

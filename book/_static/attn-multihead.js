@@ -75,10 +75,8 @@ customElements.define("attn-multihead", class extends attn.Flow {
         svg("text", { class: "attn-tone", x: x(8), y: 144, "text-anchor": h ? "end" : "start" }, `head ${h}`)),
       arrows: [["Q", `M${h ? 490 : 240} 96V124`], ["A", `M${x(188)} 198H${x(210)}`]].map(([to, d]) => [to + heads[h], d, tones[h]]),
     }));
-    // How much each word hears of each, as threads from V to the head's output, and from there to O.
-    this.threads = heads.map((mark, h) => range(4).map((i) => range(4).map((j) => [i, j, svg("path", { class: `attn-heard ${tones[h]}` })])).flat());
-    this.build_flow(730, lane.flatMap(({ arrows }) => arrows), ...lane.map(({ ground }) => ground), ...this.threads.flat().map(([, , thread]) => thread),
-      ...(this.into = range(8).map((k) => svg("path", { class: `attn-heard ${tones[k >> 2]}` }))));
+    this.build_flow(730, lane.flatMap(({ arrows }) => arrows), ...lane.map(({ ground }) => ground), ...heads.flatMap((h, k) => this.spin("A" + h, "V" + h, "O" + h, tones[k])),
+      ...(this.into = range(8).map((k) => svg("path", { class: "attn-heard " + tones[k >> 2], "stroke-width": 12, d: `M${k < 4 ? 270 : 437} ${299 + 30 * (k % 4)}h23` }))));
     // In O above what head 0 adds, from 0 on, and below, from there on, what head 1 adds.
     this.sums = new Map([...this.cells.values()].filter(({ name }) => name === "O").map((at) => [at, tones.map((tone) => at.cell.insertBefore(svg("path", { class: "attn-amount " + tone }), at.text))]));
     const { W_q, W_k, W_v, W_o } = this.constructor.start;
@@ -90,21 +88,8 @@ customElements.define("attn-multihead", class extends attn.Flow {
   }
 
   draw() {
-    const says = super.draw(), { heads } = this.constructor, { values: v, chosen: { name, i: row } } = this, mirror = (x, h) => (h ? 730 - x : x);
-    const middle = (k) => 299 + 30 * k, way = (x, y, u, w, h) => `M${mirror(x, h)} ${y}C${mirror((x + u) / 2, h)} ${y} ${mirror((x + u) / 2, h)} ${w} ${mirror(u, h)} ${w}`;
-    this.glide("threads", heads.flatMap((mark) => v["A" + mark].flat()), (now) => this.threads.forEach((all, h) => all.forEach(([i, j, thread], k) =>
-      attn.put(thread, { d: way(118, middle(j), 206, middle(i), h), "stroke-width": 28 * now[16 * h + k] }))));
-    const looks = this.state.stage >= 3;
-    for (const [h, all] of this.threads.entries()) for (const [i, j, thread] of all) {
-      const changed = this.changed["A" + heads[h]][i][j];
-      thread.classList.toggle("attn-empty", !looks);
-      thread.classList.toggle("attn-changed", changed);
-      thread.classList.toggle("attn-lit", /^[OAQ]/.test(name) && i === row);
-    }
-    this.into.forEach((path, k) => {
-      attn.put(path, { d: way(270, middle(k % 4), 293, middle(k % 4), k >> 2), "stroke-width": 12 });
-      path.classList.toggle("attn-empty", this.state.stage < 4);
-    });
+    const says = super.draw(), v = this.values;
+    for (const path of this.into) path.classList.toggle("attn-empty", this.state.stage < 4);
     const [one, other] = [0, 1].map((h) => this.constructor.adds(v, h).flat()), ends = one.map((x, k) => x + other[k]);
     const [low, high] = [Math.min(...one, ...ends, 0), Math.max(...one, ...ends, 1)], x = (value) => 1 + 46 * (value - low) / (high - low);
     this.glide("sums", [x(0), ...one.map(x), ...ends.map(x)], ([zero, ...now]) => [...this.sums].forEach(([, bars], k) => {

@@ -79,10 +79,10 @@ def test_bars_are_as_long_as_their_numbers_and_rays_as_thick_as_their_shares(
     figure = page.locator("attn-layer")
     press(figure, "Again")
     ends = figure.locator('.attn-number[aria-label^="V, "] .attn-amount').evaluate_all(
-        "bars => bars.map(bar => +bar.getAttribute('d').match(/H(.*?)V/)[1] - 15)"
+        "bars => bars.map(bar => +bar.getAttribute('d').match(/H(.*?)V/)[1] - 13)"
     )
     V = numbers(figure)["V"].ravel()
-    np.testing.assert_allclose(ends, V / np.abs(V).max() * 15)
+    np.testing.assert_allclose(ends, V / np.abs(V).max() * 13)
     touch(figure, "O", 2, 1)
     thick = figure.locator(".attn-ray").evaluate_all(
         "rays => rays.map(ray => +ray.getAttribute('stroke-width')).filter(x => x)"
@@ -125,6 +125,11 @@ def test_layer(page: Page, rng: np.random.Generator) -> None:
             "A": an.attention_weights(Q, K, causal=causal),
             "O": an.self_attention(*now.values(), causal=causal),
         })  # fmt: skip  # one thing
+        threads = figure.locator(".attn-heard").evaluate_all(
+            "all => all.map(thread => +thread.getAttribute('stroke-width'))"
+        )
+        A = an.attention_weights(Q, K, causal=causal)
+        np.testing.assert_allclose(threads, 28 * A.ravel(), atol=1e-12)
     assert moved > 15
     changed = figure.locator(".attn-number.attn-new text").first
     assert changed.evaluate("text => getComputedStyle(text).stroke") == "none"
