@@ -343,6 +343,15 @@ class Seen(Generic[A]):
         """Whether nothing is hidden, as far as one can tell without looking at a mask."""
         return not self.ruled and "mask" not in self.arrays
 
+    def blocks(self, height: int) -> list[slice]:
+        """All queries, so many at a time; or fewer, up to where a document begins, lest they see two."""
+        begin: Any = self.arrays.get("begin")
+        cuts = [0]
+        while (stop := cuts[-1] + height) < self.n:
+            first = 0 if begin is None else int(begin[..., stop, :].min()) - self.offset
+            cuts.append(first if first > cuts[-1] + height // 4 else stop)
+        return [slice(*ends) for ends in zip(cuts, [*cuts[1:], self.n], strict=True)]
+
     def keys(self, rows: slice) -> list[slice]:
         """Runs that hold all keys that these queries see, as far as rules tell."""
         if self.ruled and rows.start < rows.stop:

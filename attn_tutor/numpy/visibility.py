@@ -61,10 +61,8 @@ class Visibility(Seen[np.ndarray]):
 
     def who(self, marked: np.ndarray) -> np.ndarray:
         """Which queries see a marked key, (…, m) -> (…, n, 1)."""
-        step = max(1, PAIRS // max(1, self.m))
         found = []
-        for i in range(0, max(1, self.n), step):
-            rows = slice(i, min(i + step, self.n))
+        for rows in self.blocks(max(1, PAIRS // max(1, self.m))):
             seen = self.tile(rows, slice(0, self.m)) & marked[..., None, :]
             seen = seen.any(-1, keepdims=True)
             shape = (*seen.shape[:-2], rows.stop - rows.start, 1)

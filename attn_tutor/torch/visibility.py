@@ -163,11 +163,9 @@ class Visibility(Seen[torch.Tensor]):
 
     def _search(self, marked: torch.Tensor) -> torch.Tensor:
         """The same, key by key."""
-        blocks = [slice(0, self.n)]
-        if self.by_blocks:
-            blocks = slices(self.n, max(1, PAIRS // max(1, self.m)))
+        step = max(1, PAIRS // max(1, self.m)) if self.by_blocks else self.n
         found = []
-        for rows in blocks:
+        for rows in self.blocks(step):
             seen = self.tile(rows, slice(0, self.m)) & marked[..., None, :]
             seen = seen.any(-1, keepdim=True)
             found.append(seen.expand(*seen.shape[:-2], rows.stop - rows.start, 1))
@@ -207,12 +205,6 @@ def documents(where: str, ids: torch.Tensor, n: int, m: int) -> dict[str, torch.
     if look(torch.all, pieces == new.sum(-1), wait=True):
         return {"begin": begin[..., m - n :, None], "end": end[..., m - n :, None]}
     return {"mask": ids[..., m - n :, None] == ids[..., None, :]}
-
-
-def slices(n: int, step: int) -> list[slice]:
-    """0 … n − 1 in so many at a time."""
-    starts = range(0, n, step) if n else [0]
-    return [slice(i, min(i + step, n)) for i in starts]
 
 
 def attend_by(

@@ -97,6 +97,8 @@ def is_what_the_words_say(half, problem, third, rows, cut):
     some = see.anyone()
     some = np.ones(m, bool) if some is None else np.asarray(some)
     assert not (whole.any(0) & ~some).any()
+    numbers = [i for block in see.blocks(3) for i in range(n)[block]]
+    assert numbers == [*range(n)]
     if not n:
         return
     runs = see.keys(rows)
@@ -112,6 +114,14 @@ def is_what_the_words_say(half, problem, third, rows, cut):
         exact = visibility(half, *problem[:-1], None)
         sure = exact.sure(rows, cut) if "mask" not in exact.arrays else None
         assert sure is None or (expected == sure).all()
+
+
+@pytest.mark.parametrize("half", [an, at])
+def test_blocks_end_with_documents(half):
+    """All but the short ones, which share a block."""
+    said = {"documents": np.repeat(np.arange(5), [10, 4, 1, 1, 9])}
+    see = visibility(half, 23, 25, True, None, 0, said, None)
+    assert [block.stop for block in see.blocks(8)] == [8, 14, 22, 23]
 
 
 def test_one_contract():

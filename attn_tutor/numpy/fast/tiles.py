@@ -49,7 +49,7 @@ def pool(P: Problem, heads: list[Any], together: int, height: int) -> None:
     """
     n, m = P.see.n, P.see.m
     height = min(n, height, max(256, n * len(heads) // (4 * threads())))
-    blocks = [slice(i, min(i + height, n)) for i in range(0, n, height)]
+    blocks = P.see.blocks(height)
     settled = P.settled()
 
     def work(tasks: Iterator[tuple[Any, slice]]) -> None:
@@ -81,8 +81,7 @@ def pool_block(
         large: Any = False
         if not settled:
             large = beyond(reach_q[..., some, :], reach_k[..., keys, :], parts)
-        added: Any = None
-        level = None
+        added = level = None
         if falls and large is False and all(seen is True for _, seen in parts):
             # From the nearest key, which is seen and loses nothing.
             added, level = see.apart(some, keys) or (None, None)

@@ -242,12 +242,11 @@ class Tiles:
 
     def blocks(self) -> Iterator[tuple[slice, slice]]:
         """Elements of the batch, and those of their queries whose softmax is taken at once."""
-        n = self.see.n
-        together = max(1, self.height // max(1, n))
+        together = max(1, self.height // max(1, self.see.n))
         most = max(self.height, SCORES // max(1, self.see.m))
         for i in range(0, self.B, together):
-            for r in range(0, n, most):
-                yield slice(i, i + together), slice(r, min(r + most, n))
+            for rows in self.see.blocks(most):
+                yield slice(i, i + together), rows
 
     def cut(self, block: slice) -> Iterator[tuple[slice, slice]]:
         """The tiles of a block in which somebody may see something."""

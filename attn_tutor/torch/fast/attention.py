@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from attn_tutor._checks import broadcast
 from attn_tutor.torch._arrays import forward_mode, look, transformed
 from attn_tutor.torch.scoring import default_scale
-from attn_tutor.torch.visibility import Visibility, masked, sees_nothing, slices
+from attn_tutor.torch.visibility import Visibility, masked, sees_nothing
 
 ROWS, KEYS = 256, 4096  # of a piece at most: the kernel is fastest on such
 PAIRS = 2**21  # of queries and keys for which a piece may store what is seen or added
@@ -119,7 +119,7 @@ class Core(NamedTuple):
         # Second derivatives are wanted where flash kernels are switched off.
         once = torch.backends.cuda.flash_sdp_enabled()
         if learnt or self.dropout_p or Q.device.type != "cpu" or not once:
-            blocks = slices(see.n, self.height(Q))
+            blocks = see.blocks(self.height(Q))
             return torch.cat([again(self.block, Q, K, V, rows) for rows in blocks], -2)
         output: torch.Tensor = _Blocks.apply(Q, K, V, self)
         return output
@@ -149,10 +149,8 @@ class Core(NamedTuple):
 
     def most(self, Q: torch.Tensor) -> int:
         """For how many pairs of query and key a piece may store what it has to."""
-        shapes = [X.shape[:-2] for X in self.see.arrays.values()]
-        if self.plain:
-            shapes += [Q.shape[:-2]]
-        copies = max(1, math.prod(broadcast((), *shapes) or ()))
+        arrays = [*self.see.arrays.values(), *([Q] if self.plain else [])]
+        copies = max(1, math.prod(broadcast((), *(X.shape[:-2] for X in arrays)) or ()))
         # The textbook's gradient stores some ten numbers a pair.
         return PAIRS // (4 * copies if self.plain else copies)
 
@@ -229,9 +227,8 @@ class Core(NamedTuple):
         n, few = self.see.n, min(ROWS, self.height(Q))
         alike, height, width = self.window()
         if not alike:
-            return slices(n, few)
-        _, h, _, d = Q.shape
-        stored = h * d * (width if self.back else height)
+            return self.see.blocks(few)
+        stored = Q.shape[1] * Q.shape[3] * (width if self.back else height)
         count = min(NUMBERS // stored, self.most(Q) // (height * width))
         many = alike[:: height * max(1, count)]
         starts = *range(0, alike.start, few), *many, *range(alike.stop, n, few), n
