@@ -397,9 +397,11 @@ def textbook(
     S = S.to(torch.promote_types(S.dtype, torch.float32))
     if seen is not None:
         S = torch.where(seen, S, -torch.inf)
-    log_sum = S.logsumexp(-1, keepdim=True)
-    A = (S - finite(log_sum)).exp_()
-    return (A if grown is None else A * grown) @ V.to(A.dtype), log_sum
+    top = finite(S.detach().amax(-1, keepdim=True)) if S.shape[-1] else 0.0
+    A = (S - top).mul_(math.log2(math.e)).exp2_()  # exp takes four times as long
+    total = A.sum(-1, keepdim=True)
+    pooled = (A if grown is None else A * grown) @ V.to(A.dtype)
+    return pooled / total.clamp(min=1), total.log() + top
 
 
 def taken(X: torch.Tensor, keys: list[slice]) -> torch.Tensor:
@@ -445,7 +447,11 @@ def scores(
     if q.dtype == torch.float16:
         q, k = q.float(), k.float()
     S = q * (scale / (softcap or 1)) @ k.mT
-    if softcap is not None:
+    if softcap is not None and S.device.type == "cpu" and S.itemsize > 2:
+        # tanh(x) by e = exp(2x) − 1: as exact, and torch takes half the time.
+        e = S.clamp_(max=20).mul_(2).expm1_()  # finite
+        S = (e / (e + 2)).mul_(softcap)
+    elif softcap is not None:
         S = S.tanh_() * softcap
     return S if added is None else S + added.to(S.dtype)
 
