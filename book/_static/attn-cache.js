@@ -42,64 +42,80 @@ customElements.define("attn-cache", class extends attn.Figure {
     this.presets("Model, as published", Object.fromEntries(Object.entries(models).map(([model, [name, heads]]) =>
       [name, { model, heads, bits: "16", window: "all" }])));
 
-    const end = { "text-anchor": "end" }, card = this.y(Math.log2(holds));
-    this.cursor = svg("path", { class: "attn-axis" });
+    const end = { "text-anchor": "end" }, middle = { "text-anchor": "middle" }, text = (words, more) => svg("text", more, words);
+    this.full = [svg("rect", { class: "attn-over", x: 64, y: 8, height: this.y(Math.log2(holds)) - 8 }), svg("path", { class: "attn-reach" })]; // more than an H100 holds
+    this.axis = svg("path", { class: "attn-axis" });
+    this.marks = [10, 12, 14, 16, 18, 20].map((power) => [power, text(whole(power) + (power === 20 ? " tokens" : ""), { ...middle, y: 249 })]);
     this.lines = Object.keys(names).map((kind) => ({
-      line: svg("path", { class: `attn-tone attn-${tones[kind]}` }), dot: svg("path", { class: `attn-tone attn-${tones[kind]}`, style: "stroke-width: 9" }),
-      name: svg("text", { class: `attn-tone attn-${tones[kind]}`, x: 262 }), bytes: svg("text", { class: "attn-bytes", x: 438, ...end }),
+      line: svg("path", { class: `attn-tone attn-${tones[kind]}` }), dot: svg("circle", { class: `attn-tone attn-${tones[kind]}`, r: 4 }),
+      name: text("", { class: `attn-tone attn-${tones[kind]}` }), bytes: text("", { class: "attn-bytes", ...end }),
     }));
-    this.mine = { line: svg("path", { style: "stroke-width: 5" }), dot: svg("path", { style: "stroke-width: 13" }), bytes: svg("text", { class: "attn-bytes attn-name" }) };
-    this.chart = svg("svg", { viewBox: "0 0 440 256", role: "img" }, svg("path", { class: "attn-axis", d: "M64 8V232H254" }),
-      ...[25, 30, 40].map((power) => svg("text", { x: 59, y: this.y(power) + 4, ...end }, attn.size(2 ** power).replace(".00", ""))),
-      ...[10, 14, 20].map((power) => svg("text", { x: this.x(power), y: 249, "text-anchor": "middle" }, whole(power) + (power === 20 ? " tokens" : ""))),
-      svg("path", { class: "attn-reach", d: `M64 ${card}H254` }), svg("text", { x: 59, y: card + 4, ...end }, "one H100"), this.cursor,
-      ...this.lines.flatMap(({ line, dot, name, bytes }) => [line, dot, name, bytes]), this.mine.line, this.mine.dot, this.mine.bytes);
+    this.mine = { line: svg("path", { style: "stroke-width: 5" }), bytes: text("", { class: "attn-bytes attn-name" }) };
+    this.cursor = svg("path", { class: "attn-axis" });
+    this.dot = svg("circle", { r: 7 });
+    this.handle = svg("g", { class: "attn-handle", tabindex: 0, role: "slider", "aria-label": "Length of the text", "aria-valuemin": 1024, "aria-valuemax": 2 ** 20 },
+      svg("circle", { class: "attn-grip", r: 14 }), this.dot);
+    this.chart = svg("svg", { class: "attn-lanes" }, ...this.full, this.axis,
+      ...[25, 30, 35, 40].map((power) => text(attn.size(2 ** power).replace(".00", ""), { x: 59, y: this.y(power) + 4, ...end })),
+      text("one H100", { x: 70, y: this.y(Math.log2(holds)) - 5 }), ...this.marks.map(([, mark]) => mark), this.cursor,
+      ...this.lines.flatMap(({ line, dot, name, bytes }) => [line, dot, name, bytes]), this.mine.line, this.mine.bytes, this.handle);
     this.each = html("span");
-    this.picture.append(this.chart, html("p", {}, "Thick: your choice, ", this.each, ` for each token held. Thin: 16 bits, all tokens. Dashed: what one H100 holds, ${attn.size(holds)}.`));
+    this.picture.append(this.chart, html("p", {}, "Thick: your choice, ", this.each, ` for each token held. Thin: 16 bits, all tokens. Red: more than one H100 holds, ${attn.size(holds)}.`));
+    const go = (length) => this.set({ length: Math.min(20, Math.max(10, length)) });
+    attn.drag(this, this.chart, this.handle, (x) => go(Math.round(10 + (x - 64) * 10 / (this.x(20) - 64))), (dx, dy) => go(this.state.length + Math.sign(dx + dy)));
+    this.fit(this.chart);
   }
 
-  /* Places of a length and of bytes, both as powers of two. */
-  x(length) { return 64 + 19 * (length - 10); }
+  /* Places of a length and of bytes, both as powers of two; names and bytes stand beyond the last. */
+  x(length) { return 64 + (this.wide - (this.wide < 500 ? 176 : 264)) * (length - 10) / 10; }
 
   y(bytes) { return 232 - 10.5 * (bytes - 22); }
 
   draw() {
-    const { length, heads, bits, window } = this.state, { models, names: { ...names }, tones, windows, kept } = this.constructor, { size } = attn;
+    const { length, heads, bits, window } = this.state, { models, names: { ...names }, tones, windows, kept, holds } = this.constructor, { size } = attn;
     const [model, , layers, many, width] = models[this.state.model], tokens = 2 ** length, held = window === "all" ? tokens : Math.min(tokens, kept);
     names.heads = `${many} heads (MHA)`;
     const rows = { heads: 2 * many * width, groups: 2 * 8 * width, latents: 512 + 64, one: 2 * width }; // numbers a token and layer
     const bill = (kind, tokens, bits) => Math.floor(layers * tokens * rows[kind] * bits / 8), kinds = Object.keys(names);
     this.thin = Object.fromEntries(kinds.map((kind) => [kind, bill(kind, tokens, 16)]));
     this.bytes = bill(heads, held, bits);
+    const wide = this.wide = this.chart.clientWidth || 640, right = this.x(20);
     kinds.forEach((kind, i) => {
-      this.lines[i].name.textContent = names[kind];
-      this.lines[i].bytes.textContent = size(this.thin[kind]);
+      const { name, bytes } = this.lines[i];
+      name.textContent = wide < 500 ? names[kind].match(/\((.*)\)/)[1] : names[kind]; // the short name where there is little room
+      bytes.textContent = size(this.thin[kind]);
+      attn.put(name, { x: right + 8 });
+      attn.put(bytes, { x: wide });
     });
+    attn.put(this.chart, { viewBox: `0 0 ${wide} 256` });
+    attn.put(this.axis, { d: `M64 8V232H${right}` });
+    attn.put(this.full[0], { width: right - 64 });
+    attn.put(this.full[1], { d: `M64 ${this.y(Math.log2(holds))}H${right}` });
+    for (const [power, mark] of this.marks) attn.put(mark, { x: this.x(power), visibility: wide < 500 && power % 10 && power !== 14 ? "hidden" : "visible" });
     this.mine.bytes.textContent = this.bytes === this.thin[heads] ? "" : size(this.bytes); // the thin line has said it
-    for (const part of [this.mine.line, this.mine.dot]) part.setAttribute("class", `attn-tone attn-${tones[heads]}`);
+    for (const part of [this.mine.line, this.dot]) part.setAttribute("class", `attn-tone attn-${tones[heads]}`);
     const first = [...kinds.map((kind) => bill(kind, 1024, 16)), bill(heads, 1024, bits)];
     this.glide("lines", [length, window === "all" ? 20 : Math.log2(kept), ...first.map(Math.log2)], (now) => this.paint(now));
     this.each.textContent = size(this.bytes / held);
     const sentence = `${model} with ${names[heads]}, ${bits} bits, ${windows[window]}: a text of ${tokens.toLocaleString("en-US")} tokens takes ${size(this.bytes)}.`;
-    this.chart.setAttribute("aria-label", sentence);
+    attn.put(this.handle, { "aria-valuenow": tokens, "aria-valuetext": sentence });
     return sentence;
   }
 
   /* Lines that rise with the length, each from its bytes at 1,024 tokens; the last stops rising where its window is full. */
   paint([length, full, ...first]) {
-    const at = this.x(length), mine = first.pop(), rise = (from, to) => `M${this.x(10)} ${this.y(from)}L${this.x(to)} ${this.y(from + to - 10)}`;
-    this.cursor.setAttribute("d", `M${at} 8V232`);
+    const at = this.x(length), mine = first.pop(), { put } = attn, rise = (from, to) => `M${this.x(10)} ${this.y(from)}L${this.x(to)} ${this.y(from + to - 10)}`;
+    put(this.cursor, { d: `M${at} 8V232` });
     let row = 0;
     this.lines.forEach(({ line, dot, name, bytes }, i) => {
-      line.setAttribute("d", rise(first[i], 20));
-      dot.setAttribute("d", `M${at} ${this.y(first[i] + length - 10)}h0`);
+      put(line, { d: rise(first[i], 20) });
+      put(dot, { cx: at, cy: this.y(first[i] + length - 10) });
       row = Math.max(row + 15, this.y(first[i] + 10) + 4); // names never stand on each other
-      for (const text of [name, bytes]) text.setAttribute("y", row);
+      for (const text of [name, bytes]) put(text, { y: row });
     });
-    const y = this.y(mine + Math.min(length, full) - 10);
-    this.mine.line.setAttribute("d", rise(mine, full) + `H${this.x(20)}`);
-    this.mine.dot.setAttribute("d", `M${at} ${y}h0`);
-    this.mine.bytes.setAttribute("x", Math.min(at + 8, 182));
-    this.mine.bytes.setAttribute("y", Math.min(228, y + 19));
+    const y = this.y(mine + Math.min(length, full) - 10), turned = at > this.x(17); // its bytes stay within the axes
+    put(this.mine.line, { d: rise(mine, full) + `H${this.x(20)}` });
+    put(this.handle, { transform: `translate(${at} ${y})` });
+    put(this.mine.bytes, { x: at + (turned ? -12 : 12), y: Math.min(226, y + 22), "text-anchor": turned ? "end" : "start" });
   }
 });

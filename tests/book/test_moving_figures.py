@@ -694,7 +694,8 @@ def test_cache(page: Page, rng: np.random.Generator) -> None:
             value, unit = text.split()
             assert 1 <= float(value) < 1024
             assert abs(exact / units[unit] - float(value)) <= 0.00501
-        places = [64 + 19 * np.log2(n / 1024), 232 - 10.5 * np.log2(np.divide(bytes_, 2**22))]  # fmt: skip
+        x = 64 + (figure.evaluate("figure => figure.chart.clientWidth") - 264) * np.log2(n / 1024) / 10  # fmt: skip
+        places = [x, 232 - 10.5 * np.log2(np.divide(bytes_, 2**22))]
         assert np.allclose(dots(figure), np.stack(np.broadcast_arrays(*places), -1))
         mine = shown[-1]
         assert said(figure).startswith(f"{model} with ")
@@ -702,16 +703,20 @@ def test_cache(page: Page, rng: np.random.Generator) -> None:
         assert f"{all_heads} heads (MHA)" in figure.locator("svg").inner_html()
         met.add((window, n > 4100))
     assert met >= {("all", True), ("window", True)}
-    holds = figure.locator(".attn-reach").get_attribute("d")
-    assert holds == f"M64 {232 - 10.5 * np.log2(H100.memory_bytes / 2**22)}H254"
+    holds = str(figure.locator(".attn-reach").get_attribute("d"))
+    card = 232 - 10.5 * np.log2(H100.memory_bytes / 2**22)
+    assert holds.startswith(f"M64 {card}H")
+    assert float(str(figure.locator(".attn-over").get_attribute("height"))) == card - 8
 
 
 def dots(figure: Locator) -> list[list[float]]:
     """Where the dots of the cache's lines are."""
-    paths = figure.locator("path[d$=h0]").evaluate_all(
-        "dots => dots.map(dot => dot.getAttribute('d'))"
-    )
-    return [[float(x) for x in re.findall(r"[\d.]+", path)[:2]] for path in paths]
+    places = """dots => dots.map(dot => {
+        const { e, f } = dot.getCTM().inverse().multiply(dot.ownerSVGElement.getCTM()).inverse();
+        return [e + dot.cx.baseVal.value, f + dot.cy.baseVal.value];
+    })"""
+    found = figure.locator("circle.attn-tone").evaluate_all(places)
+    return [[float(x) for x in place] for place in found]
 
 
 def test_the_lines_of_the_cache_cross_where_the_task_says(page: Page) -> None:
@@ -725,7 +730,20 @@ def test_the_lines_of_the_cache_cross_where_the_task_says(page: Page) -> None:
         _, _, latents, _, mine = dots(figure)
         apart[length] = latents[1] - mine[1]
     assert apart[13] > 5 and apart[14] < -1
-    assert str(figure.locator("path[style*='width: 5']").get_attribute("d")).endswith("H254")  # fmt: skip
+    end = figure.evaluate("figure => figure.x(20)")
+    assert str(figure.locator("path[style*='width: 5']").get_attribute("d")).endswith(f"H{end}")  # fmt: skip
+
+
+def test_a_pointer_and_the_arrows_move_along_the_lines_of_the_cache(page: Page) -> None:
+    figure = page.locator("attn-cache")
+    press(figure, "Again")
+    box = figure.locator("svg").bounding_box()
+    assert box
+    page.mouse.click(box["x"] + figure.evaluate("f => f.x(14)"), box["y"] + 100)
+    assert state(figure)["length"] == 14
+    keys(figure.locator(".attn-handle"), "ArrowRight", "ArrowUp", "ArrowLeft")
+    assert state(figure)["length"] == 15
+    assert " 32,768 tokens takes 10.00 GiB" in said(figure)
 
 
 def test_each_published_model_keeps_what_its_report_says(page: Page) -> None:
