@@ -1,5 +1,13 @@
 /* Chapter 9: the trained language model reads what one types, shows where its heads look, and writes on.
    Needs attn-transformer.js, attn-text.js, attn-lm-data.js: the model and its weights. */
+
+/* Of all pieces of nine characters the one that stands there most often, and how often. */
+attn.most_common = (text) => {
+  const times = new Map();
+  for (const i of attn.range(text.length - 8)) times.set(text.slice(i, i + 9), (times.get(text.slice(i, i + 9)) ?? 0) + 1);
+  return [...times].reduce((a, b) => (b[1] > a[1] ? b : a));
+};
+
 customElements.define("attn-lm", class extends attn.Figure {
   static title = "A language model at work";
   static start = {
@@ -39,14 +47,14 @@ customElements.define("attn-lm", class extends attn.Figure {
     seen: ({ whole }, met) => `Whole, the model loses ${attn.number(whole, 2)} nats a character; without the heads of block 0 ${attn.number(met.get("block 0 off"), 2)}, `
       + `without those of block 1 ${attn.number(met.get("block 1 off"), 2)}, without positions ${attn.number(met.get("positions"), 2)}.`,
   }, {
-    ask: "At temperature 0 the model always takes the likeliest character. What will it write after “Attention”? Set the temperature, choose the text “a beginning” and let it write on.",
-    guesses: { new: "a new sentence", round: "the same words round and round", copy: "a sentence of the book" },
-    right: () => "round",
-    done: ({ state: { temperature, text } }) => temperature === 0 && text.length >= 64 && text.startsWith("Attention"),
+    ask: "At temperature 0 the model always takes the likeliest character. Type a beginning of your own, or choose “a beginning”: will what it then writes on go round in circles?",
+    guesses: { new: "no, each phrase is new", round: "yes, the same words again and again" },
+    right: ({ state: { text } }) => (attn.most_common(text)[1] > 2 ? "round" : "new"),
+    done: ({ state: { text }, written }) => written === text && text.length >= 64,
     seen: ({ state: { text } }) => {
-      const pieces = attn.range(text.length - 8).map((i) => text.slice(i, i + 9)), count = (piece) => pieces.filter((other) => other === piece).length;
-      const most = pieces.reduce((a, b) => (count(b) > count(a) ? b : a));
-      return `“${most}” stands ${count(most)} times in what it wrote. The likeliest continuation of a common phrase is a common phrase; a temperature above 0 breaks the circle.`;
+      const [piece, times] = attn.most_common(text);
+      return times < 2 ? "No nine characters of it stand there twice." : `“${piece}” stands ${times} times in it. `
+        + "The likeliest continuation of a common phrase is a common phrase; a temperature above 0 breaks the circle.";
     },
   }];
   static sets = { "all on": "", "block 0 off": "0.0 0.1 0.2 0.3", "block 1 off": "1.0 1.1 1.2 1.3" };
@@ -70,16 +78,18 @@ customElements.define("attn-lm", class extends attn.Figure {
     this.line = new attn.TextLine(this, most);
     this.key = html("p");
     this.guess = html("p", { class: "attn-answer" });
-    this.losses = range(3).map(() => html("td"));
-    const named = ["this text, the model as set", "this text, the whole model", "held-out text, the whole model"];
-    const losses = attn.table("Loss, nats a character", ["", ""], named.map((name, i) => [html("th", { scope: "row" }, name), this.losses[i]]));
-    this.next = range(8).map(() => [html("th", { scope: "row" }), html("td", { class: "attn-bar" })]);
+    this.losses = range(3).map(() => html("td", { class: "attn-bar" }));
+    const named = ["this text, as set", "the whole model", "on held-out text"];
+    const losses = attn.table(`Loss, nats a character; full: a blind guess, ${attn.number(Math.log(known.length), 2)}`, ["", ""], named.map((name, i) => [html("th", { scope: "row" }, name), this.losses[i]]));
+    this.next = range(7).map(() => [html("th", { scope: "row" }), html("td", { class: "attn-bar" })]);
     const next = attn.table("What comes next?", ["character", "probability"], this.next);
     this.nextName = next.caption;
     this.rows = this.names.map((name) => this.row(name));
-    const heads = attn.table("Where each head looks from the framed character", ["block.head", "on", "brightest: most", "most at"], this.rows.map(({ cells }) => cells));
+    const heads = attn.table("Where each head looks: brightest most", ["head", "on", "where", "most at"], this.rows.map(({ cells }) => cells));
     heads.classList.add("attn-strips");
-    this.picture.append(html("div", {}, this.line.line, this.key, this.guess, losses), next, heads);
+    for (const table of [heads, next, losses]) table.classList.add("attn-close");
+    losses.tHead.remove();
+    this.picture.append(html("div", {}, this.line.line, this.key, this.guess, heads), html("div", {}, next, losses));
   }
 
   /* A head's line in the table: shown in the text, on or off, its weights as a strip. */
@@ -122,6 +132,7 @@ customElements.define("attn-lm", class extends attn.Figure {
     this.read(text);
     this.chance ??= attn.random(7919);
     const next = text + attn.lm.alphabet[attn.pick(this.probabilities(text.length - 1), this.chance())];
+    if (this.state.temperature === 0) this.written = next;
     this.set({ text: next, at: next.length - 1 });
     return next.length % 64 !== 0;
   }
@@ -139,7 +150,10 @@ customElements.define("attn-lm", class extends attn.Figure {
     const mean = (xs) => sum(xs) / xs.length;
     this.whole = mean(attn.losses(this.model.read(this.encode(text), this.model_whole)));
     this.lost = mean(lost);
-    [this.lost, this.whole, attn.lm.held_out].forEach((x, i) => { this.losses[i].textContent = x === x ? number(x, 2) : "–"; });
+    [this.lost, this.whole, attn.lm.held_out].forEach((x, i) => {
+      this.losses[i].textContent = x === x ? number(x, 2) : "–";
+      this.losses[i].style.setProperty("--share", x === x ? Math.min(1, x / Math.log(attn.lm.alphabet.length)) : 0);
+    });
     this.show_line(text, at, lost);
     this.show_heads(text, at);
     return this.show_next(text, at, lost) + ` The text loses ${this.lost === this.lost ? number(this.lost, 2) : "–"} nats a character, `
@@ -151,7 +165,7 @@ customElements.define("attn-lm", class extends attn.Figure {
   show_line(text, at, lost) {
     const { head } = this.state, A = this.weights(head, at);
     this.line.show(text, at, A, lost);
-    this.key.textContent = `Colour: the weights of block ${head[0]}, head ${head[2]}, the brightest ${attn.number(Math.max(...A), 2)}. Red foot: the loss of the character.`;
+    this.key.textContent = `Colour: weights of head ${head}, the brightest ${attn.number(Math.max(...A), 2)}. Red foot: a loss.`;
   }
 
   weights(head, at) { return this.reading.layers[+head[0]].weights[at][+head[2]]; }
@@ -178,7 +192,7 @@ customElements.define("attn-lm", class extends attn.Figure {
     const p = this.probabilities(at), letters = attn.lm.alphabet, wanted = text[at + 1];
     const order = attn.range(p.length).sort((a, b) => p[b] - p[a]);
     const { temperature, k } = this.state;
-    this.nextName.textContent = `What comes after “${attn.letter(text[at])}” at position ${at}? At temperature ${attn.number(temperature, 1)}, with the likeliest ${k}`;
+    this.nextName.textContent = `After “${attn.letter(text[at])}” at position ${at}, temperature ${attn.number(temperature, 1)}, of the likeliest ${k}`;
     this.next.forEach(([name, bar], i) => {
       const share = p[order[i]];
       name.textContent = share ? `“${attn.letter(letters[order[i]])}”` + (letters[order[i]] === wanted ? " ✓" : "") : "–";

@@ -268,7 +268,7 @@ def test_the_page_shows_what_the_model_says(
 
         other, ids = changed(model, off, causal, positions), ids_of(text)
         lost = losses(other, ids)
-        shown = cells(figure, 0)
+        shown = cells(figure, 2)
         assert near(shown[0][1], float(np.mean(lost)))
         assert near(shown[1][1], float(np.mean(losses(model, ids))))
         assert shown[2][1] == number(figure_weights.loss(model), 2)
@@ -283,7 +283,7 @@ def test_the_page_shows_what_the_model_says(
             mark = " ✓" if alphabet[token] == text[place + 1] else ""
             assert name == (f"“{visible(alphabet[token])}”{mark}" if expected else "–")
         for (name, _, _, most), row in zip(
-            cells(figure, 2), weights[:, :, place].flatten(0, 1), strict=True
+            cells(figure, 0), weights[:, :, place].flatten(0, 1), strict=True
         ):
             assert (most == "off") == (name == off)
             assert name == off or near(most.rpartition(": ")[2], row.max().item())
@@ -586,15 +586,19 @@ def test_tasks_of_the_language_model(page: Page) -> None:
     settle(page)
     assert "Whole, the model loses 0.86 nats a character; without" in verdict(figure)
     press(figure, "Next task")
-    press(figure, "a new sentence")
+    press(figure, "no, each phrase is new")
     press(figure, "a beginning")
     hit(figure.get_by_label("positions", exact=True), "Space")
     hit(figure.get_by_label("Temperature"), "Home")
     press(figure, "Write on")
-    assert "it is “the same words round and round”" in verdict(figure)
+    assert "it is “yes, the same words again and again”" in verdict(figure)
     repeated, _, times = verdict(figure).partition("”. “")[2].partition("” stands ")
     assert state(figure)["text"].count(repeated) == int(times.split()[0]) > 2
     assert not figure.get_by_role("button", name="Next task").is_visible()
+    mine = figure.evaluate(
+        "() => attn.most_common('one phrase, and then another of its own')"
+    )
+    assert mine[1] == 1  # so that the answer can be no
 
 
 def test_tasks_of_induction(page: Page) -> None:
