@@ -58,25 +58,22 @@ customElements.define("attn-published", class extends attn.Figure {
       [key, { ...read, words: read.tokens.map((token) => token.trim()), codes: Uint8Array.from(atob(weights), (letter) => letter.charCodeAt(0)) }]));
     this.choice("sentence", "Sentence", Object.fromEntries(Object.entries(this.sentences).map(([key, { name }]) => [key, name])));
     this.choice("map", "Map: the weight on", maps);
-    this.slider("layer", "Layer", [0, layers - 1, 1]);
-    this.slider("head", "Head", [0, heads - 1, 1]);
     Object.assign(this.fits, { layer: whole(layers), head: whole(heads), at: whole(99) });
     this.presets("Heads", Object.fromEntries(Object.entries({
       "16.0 one back": [16, 0], "18.6 after the copy": [18, 6], "18.8 the first": [18, 8], "11.6 itself": [11, 6], "16.3 of “it”": [16, 3], "21.6 of “it”": [21, 6],
     }).map(([name, [layer, head]]) => [name, { layer, head }])));
 
-    this.chart = svg("svg", { viewBox: "0 0 400 150", role: "img" });
-    this.squares = range(layers * heads).map((i) => {
-      const [layer, head] = [Math.floor(i / heads), i % heads];
-      const square = svg("rect", { x: 32 + 12 * layer, y: 4 + 12 * head, width: 12, height: 12 });
-      square.addEventListener("click", () => this.set({ layer, head }));
-      return square;
-    });
-    this.frame_of_head = svg("rect", { class: "attn-frame", width: 12, height: 12 });
-    this.chart.append(...this.squares, this.frame_of_head,
-      ...[0, 4, 8].map((head) => svg("text", { x: 26, y: 14 + 12 * head, "text-anchor": "end" }, String(head))),
-      ...[0, 5, 10, 15, 20, 25, 29].map((layer) => svg("text", { x: 38 + 12 * layer, y: 126, "text-anchor": "middle" }, String(layer))),
-      svg("text", { x: 212, y: 144, "text-anchor": "middle" }, "layer"), svg("text", { x: 14, y: 58, "text-anchor": "middle", transform: "rotate(-90 14 58)" }, "head"));
+    const text = (words, more = {}) => svg("text", { "text-anchor": "middle", ...more }, words);
+    this.squares = range(layers * heads).map(() => svg("rect", { height: 16 }));
+    this.marks = [0, 5, 10, 15, 20, 25, 29].map((layer) => [layer, text(String(layer), { y: 164 })]);
+    this.handle = svg("g", { class: "attn-handle", tabindex: 0, role: "slider", "aria-label": "Head: arrow keys go to the next layer or head",
+      "aria-valuemin": 0, "aria-valuemax": layers * heads - 1 }, this.frame_of_head = svg("rect", { class: "attn-frame", height: 16 }));
+    this.chart = svg("svg", {}, ...this.squares, ...[0, 4, 8].map((head) => text(String(head), { x: 26, y: 16 + 16 * head, "text-anchor": "end" })),
+      ...this.marks.map(([, mark]) => mark), text("head", { x: 10, y: 76, transform: "rotate(-90 10 76)" }), text("layer", { x: 14, y: 164 }), this.handle);
+    const go = (layer, head) => this.set({ layer: Math.max(0, Math.min(layers - 1, layer)), head: Math.max(0, Math.min(heads - 1, head)) });
+    attn.drag(this, this.chart, this.handle, (x, y) => go(Math.floor((x - 32) / this.unit), Math.floor((y - 4) / 16)),
+      (dx, dy) => go(this.state.layer + dx, this.state.head - dy));
+    this.fit(this.chart);
     this.chart_name = html("p");
     this.line = new attn.TextLine(this, Math.max(...Object.values(this.sentences).map(({ words }) => words.length)), "Token");
     this.line.line.classList.add("attn-tokens");
@@ -84,12 +81,13 @@ customElements.define("attn-published", class extends attn.Figure {
     this.rows = range(3).map(() => [html("th", { scope: "row" }), html("td", { class: "attn-bar" })]);
     const top = attn.table("", ["token", "weight"], this.rows);
     this.top_name = top.caption;
+    top.classList.add("attn-close");
     this.square = html("canvas", { class: "attn-square", role: "img" });
     for (const kind of ["pointermove", "pointerdown"])
       this.square.addEventListener(kind, ({ offsetY }) => this.line.choose(Math.floor(offsetY / this.square.clientHeight * this.read.words.length)));
     this.frame_of_row = html("div", { class: "attn-row" });
-    this.picture.append(html("div", {}, this.chart_name, this.chart, this.line.line, this.key, top),
-      html("div", {}, html("p", {}, "The head chosen: rows are queries, columns keys"), html("div", { class: "attn-map" }, this.square, this.frame_of_row)));
+    this.picture.append(html("div", { class: "attn-wide" }, this.chart_name, this.chart), html("div", {}, this.line.line, this.key, top),
+      html("div", { style: "flex: 0 1 14rem" }, html("p", {}, "Rows are queries, columns keys"), html("div", { class: "attn-map" }, this.square, this.frame_of_row)));
   }
 
   /* The weights of a head, row by row; above the diagonal the file has nothing. */
@@ -121,12 +119,13 @@ customElements.define("attn-published", class extends attn.Figure {
     read.top = words.slice(0, at + 1).map((word, j) => [word, A[at][j], j]).sort((a, b) => b[1] - a[1]);
 
     this.squares.forEach((square, i) => square.setAttribute("fill", `rgb(${attn.colour("cividis", this.scores[i])})`));
-    this.frame_of_head.setAttribute("x", 32 + 12 * layer);
-    this.frame_of_head.setAttribute("y", 4 + 12 * head);
-    this.chart_name.textContent = (none ? "No token of this sentence returns, so the map shows the token before. " : "") + `All 270 heads: weight on ${maps[map]}, mean over the sentence. Dark is 0, bright is 1; the frame is the head chosen.`;
+    const wide = this.chart.clientWidth || 700;
+    if (this.sized !== wide) this.size(wide);
+    attn.put(this.frame_of_head, { x: 32 + this.unit * layer, y: 4 + 16 * head });
+    this.chart_name.textContent = (none ? "No token of this sentence returns, so the map shows the token before. " : "") + `All 270 heads: weight on ${maps[map]}, mean over the sentence. Dark 0, bright 1. Drag the frame.`;
 
     this.line.show(words, at, A[at], losses.map((loss) => loss / 2));
-    this.key.textContent = `Colour: the weights of layer ${layer}, head ${head} from the framed token, the brightest ${number(read.top[0][1], 2)}. Red foot: the loss of the token, full at 10 nats.`;
+    this.key.textContent = `Colour: weights of layer ${layer}, head ${head}, the brightest ${number(read.top[0][1], 2)}. Red foot: loss, full at 10 nats.`;
     this.top_name.textContent = `From “${words[at]}”, token ${at}, it looks most at`;
     this.rows.forEach(([name, bar], i) => {
       const [word, weight, j] = read.top[i] ?? [];
@@ -147,7 +146,17 @@ customElements.define("attn-published", class extends attn.Figure {
       + ` the most of all heads is ${number(this.scores[this.best], 2)}, in layer ${Math.floor(this.best / heads)}, head ${this.best % heads}.`;
     const said = `Layer ${layer}, head ${head} looks from “${words[at]}” most at “${word}”, ${number(weight, 2)}.${own}`;
     this.square.setAttribute("aria-label", said);
-    this.chart.setAttribute("aria-label", this.chart_name.textContent + own);
+    attn.put(this.handle, { "aria-valuenow": this.chosen, "aria-valuetext": `layer ${layer}, head ${head}.` + own });
     return said;
+  }
+
+  /* What depends on the room alone. */
+  size(wide) {
+    this.sized = wide;
+    const unit = this.unit = (wide - 34) / this.constructor.layers, { heads } = this.constructor;
+    attn.put(this.chart, { viewBox: `0 0 ${wide} 170` });
+    this.squares.forEach((square, i) => attn.put(square, { x: 32 + unit * Math.floor(i / heads), y: 4 + 16 * (i % heads), width: unit }));
+    attn.put(this.frame_of_head, { width: unit });
+    for (const [layer, mark] of this.marks) attn.put(mark, { x: 32 + unit * (layer + 0.5) });
   }
 });

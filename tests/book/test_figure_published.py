@@ -16,7 +16,6 @@ from moving import (
     press,
     said,
     settle,
-    slide,
     state,
     verdict,
 )
@@ -84,6 +83,29 @@ def test_it_is_small() -> None:
     assert sum(script.stat().st_size for script in scripts) <= BYTES
 
 
+def touch(figure: Locator, square: int) -> None:
+    """Click in the middle of a head's square, which its frame may cover."""
+    box = figure.locator("svg rect[fill]").nth(square).bounding_box()
+    assert box
+    figure.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    settle(figure.page)
+
+
+def test_the_frame_is_dragged_and_stays_on_the_map(figure: Locator) -> None:
+    box = figure.locator(".attn-frame").bounding_box()
+    assert box
+    mouse = figure.page.mouse
+    mouse.move(box["x"] + 5, box["y"] + 5)
+    mouse.down()
+    mouse.move(box["x"] + 5 + 2 * box["width"], box["y"] + 5 + 32, steps=4)
+    assert (state(figure)["layer"], state(figure)["head"]) == (18, 5)
+    mouse.move(box["x"] + 2000, box["y"] - 300)
+    mouse.up()
+    assert (state(figure)["layer"], state(figure)["head"]) == (29, 0)
+    hit(figure.locator(".attn-handle"), "ArrowUp", "ArrowRight", "Shift+ArrowLeft")
+    assert (state(figure)["layer"], state(figure)["head"]) == (19, 0)
+
+
 @pytest.mark.parametrize("sentence", figure_weights.SENTENCES)
 def test_it_shows_where_the_heads_look(
     figure: Locator,
@@ -96,8 +118,7 @@ def test_it_shows_where_the_heads_look(
     tokens = figure_weights.read("published")[sentence]["tokens"]
     line = figure.get_by_label("Token that looks: the arrow keys choose it")
     for _ in range(3):
-        slide(figure, "Layer", rng.uniform())
-        slide(figure, "Head", rng.uniform())
+        touch(figure, int(rng.integers(270)))
         at = int(rng.integers(len(tokens)))
         hit(line, "Home")
         for _ in range(at):
@@ -136,9 +157,10 @@ def test_the_map_is_of_all_heads(
     # The brightest square, chosen with the mouse, is the head of which the sentence says so.
     red = "squares => squares.map(square => +square.getAttribute('fill').match(/\\d+/)[0])"
     squares = figure.locator("svg rect[fill]")
+    assert squares.count() == 270
     brightness = squares.evaluate_all(red)
     assert brightness[shown.argmax()] == max(brightness)
-    squares.nth(int(shown.argmax())).click()
+    touch(figure, int(shown.argmax()))
     layer, head = divmod(int(shown.argmax()), 9)
     assert (state(figure)["layer"], state(figure)["head"]) == (layer, head)
     assert f"gives {shown.max():.2f} to" in said(figure)
@@ -162,17 +184,20 @@ def test_the_picture_of_a_head_is_its_weights(
 
 def test_tasks_of_the_published_heads(figure: Locator) -> None:
     """Answered with the keyboard alone."""
-    sentence, which, layer, head = (
+    sentence, which = (
         figure.get_by_label(label, exact=True)
-        for label in ("Sentence", "Map: the weight on", "Layer", "Head")
+        for label in ("Sentence", "Map: the weight on")
     )
 
     def go(layer_to: int, head_to: int) -> None:
-        for slider, to in ((layer, layer_to), (head, head_to)):
-            hit(slider, "Home")
-            for _ in range(to):
-                hit(slider, "ArrowRight")
-        settle(figure.page)
+        now, frame = state(figure), figure.locator(".attn-handle")
+        for way, back, far in (
+            ("ArrowRight", "ArrowLeft", layer_to - now["layer"]),
+            ("ArrowDown", "ArrowUp", head_to - now["head"]),
+        ):
+            for _ in range(abs(far)):
+                hit(frame, way if far > 0 else back)
+                settle(figure.page)
 
     press(figure, "fewer than 50")
     hit(which, "Home")
