@@ -68,10 +68,10 @@ customElements.define("attn-published", class extends attn.Figure {
     this.marks = [0, 5, 10, 15, 20, 25, 29].map((layer) => [layer, text(String(layer), { y: 164 })]);
     this.handle = svg("g", { class: "attn-handle", tabindex: 0, role: "slider", "aria-label": "Head: arrow keys go to the next layer or head",
       "aria-valuemin": 0, "aria-valuemax": layers * heads - 1 }, this.frame_of_head = svg("rect", { class: "attn-frame", height: 16 }));
-    this.chart = svg("svg", {}, ...this.squares, ...[0, 4, 8].map((head) => text(String(head), { x: 26, y: 16 + 16 * head, "text-anchor": "end" })),
-      ...this.marks.map(([, mark]) => mark), text("head", { x: 10, y: 76, transform: "rotate(-90 10 76)" }), text("layer", { x: 14, y: 164 }), this.handle);
+    this.chart = svg("svg", {}, ...this.squares, ...[0, 4, 8].map((head) => text(String(head), { x: 36, y: 16 + 16 * head, "text-anchor": "end" })),
+      ...this.marks.map(([, mark]) => mark), text("head", { x: 16, y: 76, transform: "rotate(-90 16 76)" }), text("layer", { x: 0, y: 164, "text-anchor": "start" }), this.handle);
     const go = (layer, head) => this.set({ layer: Math.max(0, Math.min(layers - 1, layer)), head: Math.max(0, Math.min(heads - 1, head)) });
-    attn.drag(this, this.chart, this.handle, (x, y) => go(Math.floor((x - 32) / this.unit), Math.floor((y - 4) / 16)),
+    attn.drag(this, this.chart, this.handle, (x, y) => go(Math.floor((x - 42) / this.unit), Math.floor((y - 4) / 16)),
       (dx, dy) => go(this.state.layer + dx, this.state.head - dy));
     this.fit(this.chart);
     this.chart_name = html("p");
@@ -121,7 +121,7 @@ customElements.define("attn-published", class extends attn.Figure {
     this.squares.forEach((square, i) => square.setAttribute("fill", `rgb(${attn.colour("cividis", this.scores[i])})`));
     const wide = this.chart.clientWidth || 700;
     if (this.sized !== wide) this.size(wide);
-    attn.put(this.frame_of_head, { x: 32 + this.unit * layer, y: 4 + 16 * head });
+    attn.put(this.frame_of_head, { x: 42 + this.unit * layer, y: 4 + 16 * head });
     this.chart_name.textContent = (none ? "No token of this sentence returns, so the map shows the token before. " : "") + `All 270 heads: weight on ${maps[map]}, mean over the sentence. Dark 0, bright 1. Drag the frame.`;
 
     this.line.show(words, at, A[at], losses.map((loss) => loss / 2));
@@ -153,10 +153,10 @@ customElements.define("attn-published", class extends attn.Figure {
   /* What depends on the room alone. */
   size(wide) {
     this.sized = wide;
-    const unit = this.unit = (wide - 34) / this.constructor.layers, { heads } = this.constructor;
+    const unit = this.unit = (wide - 52) / this.constructor.layers, { heads } = this.constructor;
     attn.put(this.chart, { viewBox: `0 0 ${wide} 170` });
-    this.squares.forEach((square, i) => attn.put(square, { x: 32 + unit * Math.floor(i / heads), y: 4 + 16 * (i % heads), width: unit }));
+    this.squares.forEach((square, i) => attn.put(square, { x: 42 + unit * Math.floor(i / heads), y: 4 + 16 * (i % heads), width: unit }));
     attn.put(this.frame_of_head, { width: unit });
-    for (const [layer, mark] of this.marks) attn.put(mark, { x: 32 + unit * (layer + 0.5) });
+    for (const [layer, mark] of this.marks) attn.put(mark, { x: 42 + unit * (layer + 0.5) });
   }
 });
