@@ -6,18 +6,18 @@ customElements.define("attn-bug", class extends attn.Figure {
   static texts = ["the cat sat down", "a dog barked ∎", "rain fell all night", "he slept ∎ ∎"].map((text) => text.split(" "));
   /* [what is done, what a right layer must do then] */
   static probes = {
-    none: ["nothing: as it stands", "Rows must sum to 1, and hidden keys get 0: later ones and pads (∎)."],
-    last: ["change the last token", "Only the last output may change."],
-    swap: ["swap tokens 0 and 1, all positions 0", "Without positions, the outputs of tokens 2 and 3 must stay."],
-    flat: ["set all positions to 0", "By hand and in the layer must agree here too."],
-    shift: ["move all positions by 1,000", "Only distances count: nothing may change."],
-    pad: ["make token 0 a pad", "Its column must be 0, and its row too: it may see nothing."],
-    other: ["change the other sentences", "Nothing may change here."],
-    heads: ["swap query heads 0 and 1", "With their rows of W_o swapped too, no output may change."],
-    large: ["inputs times 100", "Hidden keys must keep the weight 0."],
-    again: ["call it a second time", "Nothing may change."],
-    cached: ["step by step with a cache", "Nothing may change."],
-    gpus: ["split it over two GPUs", "Nothing may change."],
+    none: ["as it stands", "Rows must sum to 1, and hidden keys get 0: later ones and pads (∎)."],
+    last: ["new last token", "Only the last output may change."],
+    swap: ["swap tokens 0 and 1", "All positions are 0: the outputs of tokens 2 and 3 must stay."],
+    flat: ["all positions 0", "By hand and in the layer must agree here too."],
+    shift: ["positions + 1,000", "Only distances count: nothing may change."],
+    pad: ["token 0 a pad", "Its column must be 0, and its row too: it may see nothing."],
+    other: ["other sentences", "All else in the batch is new: nothing may change here."],
+    heads: ["swap heads 0 and 1", "Query heads, with their rows of W_o: no output may change."],
+    large: ["inputs × 100", "Hidden keys must keep the weight 0."],
+    again: ["a second call", "Nothing may change."],
+    cached: ["with a cache", "Nothing may change."],
+    gpus: ["on two GPUs", "Nothing may change."],
   };
   static wrong(figure) {
     return figure.differs(figure.run(figure.bug, "none"), figure.run("none", "none"));
@@ -46,18 +46,26 @@ customElements.define("attn-bug", class extends attn.Figure {
     const { html, range, bugs } = attn, { probes, texts } = this.constructor, names = (list) => Object.fromEntries(Object.entries(list).map(([key, [name]]) => [key, name]));
     this.fits.seed = (seed) => Number.isInteger(seed) && seed > 0;
     this.choice("sentence", "Sentence", Object.fromEntries(texts.map((text, b) => [b, text.join(" ")])));
-    this.choice("head", "Head", { 0: "0", 1: "1", 2: "2", 3: "3" });
     this.button("Another layer", ({ seed }) => ({ ...this.constructor.start, seed: seed + 1 }));
     this.presets("Layer", Object.fromEntries(Object.entries({ easy: 10, harder: 13, hard: 16 }).map(([name, seed]) => [name, { ...this.constructor.start, seed }])));
+    Object.assign(this.fits, { probe: (probe) => Object.hasOwn(probes, probe), head: (head) => ["0", "1", "2", "3"].includes(head) });
+    this.presets("Probe", Object.fromEntries(Object.entries(probes).map(([probe, [name]]) => [name, { probe }])));
+    this.minis = range(4).map((head) => {
+      const map = html("canvas", { width: 4, height: 4, "aria-hidden": "true" }), name = html("span"), button = attn.button("", () => this.set({ head: String(head) }));
+      button.append(map, name);
+      return { map, name, button };
+    });
+    this.control(html("div", { class: "attn-buttons attn-minis", role: "group", "aria-label": "Head" }, ...this.minis.map(({ button }) => button)), () =>
+      this.minis.forEach(({ button }, head) => button.setAttribute("aria-pressed", String(head) === this.state.head)));
     const { controls } = this, ask = this.controls = html("div", { class: "attn-controls" });
-    this.commit("probe", "What is done", names(probes), "Probe");
     this.commit("named", "The bug is", { "?": "not named yet", ...names(bugs) }, "Name it");
     this.controls = controls;
 
     this.must = html("p", { class: "attn-answer" });
-    this.map = attn.heat("Weights of the head: rows are queries", 5, ["", "", "", "", "sum"], 4);
+    this.map = attn.heat("Weights of the pressed head: rows are queries", 5, ["", "", "", "", "sum"], 4);
     this.sums = this.map.map.tBodies[0].rows[4];
     this.out = attn.heat("Outputs: 4 of 8 numbers", 4, ["0", "1", "2", "3", "moved"], 4);
+    for (const { map } of [this.map, this.out]) map.classList.add("attn-close");
     this.hand = range(3).map(() => [html("th", { scope: "row" }), html("td"), html("td")]);
     this.asks = html("p");
     this.found = html("p");
@@ -156,6 +164,11 @@ customElements.define("attn-bug", class extends attn.Figure {
       if (j < 4) [["moved", !same], ["up", x > old[i][j]], ["down", x < old[i][j]]].forEach(([is, so]) => cells[i][j].classList.toggle("attn-" + is, so && !same));
       return !same;
     }));
+    this.minis.forEach(({ map, name }, h) => {
+      const [now_h, old_h] = [now, before].map((ran) => ran.A[here][h].flat());
+      attn.pixels(map, now_h.map((x) => (x === x ? attn.colour("viridis", x) : null)));
+      name.textContent = `head ${h}` + (now_h.some((x, i) => !(Math.abs(x - old_h[i]) < 1e-6)) ? ", moved" : "");
+    });
     const weights = mark(this.map, A, before.A[here][head]).filter(Boolean).length, moved = mark(this.out, O, before.O[here]);
     const fours = (numbers) => range(4).map((i) => numbers.slice(4 * i, 4 * i + 4));
     this.glide("weights", A.flat(), (numbers) => {

@@ -296,6 +296,26 @@ def test_the_right_layer_does_what_each_probe_demands(page: Page) -> None:
         assert not A["large"].swapaxes(0, 1)[:, hidden].any()
 
 
+def test_the_small_maps_are_all_heads(page: Page) -> None:
+    figure = page.locator("attn-bug")
+    press(figure, "Again")
+    for head in range(4):
+        small = figure.locator(".attn-minis canvas").nth(head).evaluate(PIXELS)
+        hit(figure.locator(".attn-minis button").nth(head), "Enter")
+        settle(page)
+        assert state(figure)["head"] == str(head)
+        large = figure.locator("td[style*=background]").evaluate_all(
+            "cells => cells.map(cell => cell.style.background.match(/\\d+/g).slice(0, 3).map(Number))"
+        )
+        assert small == large[:16]
+
+
+PIXELS = """map => {
+    const { data } = map.getContext("2d").getImageData(0, 0, 4, 4);
+    return [...Array(16).keys()].map(i => [...data.slice(4 * i, 4 * i + 3)]);
+}"""
+
+
 def test_what_a_probe_moves_is_marked(page: Page) -> None:
     figure = page.locator("attn-bug")
     for probe in PROBES:
@@ -375,19 +395,20 @@ def test_tasks_of_the_bug(page: Page) -> None:
     figure = page.locator("attn-bug")
     press(figure, "Again", "right, until something is done to it")
     # To walk through a list commits nothing; a button does.
-    hit(figure.get_by_label("What is done"), "ArrowDown")
     hit(figure.get_by_label("The bug is"), "ArrowDown", "ArrowDown")
     assert state(figure)["probe"] == "none" and state(figure)["named"] == "?"
-    assert figure.get_by_label("What is done").input_value() == "last"
-    press(figure, "Probe")
+    press(figure, "new last token")
     assert state(figure)["probe"] == "last"
+    heads = figure.get_by_role("group", name="Head").get_by_role("button")
+    assert heads.all_inner_texts() == [f"head {h}, moved" for h in range(4)]
+    assert [head.get_attribute("aria-pressed") for head in heads.all()] == ["true", *["false"] * 3]  # fmt: skip
     choose(figure, "The bug is", "nan")
     press(figure, "Name it")
     assert verdict(figure).startswith("Your guess")
     assert "It is not “an empty row gives NaN”" in said(figure)
     noted = figure.locator(".attn-notebook li").all_inner_texts()
     assert noted == [
-        "change the last token: “the”, “cat”, “sat”, “[new]” moved, and 16 of 16 weights of head 0",
+        "new last token: “the”, “cat”, “sat”, “[new]” moved, and 16 of 16 weights of head 0",
         "an empty row gives NaN",
     ]
     assert figure.locator(".attn-notebook del").inner_text() == "an empty row gives NaN"
@@ -401,15 +422,11 @@ def test_tasks_of_the_bug(page: Page) -> None:
     link = figure.get_by_role("link", name="The entry in the gallery")
     assert link.get_attribute("href") == "#loss-goes-to-zero-and-generated-text-is-nonsense"  # fmt: skip
     press(figure, "Next task", "2 or 3", "Another layer")
-    for _ in range(2):
-        hit(figure.get_by_label("What is done"), "ArrowDown")
-        press(figure, "Probe")
+    press(figure, "new last token", "swap tokens 0 and 1")
     for name in ("nan", "repeat"):
         choose(figure, "The bug is", name)
         press(figure, "Name it")
-    assert verdict(figure).startswith(
-        "As you guessed. Probes: 2 (change the last token;"
-    )
+    assert verdict(figure).startswith("As you guessed. Probes: 2 (new last token;")
     assert "Wrong names: 1 (“an empty row gives NaN”). It was “repeat" in verdict(
         figure
     )
