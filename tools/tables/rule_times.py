@@ -1,6 +1,6 @@
 """Time of every rule and pair of rules beside SDPA with a matrix and FlexAttention, on a CPU.
 
-python tools/tables/rule_times.py [SIZE …]    writes benchmarks/rules/cpu.json and cpu.md
+python tools/tables/rule_times.py [SIZE …]    writes benchmarks/rules/cpu.json, cpu.md and, for the pairs, pairs.md
 
 FlexAttention that is not compiled stores all scores, and is left out: with one head and 8,192 tokens it took 3 to 63
 times as long as ours.
@@ -43,7 +43,10 @@ def main(sizes: list[int]) -> None:
             if (rule, n) not in done:
                 found["results"] += [{"rule": rule, "n": n} | compared(names, n)]
                 FOUND.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-                FOUND.with_suffix(".md").write_text(table(found), encoding="utf-8")
+                for name, pairs in (("cpu.md", False), ("pairs.md", True)):
+                    FOUND.with_name(name).write_text(
+                        table(found, pairs), encoding="utf-8"
+                    )
                 print(line(found["results"][-1], found), flush=True)
 
 
@@ -105,7 +108,7 @@ def line(row: dict[str, Any], found: dict[str, Any]) -> str:
     return f"| {row['rule']} | {row['n']} | {' | '.join(cells)} |"
 
 
-def table(found: dict[str, Any]) -> str:
+def table(found: dict[str, Any], pairs: bool) -> str:
     machine, settings = found["machine"], found["settings"]
     about = (
         f"{settings['heads']} heads of width 64 in float32, forward: seconds of one thread of {machine['processor']}, "
@@ -113,8 +116,11 @@ def table(found: dict[str, Any]) -> str:
         "attention (the “no rule” above) for as many pairs of a query and a key as the rule leaves. SDPA gets a "
         "matrix; Flex is FlexAttention, compiled. Made by tools/tables/rule_times.py.\n\n"
     )
-    rows = [line(row, found) for row in found["results"]]
-    return f"# Rules and pairs of rules\n\n{about}{HEAD}" + "\n".join(rows) + "\n"
+    title = "Pairs of rules" if pairs else "Rules"
+    rows = [
+        line(row, found) for row in found["results"] if ("+" in row["rule"]) == pairs
+    ]
+    return f"# {title}\n\n{about}{HEAD}" + "\n".join(rows) + "\n"
 
 
 if __name__ == "__main__":
