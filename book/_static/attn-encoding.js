@@ -58,23 +58,25 @@ customElements.define("attn-encoding", class extends attn.Figure {
       return { clock, face, sector, hands, name, x, y };
     });
 
-    this.chart = svg("svg", { viewBox: "0 0 400 190" });
+    this.chart = svg("svg");
     this.band = svg("rect", { class: "attn-seen", x: 40, y: 8, height: 146 });
     this.parts = range(8).map(() => svg("polyline", { class: "attn-part" }));
     this.curve = svg("polyline", { class: "attn-curve" });
     this.ticks = range(3).map((i) => svg("text", { x: 34, y: 20 + 65 * i, "text-anchor": "end" }));
     this.handle = svg("g", { class: "attn-handle", tabindex: 0, role: "slider", "aria-label": "Step k",
       "aria-valuemin": 0, "aria-valuemax": farthest }, svg("circle", { r: 22, class: "attn-grip" }), svg("circle", { r: 6, class: "attn-mark" }));
-    this.chart.append(this.band, svg("path", { class: "attn-axis", d: "M40 8V154M40 81H392" }), ...this.ticks, ...this.parts, this.curve, this.handle,
-      ...range(5).map((i) => svg("text", { x: 40 + 5.5 * 16 * i, y: 168, "text-anchor": "middle" }, String(16 * i))),
-      svg("text", { x: 216, y: 185, "text-anchor": "middle" }, "step k"));
-    attn.drag(this, this.chart, this.handle, (x) => this.walk(Math.round((x - 40) / 5.5)), (dx, dy) => this.walk(this.state.step + dx + dy));
+    this.axes = svg("path", { class: "attn-axis" });
+    this.marks = range(5).map((i) => svg("text", { y: 168, "text-anchor": "middle" }, String(16 * i)));
+    this.chart.append(this.band, this.axes, ...this.ticks, ...this.parts, this.curve, this.handle, svg("text", { x: 0, y: 168 }, "step"), ...this.marks);
+    attn.drag(this, this.chart, this.handle, (x) => this.walk(Math.round((x - 40) / this.unit)), (dx, dy) => this.walk(this.state.step + dx + dy));
+    this.fit(this.chart);
 
     this.values = { marks: attn.heat("Row p: two columns for each hand", 8, ["sine", "cosine"]),
       turned: attn.heat("Each pair's share of the product", 8, ["adds", "turned (radians)"], 1) };
     this.answer = html("p", { class: "attn-answer" });
-    this.picture.append(html("div", {}, this.heading, this.clocks, html("p", {}, "The product at each step; thin: what each pair adds"), this.chart, this.answer),
-      html("div", {}, this.values.marks.map, this.values.turned.map));
+    for (const { map } of Object.values(this.values)) map.classList.add("attn-close");
+    this.picture.append(html("div", {}, this.heading, this.clocks), html("div", {}, this.values.marks.map, this.values.turned.map),
+      html("div", { class: "attn-wide" }, this.answer, this.chart));
   }
 
   walk(step) { this.set({ step: Math.max(0, Math.min(this.constructor.farthest, step)) }); }
@@ -90,7 +92,11 @@ customElements.define("attn-encoding", class extends attn.Figure {
     this.product = products[k];
     // An angle is new if it is more than those seen, and they are not the whole round.
     this.fresh = pairs.filter((i) => rates[i] * seen < full && (rates[i] * k) % full > rates[i] * seen + 1e-9);
-    const X = (step) => 40 + 5.5 * step, Y = (product) => 81 - 65 * product / n;
+    const wide = this.chart.clientWidth || 700, unit = this.unit = (wide - 52) / farthest;
+    attn.put(this.chart, { viewBox: `0 0 ${wide} 174` });
+    attn.put(this.axes, { d: `M40 8V154M40 81H${wide - 12}` });
+    this.marks.forEach((mark, i) => attn.put(mark, { x: 40 + 16 * unit * i }));
+    const X = (step) => 40 + unit * step, Y = (product) => 81 - 65 * product / n;
     const line = (ys) => ys.map((y, step) => `${X(step)},${y.toFixed(2)}`).join(" ");
     // Hands turn through the whole angle: of each its start, where it is, and how long it is.
     const angles = range(8).flatMap((i) => {
@@ -100,7 +106,7 @@ customElements.define("attn-encoding", class extends attn.Figure {
       return [turn(query, p + k), long(rows[k]), turn(key, p), long(here), turn(query, p), Math.min(rates[i] * seen, full - 0.02)];
     });
 
-    this.heading.textContent = turned ? "Key at r, in red, and query at r + k, dashed; grey: where the steps seen put the query" : "Hands at r, in red, and at r + k, dashed";
+    this.heading.textContent = turned ? "Key at r red, query at r + k dashed; grey: angles of the steps seen" : "Hands at r, in red, and at r + k, dashed";
     this.hands.forEach(({ clock, face, name }, i) => {
       clock.style.display = i < n ? "" : "none";
       face.classList.toggle("attn-new", turned && this.fresh.includes(i));
@@ -118,7 +124,7 @@ customElements.define("attn-encoding", class extends attn.Figure {
       sector.setAttribute("d", turned ? `M${x} ${y}L${rim(first)}A36 36 0 ${+(round > Math.PI)} 0 ${rim(first + round)}Z` : "");
     }));
     this.clocks.setAttribute("viewBox", `0 0 400 ${n > 4 ? 208 : 102}`);
-    this.band.setAttribute("width", turned ? 5.5 * seen : 0);
+    this.band.setAttribute("width", turned ? unit * seen : 0);
     this.ticks.forEach((tick, i) => { tick.textContent = number(n * (1 - i), 0); });
     const many = later.length, curves = [products, ...range(8).map((i) => shares[i] ?? Array(many).fill(0))];
     this.glide("curves", [X(k), Y(products[k]), ...curves.flat().map(Y)], ([x, y, ...ys]) => {
@@ -132,7 +138,7 @@ customElements.define("attn-encoding", class extends attn.Figure {
     this.values[show].show(shown, pairs.map((i) => `${turned ? "pair" : "hand"} ${i}`), "PuOr", (x) => (x + 1) / 2);
     [...this.values[show].map.tBodies[0].rows].forEach((row, i) => { row.hidden = i >= n; });
     const [now, then] = turned ? ["key", "query"] : ["P", "P"];
-    this.answer.textContent = `${now}${sub(p)} · ${then}${sub(p + k)} = ${number(products[k])}`;
+    this.answer.textContent = `The product at each step, and what each pair adds. ${now}${sub(p)} · ${then}${sub(p + k)} = ${number(products[k])}`;
     const turns = (i) => number(p * rates[i] / full, 2);
     const sentence = turned
       ? `Key at position ${p}, query at position ${p + k}: their product is ${number(products[k])}. Over ${k} steps pair 0 turns by ${number(rates[0] * k, 2)} radians, the last by ${number(rates[n - 1] * k, 2)}. `

@@ -473,7 +473,10 @@ def test_encoding_explorer(page: Page, rng: np.random.Generator) -> None:
         x = rng.uniform(0.1, 0.98)
         drag(figure, x, 0.5)
         dropped = state(figure)["step"]
-        assert abs(dropped - np.clip((400 * x - 40) / 5.5, 0, 64)) <= 0.6
+        wide = figure.evaluate("figure => figure.chart.clientWidth")
+        assert (
+            abs(dropped - np.clip((wide * x - 40) / ((wide - 52) / 64), 0, 64)) <= 0.6
+        )
         marker = figure.locator(".attn-handle")
         arrows(marker, rng, "ArrowLeft", "ArrowUp")
         now = state(figure)
