@@ -75,7 +75,7 @@ attn.puzzles = (() => {
       name: "Backwards", picture: "clock", boards: turn([[1, 0], [0, 1]]), layers: [turning()],
       ask: "Write the text backwards: 0 looks at 3, 1 at 2, 2 at 1, 3 at 0. No mask. Does a turn do it?",
       wants: (x) => letters(x).reverse(),
-      hints: ["Pairs of hands change places: no turn does that.", "0 looks at 3, so row x is (0, −1). Now row y.", "A mirror: −1 twice, off the diagonal."],
+      hints: ["0 and 3 change places, and so do 1 and 2, which are neighbours: no turn does that.", "0 looks at 3, so row x is (0, −1). Now row y.", "A mirror: −1 twice, off the diagonal."],
       learnt: "A mirror and not a turn: off the diagonal the signs are equal, and opposite in “One back”.",
       words: ["abca", "bcab", "acca"], hidden: four,
     },
@@ -92,7 +92,7 @@ attn.puzzles = (() => {
       ask: "Two layers, one W_q: the second reads what the first wrote. After both, each token has the letter two places back, round the clock. No mask.",
       wants: (x) => letters(x).map((_, i) => letters(x)[(i + 2) % 4]),
       hints: ["Half a turn is two steps back, but done twice it comes home.", "Which turn, done twice, is half a turn?", "That of “One back”: rows (0, −1) and (1, 0)."],
-      learnt: "A matrix whose square is −1: the quarter turn, as i² = −1. Layers compose.",
+      learnt: "The quarter turn does it: its square is −1, as i² = −1. (Others do too.) Layers compose.",
       words: ["abca", "bcab", "caab"], hidden: four,
     },
     sort: {
