@@ -168,7 +168,7 @@ def test_no_cell_needs_what_a_solution_made(path, students):
 def test_students_pages_run_before_anything_is_answered(path, book):
     page = book / "notebooks/student" / path.relative_to(book_pages.BOOK)
     place = {"metadata": {"path": path.parent}}  # where `trained` lies
-    read = nbformat.read(page, 4)
+    read = nbformat.reads(student_notebooks.notebook(page), 4)
     NotebookClient(read, timeout=180, resources=place).execute()
 
 
