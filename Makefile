@@ -54,10 +54,10 @@ lite: .venv-lite/ready  ## build the site on which the notebooks run in a browse
 	@echo "  http://localhost:8000/lab/index.html?path=book/01_queries_keys_values.ipynb"
 
 # Independent targets run side by side.
-check: .venv/ready  ## check style, types and the package, after every change (one to two minutes)
+check: .venv/ready  ## check style, types and the package, after every change (about a minute)
 	@$(MAKE) --no-print-directory -j2 lint small-tests
 
-test: .venv/models  ## check the package, the strict build, the main pages and their notebooks (six to nine minutes on two cores)
+test: .venv/models  ## check the package, the strict build, the main pages and their notebooks (five to seven minutes on two cores)
 	@$(MAKE) --no-print-directory -j3 lint _build/book.stamp tests-without-pages
 	@$(TESTS) -m "not full and not rest and not slow" tests/book
 
