@@ -196,6 +196,7 @@ class TestInTheBrowser:
     def test_the_list_asks_what_is_due_and_goes_on(self, page: Page, book: Path) -> None:  # fmt: skip
         page.clock.set_fixed_time("2026-06-05T09:00:00+12:00")
         page.evaluate(GONE)
+        page.wait_for_timeout(500)  # the next page's process must find what is written
         page.goto((book / "book/remember.html").as_uri())
         total = page.locator(".recall-total")
         assert (
