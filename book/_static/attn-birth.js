@@ -51,6 +51,7 @@ customElements.define("attn-birth", class extends attn.Figure {
       this.set({ step });
       return step < last;
     });
+    this.controls.addEventListener("input", () => this.stop?.()); // who moves the slider does not want it to run on
     this.slider("step", "Training step", [0, last, 1], (step) => steps[step]);
     this.fits.step = (step) => Number.isInteger(step) && step in steps;
     this.presets("Held-out text", Object.fromEntries(texts.map(({ letters }, text) => [letters.slice(0, 4) + "…", { text }])));

@@ -174,12 +174,16 @@ attn.Flow = class extends attn.Figure {
   /* Rows of a part that differ from those of the start under the same settings. */
   rows_changed(name) { return this.changed[name].flatMap((row, i) => (row.includes(true) ? i : [])); }
 
+  /* The words of the rows. */
+  tokens() { return this.constructor.tokens; }
+
   draw() {
-    const { parts, start, tokens } = this.constructor, { state, chosen: { name, i, j } } = this, { short, same, typeset, entry } = attn.flow;
+    const { parts, start } = this.constructor, tokens = this.tokens(), { state, chosen: { name, i, j } } = this, { short, same, typeset, entry } = attn.flow;
     const values = this.values = this.compute(state);
     const before = this.before = this.compute({ ...state, ...Object.fromEntries(this.inputs.map((input) => [input, start[input]])) });
     this.changed = Object.fromEntries(Object.keys(parts).map((part) => [part, values[part].map((row, k) => row.map((x, l) => !same(x, before[part][k][l])))]));
     for (const [of, drawn] of [...this.headings, ...this.arrows]) drawn.classList.toggle("attn-empty", !this.shown({ name: of }));
+    for (const [, drawn] of this.names) drawn.childNodes.forEach((name, i) => { name.textContent = tokens[i]; });
     for (const [of, drawn] of this.names) drawn.classList.toggle("attn-empty", !this.shown({ name: of }) || parts[of].named < state.stage);
     this.measure(values, before);
     const part = parts[name], lit = part.lit?.(i, j, values) ?? [], total = attn.sum(lit.map((one) => Math.abs(one[3] ?? 1))) || 1;

@@ -34,7 +34,7 @@ customElements.define("attn-layer", class extends attn.Flow {
       return met.size === 2;
     },
     seen: (figure, met) => [false, true].map((causal) => `${causal ? "With" : "Without"} the mask the rows of `
-      + attn.flow.list([...met.get(causal)].map((i) => figure.constructor.tokens[i])) + " changed.").join(" "),
+      + attn.flow.list([...met.get(causal)].map((i) => figure.tokens()[i])) + " changed.").join(" "),
   }, {
     ask: "Undo changes. Then change one number of W_v and nothing else. Which of S, A and O change?",
     guesses: { all: "S, A and O", two: "A and O", one: "O alone" },
@@ -53,8 +53,13 @@ customElements.define("attn-layer", class extends attn.Flow {
     this.presets("Third word", { LOVELY: { X }, AWFUL: { X: this.constructor.awful } });
   }
 
+  tokens() {
+    const { tokens, awful } = this.constructor;
+    return this.state.X.join() === awful.join() ? tokens.with(2, "AWFUL") : tokens;
+  }
+
   tell() {
-    const rows = this.rows_changed("O").map((i) => this.constructor.tokens[i]);
+    const rows = this.rows_changed("O").map((i) => this.tokens()[i]);
     const edited = this.inputs.some((name) => this.rows_changed(name).length);
     if (this.state.stage < 4) return `Shown up to ${this.constructor.stages[this.state.stage]}.`;
     return edited ? `${rows.length ? attn.flow.list(rows) : "No word"} ${rows.length > 1 ? "have" : "has"} another output than at the start.` : "All inputs are as at the start.";

@@ -155,14 +155,15 @@ customElements.define("attn-puzzle", class extends attn.Figure {
   knob({ name, rows, columns, press, limits = [-9, 9] }, i, j) {
     const k = this.knobs.length, part = press ? attn.button("", () => this.edit(k, 1 - this.flat[k]))
       : attn.html("div", { role: "spinbutton", "aria-valuemin": limits[0], "aria-valuemax": limits[1] });
-    let from = null;
+    let from = null, minus = false; // a sign may come before its digit
     part.className = press ? "attn-cell" : "attn-knob";
     part.ariaLabel = [name, ...(rows ? [rows[i]] : []), columns[j]].join(", ");
     this.knobs.push(part);
     part.addEventListener("focus", () => this.hold(k));
     part.addEventListener("keydown", (event) => {
       const { key } = event, now = this.flat[k], way = { ArrowLeft: -1, ArrowRight: 1, ...(press && { ArrowUp: -4, ArrowDown: 4 }) }[key];
-      const x = /^\d$/.test(key) ? +key : { ArrowUp: now + 1, ArrowDown: now - 1, "+": now + 1, "-": -now }[key];
+      const x = /^\d$/.test(key) ? (minus ? -key : +key) : { ArrowUp: now + 1, ArrowDown: now - 1, "+": now + 1, "-": -now }[key];
+      minus = key === "-";
       if (!way && (press || x === undefined)) return;
       event.preventDefault();
       if (way) this.knobs[k + way]?.focus();

@@ -58,7 +58,7 @@ Object.assign(attn, (() => {
       this.figure.glide("dot", [x(tiles.intensity), roof(tiles.intensity)], ([x, y]) => {
         put(this.dot, { cx: x, cy: y });
         const below = x > 256, after = below && x < 320; // where the line does not run
-        put(this.size, { x: x + (after ? -20 : below ? 20 : -8), y: y + (below ? 20 : -8), "text-anchor": after ? "start" : "end" });
+        put(this.size, { x: Math.min(398, x + (after ? -20 : below ? 20 : -8)), y: y + (below ? 20 : -8), "text-anchor": after ? "start" : "end" });
       });
       put(this.chart, { "aria-label": `Roofline: the textbook does ${number(book.intensity, 1)} operations for each byte, tiles ${number(tiles.intensity, 1)}; the roof bends at 295.` });
       return `In tiles of ${whole(T)} rows the layer moves ${rounded(tiles.bytes / 1e9)} GB, the textbook ${rounded(book.bytes / 1e9)}; it waits for ${tiles.bound}, and such a tile ${fits ? "fits into" : "does not fit into"} 227 KiB.`;

@@ -333,8 +333,8 @@ def test_tasks_of_the_layer(page: Page) -> None:
     hit(figure.get_by_label("causal mask"), "Space")
     assert verdict(figure) == (
         "You guessed “all, both times”; it is “all; with the mask, its own and later ones”. "
-        "Without the mask the rows of WEATHER, IS, LOVELY and TODAY changed. "
-        "With the mask the rows of LOVELY and TODAY changed."
+        "Without the mask the rows of WEATHER, IS, AWFUL and TODAY changed. "
+        "With the mask the rows of AWFUL and TODAY changed."
     )
     press(figure, "Next task", "Undo changes", "O alone")
     figure.locator('.attn-number[aria-label^="W_v, row 1, column 0"]').focus()

@@ -352,6 +352,8 @@ def test_a_number_is_dragged_and_stepped(figure: Locator) -> None:
     assert state(figure)["numbers"] == "2 9 -1 1 1"
     hit(knob, "-", "ArrowDown")
     assert state(figure)["numbers"] == "2 -9 -1 1 1"
+    hit(knob, "-", "3")
+    assert state(figure)["numbers"] == "2 -3 -1 1 1"
 
 
 def test_weights_glide_where_motion_is_welcome(visit: Visit, sheet: Path) -> None:
