@@ -115,6 +115,12 @@ document.addEventListener("DOMContentLoaded", () => {
     target.value = "";
   };
 
+  /* What the book asks no more is never due. The page writes nothing else of its own, for it may have read too early. */
+  const forget = () => {
+    const gone = records().filter(([id]) => !document.getElementById(id));
+    if (gone.length) change(() => gone.forEach(([id]) => delete memory.asked[id]));
+  };
+
   /* Pages that were read have a mark wherever a link leads to them. */
   const mark = () => {
     for (const { draw } of questions) draw();
@@ -125,9 +131,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   look();
   if (listed) {
-    change(() => { // what the book asks no more is never due
-      for (const id in memory.asked) if (!document.getElementById(id)) delete memory.asked[id];
-    });
+    forget();
     const file = html("input", { type: "file", accept: ".json", hidden: "", onchange: take });
     list.before(html("div", { class: "recall-desk" }, total, html("p", {}, ...views,
       html("button", { type: "button", onclick: save }, "Save to a file"),
@@ -135,7 +139,13 @@ document.addEventListener("DOMContentLoaded", () => {
     show(records().length > 0);
   }
   mark();
-  addEventListener("storage", () => { look(); mark(); });
+  addEventListener("storage", () => {
+    const first = !records().length;
+    look();
+    if (listed) forget();
+    if (listed && first) show(true);
+    mark();
+  });
 
   const head = document.querySelector(".page-head"), end = document.querySelector(".prev-next-footer");
   if (!head) return;
