@@ -153,9 +153,9 @@ attn.Flow = class extends attn.Figure {
     if (painted) cell.setAttribute("style", `--tint: rgb(${attn.colour("viridis", x)}); --on: ${x > 0.55 ? "#000" : "#fff"}`);
   }
 
-  /* From each lit number a ray to the one that they make, as thick as its share; where it has none, there is no ray. */
+  /* From each lit number that is near a ray to the one that they make, as thick as its share; where it has none, there is no ray. */
   aim(lit, to) {
-    const from = [...lit].map(([key, share]) => [this.cells.get(key), share]).filter(([, share]) => share > 0.005);
+    const from = lit.map(([key, share]) => [this.cells.get(key), share]).filter(([, share]) => share > 0.005);
     const ends = attn.range(8).flatMap((k) => (from[k] ? [from[k][0].x, from[k][0].y, to.x, to.y, 18 * from[k][1]] : [to.x, to.y, to.x, to.y, 0]));
     this.glide("rays", ends, (now) => this.rays.forEach((ray, k) => {
       const [x, y, u, v, thick] = now.slice(5 * k), flat = Math.abs(u - x) > Math.abs(v - y);
@@ -183,8 +183,14 @@ attn.Flow = class extends attn.Figure {
     const before = this.before = this.compute({ ...state, ...Object.fromEntries(this.inputs.map((input) => [input, start[input]])) });
     this.changed = Object.fromEntries(Object.keys(parts).map((part) => [part, values[part].map((row, k) => row.map((x, l) => !same(x, before[part][k][l])))]));
     for (const [of, drawn] of [...this.headings, ...this.arrows]) drawn.classList.toggle("attn-empty", !this.shown({ name: of }));
-    for (const [, drawn] of this.names) drawn.childNodes.forEach((name, i) => { name.textContent = tokens[i]; });
-    for (const [of, drawn] of this.names) drawn.classList.toggle("attn-empty", !this.shown({ name: of }) || parts[of].named < state.stage);
+    for (const [of, drawn] of this.names) {
+      drawn.classList.toggle("attn-empty", !this.shown({ name: of }) || parts[of].named < state.stage);
+      const rows = this.rows_changed(of);
+      drawn.childNodes.forEach((name, i) => {
+        name.textContent = tokens[i];
+        name.classList.toggle("attn-changed", rows.includes(i));
+      });
+    }
     this.measure(values, before);
     const part = parts[name], lit = part.lit?.(i, j, values) ?? [], total = attn.sum(lit.map((one) => Math.abs(one[3] ?? 1))) || 1;
     const made = new Map(lit.map(([from, k, l, share = 1]) => [parts[from].drawn?.(k, l) ?? from + k + l, 2 * Math.abs(share) / total]));
@@ -206,7 +212,7 @@ attn.Flow = class extends attn.Figure {
       const { kind, sum } = parts[at.name];
       if (at.cell.classList.contains("attn-new") && !sum) at.notch.setAttribute("d", kind === "weights" ? `M${at.wide - 7} 1h6v6` : this.nick(end(at, before[at.name][at.i][at.j]), at.tall));
     }
-    this.aim(made, here);
+    this.aim([...made].filter(([key]) => !parts[this.cells.get(key).name].far), here);
     for (const one of this.spun ?? []) this.draw_threads(one);
     const left = this.box.scrollWidth / this.width * here.x - this.box.scrollLeft; // on a phone the drawing scrolls
     if (left < 48 || left > this.box.clientWidth - 48) this.box.scrollLeft += left - this.box.clientWidth / 2;

@@ -1,5 +1,5 @@
-/* Chapter 12: choose a length and a mesh of H100s, and see where the time of an attention layer goes. The model is
-   attention_cost of attn_tutor.ledger, with 64 query heads and 8 heads of keys and values of width 128. */
+/* Chapter 12: choose a length and a mesh of H100s, and see where the time of an attention layer goes.
+   Needs attn-mesh-costs.js: what a layer costs on it. */
 customElements.define("attn-mesh", class extends attn.Figure {
   static title = "Seconds of attention against the mesh";
   static start = { length: 20, gpus: 10, heads: 0, exchange: "ring" };
@@ -60,37 +60,35 @@ customElements.define("attn-mesh", class extends attn.Figure {
     this.picture.append(stage);
     this.fit(stage);
 
-    const parts = Object.entries(this.constructor.parts), bar = (before) => parts.map(([part]) => svg("rect", { class: `attn-of-${part}`, y: before ? 72 : 36, height: before ? 14 : 32, ...(before && { opacity: 0.55 }) }));
-    this.bars = [bar(false), bar(true)];
-    this.ends = [svg("text", { class: "attn-name", y: 57 }), svg("text", { y: 83 })];
+    const parts = Object.entries(this.constructor.parts);
+    this.bar = parts.map(([part]) => svg("rect", { class: `attn-of-${part}`, y: 36, height: 32 }));
+    this.end = svg("text", { class: "attn-name", y: 57 });
     this.labels = parts.map(([part, name]) => {
       const ms = svg("text", { y: 25, "text-anchor": "middle" });
       return { tie: svg("path", { class: `attn-of-${part}` }), name: svg("text", { class: `attn-name attn-of-${part}`, y: 12, "text-anchor": "middle" }, name), ms, width: 7.4 * name.length + 8 };
     });
-    this.chart = svg("svg", { role: "img", class: "attn-costs attn-mesh-drawing" }, ...this.bars.flat(), ...this.ends, ...this.labels.flatMap(({ tie, name, ms }) => [tie, name, ms]));
+    this.chart = svg("svg", { role: "img", class: "attn-costs attn-mesh-drawing" }, ...this.bar, this.end, ...this.labels.flatMap(({ tie, name, ms }) => [tie, name, ms]));
+    this.tries = new Map(); // of each length and number of GPUs, { way: { how many share heads: seconds of 80 layers } }
+    this.tried = svg("svg", { class: "attn-tried attn-mesh-drawing", "aria-hidden": true });
     this.answer = html("p", { class: "attn-answer" });
-    stage.append(this.answer, this.chart);
+    stage.append(this.answer, this.chart, this.tried);
   }
 
   /* How wide a drawing is, in its own units; on the narrowest screens it shrinks, so that its words have room. */
   wide() { return Math.max(350, this.drawing.parentNode.clientWidth || 700); }
 
-  /* A layer's time, cut into its parts, and the setting before under it, on one linear axis; the names stand above their pieces, side by side. */
-  lay_bars(now, before, total) {
-    const wide = this.wide(), { put, sum, number } = attn, room = wide - 120;
-    put(this.chart, { viewBox: `0 0 ${wide} 88` });
-    this.glide("bars", [...now, ...before, Math.max(sum(now), sum(before), 1e-9)], (ms) => {
-      const scale = room / ms.at(-1), places = [];
-      this.bars.forEach((bar, b) => {
-        let x = 0;
-        bar.forEach((rect, i) => {
-          const width = scale * ms[4 * b + i];
-          put(rect, { x, width });
-          if (!b) places.push(x + width / 2);
-          x += width;
-        });
-        put(this.ends[b], { x: x + 5 });
+  /* A layer's time, cut into its parts; the names stand above their pieces, side by side. */
+  lay_bar(now, fits) {
+    const wide = this.wide(), { put, sum } = attn, { time } = attn.mesh;
+    put(this.chart, { viewBox: `0 0 ${wide} 70` });
+    this.glide("bar", [...now, sum(now) || 1], (ms) => {
+      let x = 0;
+      const places = this.bar.map((rect, i) => {
+        const width = (wide - 120) * ms[i] / ms[4], from = x;
+        put(rect, { x, width });
+        return from + (x += width, width) / 2;
       });
+      put(this.end, { x: x + 5 });
       let free = wide + 4;
       const right = this.labels.map(({ width }, i) => Math.max(width / 2 + sum(this.labels.slice(0, i).map((label) => label.width)), places[i]));
       for (const i of [3, 2, 1, 0]) {
@@ -102,61 +100,33 @@ customElements.define("attn-mesh", class extends attn.Figure {
       }
     });
     this.labels.forEach(({ ms, name, tie }, i) => {
-      ms.textContent = total ? number(now[i], 2) + " ms" : "–";
+      ms.textContent = fits ? time(now[i]) : "–";
       for (const part of [ms, name, tie]) put(part, { opacity: now[i] ? 1 : 0.4 });
     });
-    this.ends[0].textContent = total ? `${number(sum(now), 2)} ms` : "does not fit";
-    this.ends[1].textContent = sum(before) ? `${number(sum(before), 2)} ms before` : "";
+    this.end.textContent = fits ? time(sum(now)) : "does not fit";
   }
 
-  /* Seconds of one layer, part by part, or null where the mesh does not fit. */
-  cost(n, context, tensor, exchange) {
-    const flops = 989.4e12, link = 450e9, network = 50e9, node = 8, start = 8.4e-6, width = 128, all = 64, bytes = 2;
-    if (n % context || all % tensor || (exchange === "all-to-all" && (all / tensor) % context)) return null;
-    const tokens = n / context, here = all / tensor, kv = Math.ceil(8 / tensor);
-    const joint = (span) => (span <= node ? [link, 3.4e-6] : [network, 14e-6]);
-    const project = 4 * tokens * all * width * (here + kv) * width / flops;
-    const attend = 4 * here * width * (n * (n + 1) / 2) / context / flops;
-    const block = 2 * tokens * kv * width * bytes, near = Math.min(context, Math.max(1, Math.floor(node / tensor)));
-    const sending = (span) => { const [rate, hop] = joint(span); return start + hop + block / rate; };
-    const inner = exchange === "double ring" ? near : context, outer = context / inner, work = attend / context;
-    const round = sending(inner * tensor), far = sending(context * tensor), idle = (inner - 1) * Math.max(0, round - work);
-    let travel = outer > 1 ? far : round, traffic = outer * (inner - 1) * round + (outer - 1) * far;
-    let wait = outer * idle + (outer - 1) * Math.max(0, far - inner * work - idle);
-    if (exchange === "all-to-all") {
-      const part = 2 * tokens * (here + Math.max(kv, context)) * width * bytes / context, hop = joint(context * tensor)[1];
-      travel = context === 1 ? 0 : 2 * (start + hop) + Math.max((near - 1) * part / link, (context - near) * part / network);
-      wait = traffic = travel;
-    }
-    const [inside, step] = joint(tensor), share = tokens * all * width * bytes / tensor;
-    const reduce = tensor === 1 ? 0 : start + 2 * (tensor - 1) * (step + share / inside);
-    return { project, attend, wait, reduce, traffic, travel, work, inner, outer, round, far, near: context * tensor <= node, step: exchange === "all-to-all" ? attend : work };
-  }
-
-  /* Who is busy when: the first steps of a ring, one round of the inner rings of a double ring, or one swap and what follows. */
-  schedule(c, exchange) {
-    const blocks = { work: [], idle: [], near: [], far: [] };
-    if (!c) return { blocks, span: 1 };
-    const { work, inner, outer, round, far, travel, near } = c;
-    if (exchange === "all-to-all") {
-      if (travel) blocks.idle.push([0, travel]) && blocks[near ? "near" : "far"].push([0, travel]);
-      blocks.work.push([travel, travel + c.attend]);
-      return { blocks, span: travel + c.attend };
-    }
-    const double = exchange === "double ring", steps = double ? inner : Math.min(inner, 5), pause = Math.max(0, round - work);
-    for (const k of attn.range(steps)) {
-      const from = k * (work + pause), more = k < inner - 1;
-      blocks.work.push([from, from + work]);
-      if (!more) continue;
-      blocks[double || near ? "near" : "far"].push([from, from + round]);
-      if (pause) blocks.idle.push([from + work, from + work + pause]);
-    }
-    let span = Math.max(blocks.work.at(-1)[1], blocks.idle.at(-1)?.[1] ?? 0);
-    if (double && outer > 1) {
-      blocks.far.push([0, far]);
-      if (far > span) blocks.idle.push([span, span = far]);
-    }
-    return { blocks, span };
+  /* What was tried with these tokens on these GPUs: seconds against how many share heads, a line for each way to meet. */
+  lay_tries(seconds) {
+    const { svg, range, number } = attn, { length, gpus, heads, exchange } = this.state, wide = this.wide(), key = `${length} ${gpus}`;
+    if (!this.tries.has(key)) this.tries.set(key, {});
+    const ways = this.tries.get(key);
+    (ways[exchange] ??= {})[heads] = seconds;
+    const top = Math.max(...Object.values(ways).flatMap(Object.values)) || 1, x = (h) => 90 + (wide - 130) * h / 6, y = (value) => 76 - 54 * value / top;
+    this.tried.setAttribute("viewBox", `0 0 ${wide} 96`);
+    this.tried.replaceChildren(svg("text", { y: 40 }, "80 layers,"), svg("text", { y: 54 }, "as tried"), svg("path", { d: `M82 76H${wide}` }), svg("text", { y: 93 }, "share heads"),
+      ...range(7).map((h) => svg("text", { x: x(h), y: 93, "text-anchor": "middle", class: h === heads ? "attn-name" : "" }, 2 ** h)),
+      ...Object.entries(ways).sort(([way]) => (way === exchange ? 1 : -1)).flatMap(([way, tries]) => {
+        const points = Object.entries(tries).filter(([, value]) => value), now = way === exchange;
+        return [svg("path", { class: now ? "attn-now" : "", d: points.map(([h, value], k) => (k ? "L" : "M") + x(h) + " " + y(value)).join("") }),
+          ...Object.entries(tries).map(([h, value]) => (value ? svg("circle", { class: now ? "attn-now" : "", cx: x(h), cy: y(value), r: now && +h === heads ? 6 : 4 })
+            : svg("path", { class: now ? "attn-now" : "", d: `M${x(h) - 4} 68l8 8m0 -8l-8 8` }))),
+          ...points.filter(() => now).map(([h, value]) => svg("text", { x: x(h), y: y(value) - 9, "text-anchor": "middle" }, number(value, 2) + " s")),
+          ...points.slice(0, 1).filter(() => !now).map(([h, value]) => {
+            const near = Math.abs(y(ways[exchange][h] ?? Infinity) - y(value)) < 24;
+            return svg("text", near ? { x: x(h) + 28, y: y(value) - 9 } : { x: x(h) - 4, y: y(value) - 9 }, way);
+          })];
+      }));
   }
 
   /* The first nodes, with what goes between those who hold tokens, and the time bar. */
@@ -186,7 +156,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
     this.messages.replaceChildren(...this.links.map(() => svg("circle", { r: 4 })));
     put(this.drawing, { viewBox: `0 0 ${wide} 168` });
 
-    const { blocks, span } = this.timing = this.schedule(c, exchange);
+    const { blocks, span } = this.timing = attn.mesh.schedule(c, exchange);
     this.scale = (wide - 66) / span;
     Object.entries(this.blocks).forEach(([kind, rects]) => rects.forEach((rect, i) => {
       const [from, to] = blocks[kind][i] ?? [0, 0];
@@ -194,7 +164,8 @@ customElements.define("attn-mesh", class extends attn.Figure {
     }));
     put(this.spans, { x: wide });
     this.step.textContent = c ? `a step: ${attn.number(1e3 * c.step)} ms` + (gpus > tensor ? `, a message: ${attn.number(1e3 * c.travel)} ms` : "") : "";
-    this.spans.textContent = c ? `${attn.number(1e3 * span, 3)} ms of one layer` : "";
+    const whole = c && c.attend + c.wait; // what is drawn may be its first steps
+    this.spans.textContent = c ? `attention${span < 0.999 * whole ? `, ${attn.mesh.time(1e3 * span)}` : ""} of ${attn.mesh.time(1e3 * whole)}` : "";
     this.pass();
   }
 
@@ -215,20 +186,16 @@ customElements.define("attn-mesh", class extends attn.Figure {
     const { length, gpus, heads, exchange } = this.state, { number } = attn;
     const n = 2 ** length, tensor = 2 ** heads, context = 2 ** (gpus - heads);
     const whole = (x) => x.toLocaleString("en-US");
-    const c = context < 1 ? null : this.cost(n, context, tensor, exchange);
-    const total = this.total = c && 80 * (c.project + c.attend + c.wait + c.reduce);
-    const now = Object.keys(this.constructor.parts).map((part) => (c ? 1e3 * c[part] : 0));
-    if (this.now && String(now) !== String(this.now)) this.earlier = this.now;
-    this.now = now;
+    const c = context < 1 ? null : attn.mesh.cost(n, context, tensor, exchange);
+    const now = Object.keys(this.constructor.parts).map((part) => (c ? 1e3 * c[part] : 0)), total = this.total = c && 0.08 * attn.sum(now); // of 80 layers
     this.lay_out(c, 2 ** gpus, tensor);
-    this.lay_bars(now, this.earlier ?? now.map(() => 0), c);
-    this.answer.textContent = c ? `80 layers: ${number(total, 2)} s, ${whole(n / context)} tokens ${tensor > 1 ? "in each frame" : "on each GPU"}` : "This mesh does not fit";
+    this.lay_bar(now, c);
+    this.lay_tries(total);
+    const why = context < 1 ? `${tensor} cannot share heads among so few GPUs.` : `an all-to-all over ${whole(context)} GPUs needs as many heads, and each has ${64 / tensor}.`;
+    this.answer.textContent = c ? `80 layers: ${number(total, 2)} s, ${whole(n / context)} tokens ${tensor > 1 ? "in each frame" : "on each GPU"}` : `Does not fit: ${why}`;
     const mesh = `${whole(n)} tokens on ${whole(2 ** gpus)} GPUs`;
-    const sentence = c
-      ? `${mesh}, context ${whole(context)} × tensor ${tensor}, ${exchange}: ${number(total, 2)} seconds for 80 layers, `
-        + `${number(8000 * c.wait / total, 0)} percent of them waiting.`
-      : `${mesh}: ` + (context < 1 ? `${tensor} cannot share heads among so few GPUs.`
-        : `an all-to-all over ${whole(context)} GPUs needs as many heads, and each has ${64 / tensor}.`);
+    const sentence = mesh + (c ? `, context ${whole(context)} × tensor ${tensor}, ${exchange}: ${number(total, 2)} seconds for 80 layers, `
+      + `${number(8000 * c.wait / total, 0)} percent of them waiting.` : `: ${why}`);
     this.chart.setAttribute("aria-label", sentence);
     return sentence;
   }

@@ -37,7 +37,7 @@ customElements.define("attn-multihead", class extends attn.Flow {
       W_q: learnt(206), W_k: learnt(322), W_v: learnt(438),
       ...head(0), ...head(1),
       "O⁰¹": { value: (v) => v["O⁰"].map((row, i) => [...row, ...v["O¹"][i]]), drawn: (i, c) => "O" + heads[c >> 1] + i + c % 2 },
-      W_o: part([554, 20], 26, [4, 3], 0, { weight: true, tone: (c) => tones[c >> 1], means: (one, other, c) => `A learnt number, in the half that reads ${names(c)}. Change it and watch.` }),
+      W_o: part([554, 20], 26, [4, 3], 0, { weight: true, far: true, tone: (c) => tones[c >> 1], means: (one, other, c) => `A learnt number, in the half that reads ${names(c)}. Change it and watch.` }),
       O: part([293, 284], 48, [4, 3], 4, {
         ...both, tall: 30, sum: true, heading: "O = [O⁰ O¹] W_o",
         formula: (i, j) => `[o⁰${sub(i)} o¹${sub(i)}] · column ${j} of W_o`,
@@ -75,7 +75,7 @@ customElements.define("attn-multihead", class extends attn.Flow {
         svg("text", { class: "attn-tone", x: x(8), y: 144, "text-anchor": h ? "end" : "start" }, `head ${h}`)),
       arrows: [["Q", `M${h ? 490 : 240} 96V124`], ["A", `M${x(188)} 198H${x(210)}`]].map(([to, d]) => [to + heads[h], d, tones[h]]),
     }));
-    this.build_flow(730, lane.flatMap(({ arrows }) => arrows), ...lane.map(({ ground }) => ground), ...heads.flatMap((h, k) => this.spin("A" + h, "V" + h, "O" + h, tones[k])),
+    this.build_flow(730, lane.flatMap(({ arrows }) => arrows), ...(this.grounds = lane.map(({ ground }) => ground)), ...heads.flatMap((h, k) => this.spin("A" + h, "V" + h, "O" + h, tones[k])),
       ...(this.into = range(8).map((k) => svg("path", { class: "attn-heard " + tones[k >> 2], "stroke-width": 12, d: `M${k < 4 ? 270 : 437} ${299 + 30 * (k % 4)}h23` }))));
     // In O above what head 0 adds, from 0 on, and below, from there on, what head 1 adds.
     this.sums = new Map([...this.cells.values()].filter(({ name }) => name === "O").map((at) => [at, tones.map((tone) => at.cell.insertBefore(svg("path", { class: "attn-amount " + tone }), at.text))]));
@@ -89,6 +89,8 @@ customElements.define("attn-multihead", class extends attn.Flow {
 
   draw() {
     const says = super.draw(), v = this.values;
+    const edited = this.inputs.some((name) => this.rows_changed(name).length);
+    this.grounds.forEach((ground, h) => ground.classList.toggle("attn-untouched", edited && !this.rows_changed("O" + this.constructor.heads[h]).length));
     for (const path of this.into) path.classList.toggle("attn-empty", this.state.stage < 4);
     const [one, other] = [0, 1].map((h) => this.constructor.adds(v, h).flat()), ends = one.map((x, k) => x + other[k]);
     const [low, high] = [Math.min(...one, ...ends, 0), Math.max(...one, ...ends, 1)], x = (value) => 1 + 46 * (value - low) / (high - low);

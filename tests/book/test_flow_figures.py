@@ -79,10 +79,10 @@ def test_bars_are_as_long_as_their_numbers_and_rays_as_thick_as_their_shares(
     figure = page.locator("attn-layer")
     press(figure, "Again")
     ends = figure.locator('.attn-number[aria-label^="V, "] .attn-amount').evaluate_all(
-        "bars => bars.map(bar => +bar.getAttribute('d').match(/H(.*?)V/)[1] - 13)"
+        "bars => bars.map(bar => +bar.getAttribute('d').match(/H(.*?)V/)[1] - 12)"
     )
     V = numbers(figure)["V"].ravel()
-    np.testing.assert_allclose(ends, V / np.abs(V).max() * 13)
+    np.testing.assert_allclose(ends, V / np.abs(V).max() * 12)
     touch(figure, "O", 2, 1)
     thick = figure.locator(".attn-ray").evaluate_all(
         "rays => rays.map(ray => +ray.getAttribute('stroke-width')).filter(x => x)"
@@ -336,6 +336,8 @@ def test_tasks_of_the_layer(page: Page) -> None:
         "Without the mask the rows of WEATHER, IS, AWFUL and TODAY changed. "
         "With the mask the rows of AWFUL and TODAY changed."
     )
+    names = figure.locator(".attn-row-name.attn-changed").all_text_contents()
+    assert names == ["AWFUL", "AWFUL", "AWFUL", "TODAY"]  # of X, of Q and, last, of O
     press(figure, "Next task", "Undo changes", "O alone")
     figure.locator('.attn-number[aria-label^="W_v, row 1, column 0"]').focus()
     page.keyboard.press("+")
@@ -375,6 +377,11 @@ def test_tasks_of_the_heads(page: Page) -> None:
         "You guessed “both maps, all of O”; it is “A¹ and all columns of O”. "
         "A⁰ changed in 0 rows and A¹ in 2; O in 3 of 3 columns. Heads share nothing until W_o mixes them."
     )
+    pale = "figure => figure.grounds.map(x => x.matches('.attn-untouched'))"
+    assert figure.evaluate(pale) == [True, False]
+    touch(figure, "O", 2, 0)  # no ray from W_o, which is far: it would run over the weights
+    rays = "rays => rays.filter(ray => +ray.getAttribute('stroke-width')).length"
+    assert figure.locator(".attn-ray").evaluate_all(rays) == 2
     press(figure, "Next task", "in all three", "swapped")
     assert verdict(figure) == "Your guess: in all three. Now try."
     press(figure, "head 1 a copy of head 0")

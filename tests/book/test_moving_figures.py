@@ -583,23 +583,24 @@ def test_mesh(page: Page, rng: np.random.Generator) -> None:
             "({ labels }) => labels.map(({ ms }) => ms.textContent)"
         )
         whole, step = figure.evaluate(
-            "({ ends, step }) => [ends[0].textContent, step.textContent]"
+            "({ end, step }) => [end.textContent, step.textContent]"
         )
         answer = figure.locator(".attn-answer").inner_text()
         try:
             mesh = Mesh(context=int(context), tensor=2 ** now["heads"])
             cost = attention_cost(n, 64, mesh, H100, kv_heads=8, exchange=exchange)
         except ValueError:
-            assert answer == "This mesh does not fit"
+            assert answer.startswith("Does not fit: ")
             assert {*shown} == {"–"} and whole == "does not fit" and step == ""
             met.add((exchange, "does not fit"))
             continue
         parts = [cost.project_seconds, cost.attend_seconds, cost.wait_seconds]
         parts += [cost.reduce_seconds]
         assert [*shown, whole] == [
-            f"{number(1e3 * x, 2)} ms" for x in (*parts, cost.seconds)
+            f"{number(1e3 * x, 2)} ms" if x < 1 else f"{number(x, 2)} s"
+            for x in (*parts, cost.seconds)
         ]
-        (x, widths), _ = stacked_bars(figure)
+        x, widths = stacked_bar(figure)
         np.testing.assert_allclose(widths / widths.sum(), parts / np.sum(parts))
         np.testing.assert_allclose(x, np.cumsum(widths) - widths, atol=1e-9)
         assert np.isclose(idle_of_time_bar(figure, context), cost.wait_seconds)
@@ -618,23 +619,38 @@ def test_mesh(page: Page, rng: np.random.Generator) -> None:
     assert ("all-to-all", "does not fit") in met
 
 
-def stacked_bars(figure: Locator) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    """Starts and widths of a layer's parts, now and in the setting before."""
-    bars = figure.evaluate(
-        "({ bars }) => bars.map(bar => ['x', 'width'].map(side => bar.map(part => +part.getAttribute(side))))"
+def stacked_bar(figure: Locator) -> tuple[np.ndarray, np.ndarray]:
+    """Starts and widths of a layer's parts."""
+    x, width = figure.evaluate(
+        "({ bar }) => ['x', 'width'].map(side => bar.map(part => +part.getAttribute(side)))"
     )
-    return tuple((np.array(x), np.array(width)) for x, width in bars)
+    return np.array(x), np.array(width)
 
 
-def test_the_mesh_before_stays_as_a_bar(page: Page) -> None:
-    """One GPU and eight that share the heads: the same seconds of attention, a sixth of all, on one axis."""
+def test_what_was_tried_on_these_gpus_stays_in_sight(page: Page) -> None:
+    """Nine numbers, one axis from 0: heights are as the seconds; other GPUs begin anew, and what does not fit is a cross."""
     figure = page.locator("attn-mesh")
-    press(figure, "Again", "a million on 1,024")
-    slide(figure, "GPUs that share heads", 3 / 6)
-    settle(page)
-    (_, now), (_, before) = stacked_bars(figure)
-    assert abs(now[1] - before[1]) < 1e-6
-    assert abs(before.sum() / now.sum() - 8.72 / 1.49) < 0.03
+    press(figure, "Again", "8,192 on 8", "a million on 1,024")
+    figure.evaluate("figure => figure.tries.clear()")
+    heads = figure.get_by_label("GPUs that share heads", exact=True)
+    for way in ("ring", "double ring"):
+        choose(figure, "Tokens meet by", way)
+        keys(heads, "Home", *["ArrowRight"] * 4)
+    choose(figure, "Tokens meet by", "all-to-all")
+    tried = figure.locator(".attn-tried")
+    assert tried.locator("circle").count() == 10
+    assert tried.locator("path[d*=l]").count() == 1
+    drawn = tried.evaluate(
+        "x => [...x.querySelectorAll('circle')].map(x => 76 - x.cy.baseVal.value)"
+    )
+    costs = [
+        attention_cost(2**20, 64, Mesh(context=2 ** (10 - h), tensor=2**h), H100, kv_heads=8, exchange=way).seconds
+        for way in ("ring", "double ring")
+        for h in range(5)
+    ]  # fmt: skip
+    np.testing.assert_allclose(sorted(drawn), 54 * np.sort(costs) / max(costs), rtol=1e-6)  # fmt: skip
+    slide(figure, "GPUs", 8 / 13)
+    assert tried.locator("circle").count() + tried.locator("path[d*=l]").count() == 1
 
 
 def test_gpus_wait_or_compute_as_the_time_bar_says(page: Page) -> None:
