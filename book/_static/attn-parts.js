@@ -66,6 +66,16 @@ attn.sentence_parts = (model) => {
   return parts;
 };
 
+/* Of how many characters each of the four additions is the longest. */
+attn.longest_additions = (parts, values) => {
+  const names = ["p0", "f0", "p1", "f1"], count = new Map();
+  for (const i of values.ids.keys()) {
+    const lengths = names.map((part) => Math.hypot(...values[part][i])), { of } = parts[names[lengths.indexOf(Math.max(...lengths))]];
+    count.set(of, (count.get(of) ?? 0) + 1);
+  }
+  return [...count].map(([of, times]) => `${times} times that of the ${of}`);
+};
+
 /* A sum of products in words: the three largest, the rest together, a bias, and what all is divided by. */
 attn.sum_in_words = ({ left, right, names, plus, scale }) => {
   const { number, sum, range, factor } = attn, products = [...left].map((a, k) => a * right[k]);

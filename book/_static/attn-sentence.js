@@ -36,7 +36,7 @@ customElements.define("attn-sentence", class extends attn.Figure {
       return met.size === 5;
     },
     seen: (figure, met) => "Lengths: " + ["p0", "f0", "p1", "f1"].map((part) => `${figure.parts[part].of} ${attn.number(met.get(part), 2)}`).join(", ")
-      + `. Over the ${figure.state.text.length} characters here the longest is ${figure.longest.join(", ")}: what a part adds depends on what it reads.`,
+      + `. Over the ${figure.state.text.length} characters here the longest is ${attn.longest_additions(figure.parts, figure.values).join(", ")}: what a part adds depends on what it reads.`,
   }];
 
   build() {
@@ -141,16 +141,6 @@ customElements.define("attn-sentence", class extends attn.Figure {
     return this.computed;
   }
 
-  /* Of how many characters each of the four additions is the longest. */
-  get longest() {
-    const names = ["p0", "f0", "p1", "f1"], count = new Map();
-    for (const i of this.values.ids.keys()) {
-      const lengths = names.map((part) => Math.hypot(...this.values[part][i])), { of } = this.parts[names[lengths.indexOf(Math.max(...lengths))]];
-      count.set(of, (count.get(of) ?? 0) + 1);
-    }
-    return [...count].map(([of, times]) => `${times} times that of the ${of}`);
-  }
-
   /* The character of which a line is shown: the chosen one, or whose key meets its query. */
   row_of(name) { return this.parts[this.drawn_part].head !== undefined && name[0] === "u" ? this.column : Math.min(this.state.at, this.state.text.length - 1); }
 
@@ -172,7 +162,7 @@ customElements.define("attn-sentence", class extends attn.Figure {
     const flat = this.lines.filter(([of]) => of[0] !== "a"), squares = this.lines.filter(([of]) => of[0] === "a");
     const part = parts[name], made = part.made(at, j, v), x = row[j], sources = made.lit.map(([of]) => of);
     const opened = { a: [], M: [`h${part.of.at(-1)}`, `g${part.of.at(-1)}`], t: ["l", "z", "r"] }[part.of[0]] ?? [];
-    for (const [of, group] of this.groups) group.hidden = of !== part.of;
+    for (const [of, group] of this.groups) if (!(group.hidden = of !== part.of)) group.firstChild.append(this.stream.colours);
     for (const [of, strip] of this.strips) {
       const { label, named } = parts[of], letter = attn.letter(text[this.row_of(of)]);
       strip.hidden = ![name, ...opened, ...sources].includes(of);
@@ -199,11 +189,8 @@ customElements.define("attn-sentence", class extends attn.Figure {
     let k = 0;
     const stream = new Map();
     for (const [name, { canvas, stage }] of lines) {
-      const n = this.values[name][0].length, seen = stage <= this.state.stage;
-      canvas.width = n === 256 ? 64 : n;
-      canvas.height = n / canvas.width;
-      const colours = [...now.slice(k, k + n)].map(this.stream.colour(name));
-      attn.pixels(canvas, seen ? colours : []);
+      const n = this.values[name][0].length, colours = [...now.slice(k, k + n)].map(this.stream.colour(name));
+      attn.paint_strip(canvas, n, stage <= this.state.stage ? colours : []);
       stream.set(name, colours);
       k += n;
     }

@@ -20,6 +20,9 @@ attn.Stream = class {
     this.labels = names.map((name, k) => html("span", { style: `left: calc(${20 * k}% + 7px)` }, parts[name].label));
     this.way = html("div", { class: "attn-way" }, ...this.labels, html("div", { class: "attn-ribbon" }, this.ribbon, this.front, this.whose), this.drawing,
       ...boxes.map(([name, title, b], k) => figure.opener(name, { style: `left: ${20 * (k + 1)}%` }, html("b", {}, title), html("small", {}, `block ${b}`))));
+    this.twin = { canvas: html("canvas", { "aria-hidden": "true" }), named: html("span") };
+    this.twin.strip = html("div", { class: "attn-strip" }, this.twin.named, this.twin.canvas);
+    this.colours = html("small");
     this.odds = range(4).map(() => {
       const name = html("button", { type: "button" }), bar = html("td", { class: "attn-bar" });
       name.addEventListener("click", () => figure.set({ part: "r", column: +name.value }));
@@ -40,6 +43,7 @@ attn.Stream = class {
     this.lay_lines(at, part, shown);
     this.lay_pipes(Math.hypot(...row));
     this.show_odds(text, at, stage === 5);
+    this.show_twin(text, at, figure.drawn_part);
   }
 
   /* Where a part stands. */
@@ -71,10 +75,25 @@ attn.Stream = class {
      from the largest number of the line on, or from half the largest of the stream and all that is added to it. */
   colour(name) {
     if (name === "r") return (x) => attn.colour("viridis", x);
+    const scale = this.scale(name);
+    return (x) => [...(x < 0 ? [224, 116, 8] : [118, 90, 190]), 255 * Math.sqrt(Math.min(1, Math.abs(x) / scale))];
+  }
+
+  scale(name) {
     const v = this.figure.values, largest = (of) => v[of].reduce((top, row) => row.reduce((a, x) => Math.max(a, Math.abs(x)), top), 1e-9);
     v.scales ??= { stream: Math.max(...attn.Stream.names.map(largest)) / 2 };
-    const scale = v.scales[/[xypf]/.test(name) ? "stream" : name] ??= largest(name);
-    return (x) => [...(x < 0 ? [224, 116, 8] : [118, 90, 190]), 255 * Math.sqrt(Math.min(1, Math.abs(x) / scale))];
+    return v.scales[/[xypf]/.test(name) ? "stream" : name] ??= largest(name);
+  }
+
+  /* What the colours mean; and above the line that is open the same line of the equal letter before, to see where the two differ. */
+  show_twin(text, at, name) {
+    const { parts, values } = this.figure, { canvas, named, strip } = this.twin, before = at ? text.lastIndexOf(text[at], at - 1) : -1, { label, bar } = parts[name], line = values[name][before];
+    this.colours.textContent = /[ars]/.test(name[0]) ? "" : `orange < 0 < violet, full at ±${attn.number(this.scale(name), 2)}`;
+    strip.hidden = !line || !label || name[0] === "a" || line.length === 256;
+    if (strip.hidden) return;
+    bar.parentNode.before(strip);
+    named.textContent = `“${attn.letter(text[at])}” at ${before}`;
+    attn.paint_strip(canvas, line.length, [...line].map(this.colour(name)));
   }
 
   /* The ribbon, of the colours of all lines. */
@@ -105,4 +124,11 @@ attn.frame_numbers = (frame, span, { width, height }, row) => {
   const places = { left: one ? from % width : from, width: Math.min(width, to - from) };
   for (const [side, at] of Object.entries(places)) frame.style[side] = `${100 * at / width}%`;
   Object.assign(frame.style, { top: `${100 * top / height}%`, height: `${100 * tall / height}%` });
+};
+
+/* The numbers of a line as colours, in four rows where there are 256. */
+attn.paint_strip = (canvas, n, colours) => {
+  canvas.width = n === 256 ? 64 : n;
+  canvas.height = n / canvas.width;
+  attn.pixels(canvas, colours);
 };

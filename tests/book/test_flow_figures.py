@@ -379,7 +379,9 @@ def test_tasks_of_the_heads(page: Page) -> None:
     )
     pale = "figure => figure.grounds.map(x => x.matches('.attn-untouched'))"
     assert figure.evaluate(pale) == [True, False]
-    touch(figure, "O", 2, 0)  # no ray from W_o, which is far: it would run over the weights
+    touch(
+        figure, "O", 2, 0
+    )  # no ray from W_o, which is far: it would run over the weights
     rays = "rays => rays.filter(ray => +ray.getAttribute('stroke-width')).length"
     assert figure.locator(".attn-ray").evaluate_all(rays) == 2
     press(figure, "Next task", "in all three", "swapped")

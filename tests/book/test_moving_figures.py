@@ -628,7 +628,7 @@ def stacked_bar(figure: Locator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_what_was_tried_on_these_gpus_stays_in_sight(page: Page) -> None:
-    """Nine numbers, one axis from 0: heights are as the seconds; other GPUs begin anew, and what does not fit is a cross."""
+    """Heights are as the seconds; other GPUs begin anew, and what does not fit is a cross."""
     figure = page.locator("attn-mesh")
     press(figure, "Again", "8,192 on 8", "a million on 1,024")
     figure.evaluate("figure => figure.tries.clear()")
