@@ -41,6 +41,7 @@ customElements.define("attn-backward", class extends attn.Flow {
         means: (word) => `The mean of the row of dA of ${word}, each entry times its weight.`,
       }),
       dS: part([374, 168], 34, [3, 3], 2, {
+        far: true,
         value: (v) => v.A.map((row, i) => row.map((a, j) => a * (v.dA[i][j] - v.r[i][0]))), pairs: true, named: 2, kind: "gradient", heading: "dS = A ⊙ (dA − r)",
         lit: (i, j) => [["A", i, j], ["dA", i, j], ["r", i, 0]],
         formula: (i, j) => `${entry("A", i, j)} · (${entry("dA", i, j)} − ${entry("r", i)})`,
@@ -77,20 +78,20 @@ customElements.define("attn-backward", class extends attn.Flow {
     const band = (tone, words, y, height) => svg("g", { class: tone }, svg("rect", { class: "attn-lane", x: 0, y, width: 772, height, rx: 6 }),
       svg("text", { class: "attn-tone", x: 6, y: y + 14 }, words));
     this.build_flow(772, [["S", "M300 108V117M174 108V117H425V109"], ["A", "M478 70H526"], ["O", "M668 108V117M579 108V117H734V109"],
-      ...back.map(([to, d]) => [to, d, "attn-back"])], band("attn-second", "forward →", 0, 124), band("attn-back", "← gradients", 130, 262));
+      ...back.map(([to, d]) => [to, d, "attn-back"])], band("attn-second", "forward →", 0, 124), band("attn-back", "← gradients", 130, 306));
     // Below dS and dA one row of both as columns: as wide as a weight, as high as its dA; what lies between a column's end and the mean is dS.
     this.caption = svg("text", { x: 499, y: 272, "text-anchor": "middle", class: "attn-row-name" });
     this.mean = [svg("path", { class: "attn-cursor-line" }), svg("text", { x: 369, class: "attn-name" })];
     this.columns = range(3).map((j) => {
       const [column, area] = [svg("path", { class: "attn-column" }), svg("path", { class: "attn-amount" })], [amount, name] = [svg("text", { class: "attn-name", "text-anchor": "middle" }),
-        svg("text", { y: 386, "text-anchor": "middle", class: "attn-row-name" })];
+        svg("text", { y: 430, "text-anchor": "middle", class: "attn-row-name" })];
       const part = svg("g", {}, column, area);
       part.addEventListener("click", () => this.cells.get(`dS${this.row}${j}`).cell.focus({ preventScroll: true }));
       return { part, column, area, amount, name };
     });
     this.balance = svg("g", { class: "attn-balance" }, this.caption, ...this.columns.map(({ part }) => part), this.mean[0], ...this.columns.flatMap(({ amount, name }) => [amount, name]), this.mean[1]);
     this.drawing.append(this.balance);
-    attn.put(this.drawing, { viewBox: "0 0 772 392" });
+    attn.put(this.drawing, { viewBox: "0 0 772 436" });
     this.presets("The loss looks at", Object.fromEntries(Object.entries(this.constructor.cases).map(([name, dO]) => [name, { dO }])));
   }
 
@@ -98,7 +99,7 @@ customElements.define("attn-backward", class extends attn.Flow {
     const says = super.draw(), { values: { A, dA, dS, r }, chosen: { name, i }, state: { stage } } = this, { tokens } = this.constructor, { short } = attn.flow;
     if (/^(S|A|O|dO|dA|dS|r|Q|dQ)$/.test(name)) this.row = i;
     const k = this.row ??= 2, all = [...dA.flat(), ...r.flat(), 0], low = Math.min(...all), high = Math.max(...all, low + 1);
-    const y = (x) => 370 - 88 * (x - low) / (high - low), balanced = stage > 1;
+    const y = (x) => 414 - 132 * (x - low) / (high - low), balanced = stage > 1;
     this.caption.textContent = `${tokens[k]}: width A, height dA` + (balanced ? ", area from r on dS" : "");
     this.glide("balance", [...A[k], ...dA[k].map(y), y(r[k][0]), y(0), +balanced], (now) => {
       const [mean, zero, on] = now.slice(6);

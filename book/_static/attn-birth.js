@@ -7,7 +7,7 @@ customElements.define("attn-birth", class extends attn.Figure {
   static period = 16;
   static n = 31; // letters that are read: after the last nothing is left to guess
   static born = 0.3; // mean weight on the place it looks at, from which a head counts as there
-  static curves = { first: "first copy", second: "second copy", back: "0.0, one back", copy: "1.1, 15 back" }; // the means of a step
+  static curves = { first: "first copy", second: "second copy", back: "looks back", copy: "copies" }; // the means of a step
   static cliff = [140, 220];
   static toned = (name, text) => attn.html("b", { class: `attn-tone attn-${name}` }, text);
   static tasks = [{
@@ -40,7 +40,7 @@ customElements.define("attn-birth", class extends attn.Figure {
   }];
 
   build() {
-    const { html, svg, range } = attn, { n, period, curves, toned, cliff } = this.constructor, { steps, texts } = attn.birth, last = steps.length - 1;
+    const { html, svg, range } = attn, { n, period, curves, toned, cliff, born } = this.constructor, { steps, texts } = attn.birth, last = steps.length - 1;
     this.texts = texts.map(({ letters, losses, weights }) => ({ letters, losses, weights: Uint8Array.from(atob(weights), (byte) => byte.charCodeAt(0)) }));
     this.fits.text = (text) => Number.isInteger(text) && text in texts;
     this.fits.at = (at) => Number.isInteger(at) && at >= 0 && at < n;
@@ -83,7 +83,7 @@ customElements.define("attn-birth", class extends attn.Figure {
 
     this.maps = ["back", "copy"].map((name, h) => {
       const canvas = html("canvas", { class: "attn-square", role: "img", width: n, height: n }), row = html("div", { class: "attn-row" }), caption = html("p");
-      caption.append(toned(name, ["0.0 looks one back", "1.1 copies"][h]));
+      caption.append(toned(name, ["head 0.0 looks back", "head 1.1 copies"][h]));
       return { canvas, row, part: html("div", {}, caption, html("div", { class: "attn-map" }, canvas, row)) };
     });
     // Four panels: loss and weights against the step, and both again where the cliff is.
@@ -95,12 +95,17 @@ customElements.define("attn-birth", class extends attn.Figure {
       ...range(2).flatMap((zoom) => Object.entries(rows).flatMap(([name, ticks]) => [svg("path", { class: "attn-axis", d: `M30 ${this.y(name, +ticks[2], zoom)}V${this.y(name, 0, zoom)}H${zoom ? 346 : this.x(500)}` }),
         ...ticks.map((tick) => words(26, this.y(name, +tick, zoom) + 4, tick, end))])),
       ...[0, 100, 200, 300, 400, 500].map((step) => words(this.x(step), 195, String(step), middle)), ...[140, 160, 180, 200, 220].map((step) => words(this.x(step, 1), 400, String(step), middle)),
-      words(256, 195, "steps"), words(36, 84, "loss"), words(36, 118, "mean weight"));
+      words(256, 195, "steps"), words(36, 84, "loss"), words(36, 118, "mean weight"),
+      ...range(2).flatMap((zoom) => [svg("path", { class: "attn-axis", "stroke-dasharray": "3 3", d: `M30 ${this.y("back", born, zoom)}H${zoom ? 346 : this.x(500)}` }), words(26, this.y("back", born, zoom) + 4, born, end)]));
+    this.births = ["back", "copy"].map((name, h) => {
+      const tone = { class: `attn-tone attn-${name}` }, step = this.birthday(name), at = this.x(step, 1);
+      return svg("g", {}, svg("path", { ...tone, d: `M${at} ${this.y(name, born, 1)}V384` }), words(at + 8 * h - 4, 380, step.toFixed(0), { ...tone, ...(h ? {} : end) }));
+    });
     this.curves = Object.keys(curves).map((name) => {
       const tone = { class: `attn-tone attn-${name}` };
       return { lines: range(2).map(() => svg("path", tone)), dots: range(2).map(() => svg("circle", { ...tone, r: 4 })), label: svg("text", tone) };
     });
-    this.chart.append(...this.curves.flatMap(({ lines, dots, label }) => [...lines, ...dots, label]));
+    this.chart.append(...this.births, ...this.curves.flatMap(({ lines, dots, label }) => [...lines, ...dots, label]));
     this.picture.append(html("div", {}, this.line, this.key, html("div", { class: "attn-pair" }, ...this.maps.map(({ part }) => part))), this.chart);
   }
 
@@ -167,6 +172,7 @@ customElements.define("attn-birth", class extends attn.Figure {
     const between = (row, t) => { const k = Math.floor(t); return row(k) + (t > k ? (t - k) * (row(k + 1) - row(k)) : 0); };
     const step = between((k) => steps[k], now), inside = step >= from && step <= to, ends = [];
     this.cursors.forEach((cursor, zoom) => put(cursor, { d: zoom && !inside ? "" : `M${this.x(step, zoom)} ${zoom ? "214V384" : "4V180"}` }));
+    ["back", "copy"].forEach((name, h) => put(this.births[h], { visibility: between((k) => steps[k], last) < this.birthday(name) ? "hidden" : "visible" }));
     Object.keys(curves).forEach((name, i) => {
       const { lines, dots, label } = this.curves[i], value = between((k) => means[k][i], now);
       range(2).forEach((zoom) => {

@@ -212,7 +212,7 @@ attn.Flow = class extends attn.Figure {
       const { kind, sum } = parts[at.name];
       if (at.cell.classList.contains("attn-new") && !sum) at.notch.setAttribute("d", kind === "weights" ? `M${at.wide - 7} 1h6v6` : this.nick(end(at, before[at.name][at.i][at.j]), at.tall));
     }
-    this.aim([...made].filter(([key]) => !parts[this.cells.get(key).name].far), here);
+    this.aim([...made].filter(([key]) => !part.far && !parts[this.cells.get(key).name].far), here);
     for (const one of this.spun ?? []) this.draw_threads(one);
     const left = this.box.scrollWidth / this.width * here.x - this.box.scrollLeft; // on a phone the drawing scrolls
     if (left < 48 || left > this.box.clientWidth - 48) this.box.scrollLeft += left - this.box.clientWidth / 2;

@@ -27,8 +27,11 @@ customElements.define("attn-mask", class extends attn.Figure {
 
     this.cells = range(4).map((i) => range(4).map((j) => {
       const cell = html("button", { type: "button", class: "attn-cell attn-is-" + letters[j], tabindex: i + j ? -1 : 0 }, attn.number(scores[i][j], 1));
-      cell.addEventListener("click", () => this.set({
-        mask: this.state.mask.map((row, k) => row.map((may, l) => (k === i && l === j ? !may : may))) }));
+      // A press turns a cell over; a mouse that goes on from there paints the same.
+      const paint = (may) => this.set({ mask: this.state.mask.with(i, this.state.mask[i].with(j, may)) });
+      cell.addEventListener("pointerdown", () => Object.assign(this, { brush: !this.state.mask[i][j], painted: false }));
+      for (const kind of ["pointerleave", "pointerenter"]) cell.addEventListener(kind, () => this.brush !== undefined && paint(this.brush, this.painted = true));
+      cell.addEventListener("click", ({ detail }) => (detail && this.painted) || paint(!this.state.mask[i][j]));
       cell.addEventListener("keydown", (event) => {
         const way = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
         const next = way && this.cells[i + way[0]]?.[j + way[1]];
@@ -38,6 +41,7 @@ customElements.define("attn-mask", class extends attn.Figure {
       cell.addEventListener("focus", () => this.reach(cell));
       return cell;
     }));
+    document.addEventListener("pointerup", () => { this.brush = undefined; });
     // The bar of a query: its length is 1, each key has a piece as long as its weight.
     this.bars = range(4).map(() => {
       const pieces = range(4).map((j) => svg("g", { class: "attn-is-" + letters[j] }, svg("rect", { height: 30, y: 3 }), svg("text", { y: 18, class: "attn-mid" })));

@@ -62,10 +62,12 @@ attn.puzzle_drawings = (() => {
           for (const part of parts) to(part, { class: `attn-mid attn-is-${x[i].letter}` });
           parts[1].textContent = x[i].letter + (x[i].number || "");
         }
+        const first = right.indexOf(false);
         layers.at(-1).forEach(({ cells, given, asked, mark }, i) => {
           for (const part of [...cells, ...given.parts].flat()) to(part, { opacity: wants[i] ? 1 : 0.3 });
           fill(asked, wants[i]);
-          mark.textContent = right[i] ? "✓" : "";
+          mark.textContent = right[i] ? "✓" : i === first ? "✗" : "";
+          for (const frame of [given.frame, mark]) frame.classList.toggle("attn-first-wrong", i === first);
         });
         lamps.forEach((lamp, k) => to(lamp, { style: `height: ${18 * shares[k]}px; transform: translateY(${-18 * shares[k]}px)`, class: "attn-is-" + (shares[k] === 1 ? "c" : "n") }));
         score.textContent = `Hidden texts: ${shares.filter((share) => share === 1).length} of ${shares.length}`;

@@ -468,7 +468,7 @@ def test_birth_figure_shows_what_was_measured(
         assert now["text"] == chosen
         means = [number(x, 2) for x in born["means"][step]]
         assert said(figure).startswith(f"Step {STEPS[step]}: on average ")
-        labels = figure.locator("text.attn-tone").all_text_contents()
+        labels = figure.locator("svg > text.attn-tone").all_text_contents()
         assert [label.split()[-1] for label in labels] == means
         back, copy = maps(text)[step]
         top, source = copy[at].argmax(), at if at < 16 else at - 15
@@ -499,6 +499,10 @@ def test_the_training_is_drawn_on_a_linear_axis_and_its_cliff_at_large(
     steps, means = np.array(STEPS), np.array(born["means"])
     lines = "({ curves }) => curves.map(({ lines }) => lines.map(line => line.getAttribute('d')))"
     assert not any("L" in line for line in sum(figure.evaluate(lines), []))
+    births = (
+        "({ births }) => births.map(x => [x.getAttribute('visibility'), x.textContent])"
+    )
+    assert [shown for shown, _ in figure.evaluate(births)] == ["hidden"] * 2
     hit(figure.get_by_label("Training step"), "End")
     settle(page)
     for name, (whole, cliff) in enumerate(figure.evaluate(lines)):
@@ -510,10 +514,16 @@ def test_the_training_is_drawn_on_a_linear_axis_and_its_cliff_at_large(
             value = means[inside, name]
             tall = (20, 74)[name > 1]
             np.testing.assert_allclose(y - y[0], tall * (value[0] - value), atol=0.2)
+    crossed = []
+    for column in (2, 3):
+        after = int(np.argmax(means[:, column] >= 0.3))
+        near = slice(after - 1, after + 1)
+        crossed.append(np.interp(0.3, means[near, column], steps[near]))
+    assert figure.evaluate(births) == [["visible", number(at, 0)] for at in crossed]
     halfway = figure.evaluate(
         "figure => { figure.trace(8.5, 17); return figure.curves[3].label.textContent; }"
     )
-    assert halfway == f"1.1, 15 back {number(means[8:10, 3].mean(), 2)}"
+    assert halfway == f"copies {number(means[8:10, 3].mean(), 2)}"
     press(figure, "Again")
 
 

@@ -258,6 +258,22 @@ def test_one_mask_cell_is_in_the_tab_order(page: Page) -> None:
     assert "query code, key to" in str(reached.get_attribute("aria-label"))
 
 
+def test_a_mouse_paints_what_its_first_cell_becomes(page: Page) -> None:
+    figure, mouse = page.locator("attn-mask"), page.mouse
+    press(figure, "causal")
+    cells = figure.locator(".attn-cell")
+    cells.first.scroll_into_view_if_needed()
+    for start, end, row in ((13, 15, [1, 0, 0, 0]), (15, 12, [1, 1, 1, 1])):
+        for cell, act in ((start, mouse.down), (end, mouse.up)):
+            box = cells.nth(cell).bounding_box()
+            assert box
+            mouse.move(box["x"] + 9, box["y"] + 9, steps=12)
+            act()
+        assert state(figure)["mask"][3] == [bool(x) for x in row]
+    cells.nth(15).click()  # and a press turns one cell over, as before
+    assert state(figure)["mask"][3] == [True, True, True, False]
+
+
 def test_mask_scores_are_those_of_the_test(page: Page) -> None:
     shown = page.locator("attn-mask .attn-cell").all_text_contents()
     assert shown == [number(s, 1) for s in SCORES.ravel()]
