@@ -132,6 +132,7 @@ customElements.define("attn-beam", class extends attn.Figure {
       for (const node of kept) put(node, "kept");
       for (const node of dropped.filter(({ score }, rank) => score > Math.log(0.005) && rank < 8)) put(node, "dropped");
       if (this.greedy[i]) put(this.greedy[i].kept[0], "greedy");
+      const ranks = new Map([...kept, ...dropped].sort((a, b) => b.score - a.score).map((node, rank) => [key(node, i), rank + 1]));
       let free = 0;
       const from = ([, { node }]) => before.get(key(node, i - 1)), down = (a, b) => from(a).y - from(b).y || b[1].node.score - a[1].node.score;
       for (const [said, place] of [...column].filter(from).sort(down)) {
@@ -146,7 +147,7 @@ customElements.define("attn-beam", class extends attn.Figure {
         const tip = (steps, at = Math.min(done, steps.length) - 1) => i === at && said === key(steps[at].kept[0], i);
         const tips = [["beam", this.beam], ["greedy", this.greedy]].flatMap(([of, steps]) => (tip(steps) ? of : []));
         const probability = tips.length || reach > 50 ? " " + attn.number(Math.exp(node.score) + 1e-9, tips.length || reach > 72 ? 3 : 2) : "";
-        const label = svg("text", { x: x(i) + 4, class: ["attn-name", ...tips.map((of) => "attn-of-" + of)].join(" ") }, (node.said.length > i ? name(node.said[i]) + probability : tips.length ? probability : "") + (large ? " " + (tips[1] ? "both" : tips[0] ?? "") : ""));
+        const label = svg("text", { x: x(i) + 4, class: ["attn-name", ...tips.map((of) => "attn-of-" + of)].join(" ") }, (reach > 90 && ranks.has(said) ? `#${ranks.get(said)} ` : "") + (node.said.length > i ? name(node.said[i]) + probability : tips.length ? probability : reach > 72 ? "ended" + probability : "") + (large ? " " + (tips[1] ? "both" : tips[0] ?? "") : ""));
         if (!kind.includes("kept") && !kind.includes("greedy")) label.classList.add("attn-lost");
         if (i < done) parts.push(band, bank, ...(kind.includes("greedy") ? [line] : []));
         if (i < done) names.push(label);

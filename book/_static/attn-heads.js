@@ -34,6 +34,7 @@ customElements.define("attn-heads", class extends attn.Figure {
       const shown = html("span"), name = html("span", {}, city);
       this.syncs.push(() => {
         input.value = this.state.temperatures[j];
+        input.style = `--at: ${25 * (2 + this.state.temperatures[j])}%`; // filled from 0, as the thermometers are
         shown.textContent = attn.number(this.state.temperatures[j], 1);
       });
       return { name, part: html("div", {}, name, input, shown) };

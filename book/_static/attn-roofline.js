@@ -2,11 +2,11 @@
    on an H100 in bfloat16: the numbers of attn_tutor/ledger.py, and the roofline of that GPU. */
 Object.assign(attn, (() => {
   "use strict";
-  const { html, svg, put, number } = attn, peak = 989.4e12, bandwidth = 3.35e12, ridge = peak / bandwidth, fast = 227 * 1024;
+  const { html, svg, put, number } = attn, d = 128, peak = 989.4e12, bandwidth = 3.35e12, ridge = peak / bandwidth, fast = 227 * 1024;
 
   /* What tiles of T by T move, or the textbook. Eight heads of a token share a tile. */
   const bill = (T) => {
-    const n = 131072, h = 64, groups = 8, d = 128, tokens = T * groups / h, blocks = n / tokens;
+    const n = 131072, h = 64, groups = 8, tokens = T * groups / h, blocks = n / tokens;
     const pairs = T ? n * (n + 1) / 2 : n * n, operations = 4 * h * pairs * d;
     const read = T ? tokens * blocks * (blocks + 1) / 2 : n, trips = T ? 0 : 8 * 2 * h * pairs;
     const bytes = 2 * 2 * h * n * d + read * 2 * 2 * groups * d + trips, compute = operations / peak, move = bytes / bandwidth;
@@ -21,9 +21,11 @@ Object.assign(attn, (() => {
       const book = bill().intensity, text = (x, y, words, anchor = "start") => svg("text", { x, y, "text-anchor": anchor }, words);
       this.dot = svg("circle", { class: "attn-mark", r: 6 });
       this.size = svg("text", { class: "attn-name", "text-anchor": "end" });
+      const full = x(bill(2 * (Math.sqrt(d * d + fast / 8) - d)).intensity); // where 4 T d + T² numbers of two bytes are all that fits
       this.chart = svg("svg", { viewBox: "0 0 400 246", role: "img" }, svg("path", { class: "attn-region", d: `M46 206V${roof(1)}L${x(ridge)} ${roof(ridge)}V206Z` }),
         svg("path", { class: "attn-region attn-of-arithmetic", d: `M${x(ridge)} ${roof(ridge)}H396V206H${x(ridge)}Z` }), svg("path", { class: "attn-axis", d: "M46 8V206H396" }),
         text(x(ridge) - 8, 196, "memory is the brake", "end"), text(x(ridge) + 8, 196, "arithmetic is the brake"),
+        svg("path", { class: "attn-reach", d: `M${full} 60V182` }), text(full - 6, 178, "such a tile fits", "end"), text(full + 6, 178, "it does not"),
         svg("polyline", { class: "attn-curve", points: [1, ridge, 8192].map((a) => `${x(a)},${roof(a)}`).join(" ") }),
         ...[8, 32, 295, 4096].map((a) => text(x(a), 222, whole(a), "middle")), ...[10, 100, 1000].map((a) => text(40, y(a * 1e12) + 4, whole(a), "end")),
         text(220, 240, "operations for each byte of slow memory", "middle"), text(52, 16, "10¹² operations a second"), text(x(book) + 12, roof(book) + 14, "textbook"),
@@ -61,7 +63,7 @@ Object.assign(attn, (() => {
         put(this.size, { x: Math.min(398, x + (after ? -20 : below ? 20 : -8)), y: y + (below ? 20 : -8), "text-anchor": after ? "start" : "end" });
       });
       put(this.chart, { "aria-label": `Roofline: the textbook does ${number(book.intensity, 1)} operations for each byte, tiles ${number(tiles.intensity, 1)}; the roof bends at 295.` });
-      return `In tiles of ${whole(T)} rows the layer moves ${rounded(tiles.bytes / 1e9)} GB, the textbook ${rounded(book.bytes / 1e9)}; it waits for ${tiles.bound}, and such a tile ${fits ? "fits into" : "does not fit into"} 227 KiB.`;
+      return `Tiles of ${whole(T)} rows move ${rounded(tiles.bytes / 1e9)} GB, the textbook ${rounded(book.bytes / 1e9)}; they wait for ${tiles.bound}${fits ? "" : " and do not fit into 227 KiB"}.`;
     }
   };
 

@@ -46,12 +46,11 @@ customElements.define("attn-scale", class extends attn.Figure {
     this.widths = range(6).map((k) => [2 * k, text((4 ** k).toLocaleString("en"), { ...middle, y: 184 })]);
     this.axis = text("width d", { y: 184 });
     this.curves = Object.fromEntries(Object.keys(scales).map((scale) => [scale, [svg("path"), text("")]]));
-    this.ring = svg("circle", { class: "attn-ghost", r: 5 });
+    this.ring = svg("circle", { class: "attn-ghost", r: 10 });
     this.rider = svg("circle", { class: "attn-mark", r: 7 });
-    this.own = text("this draw");
     this.said = text("", { class: "attn-name", ...end });
-    this.plot.append(...this.marks.flatMap(([, ...parts]) => parts), ...this.widths.map(([, part]) => part), this.axis, text("largest weight; curves: medians of 200 draws", { x: 30, y: 14 }),
-      ...Object.values(this.curves).flat(), this.ring, this.own, this.rider, this.said);
+    this.plot.append(...this.marks.flatMap(([, ...parts]) => parts), ...this.widths.map(([, part]) => part), this.axis, text("largest weight; curves: medians of 200 draws; dashed ring: this draw", { x: 30, y: 14 }),
+      ...Object.values(this.curves).flat(), this.ring, this.rider, this.said);
     this.fit(this.chart);
   }
 
@@ -109,7 +108,7 @@ customElements.define("attn-scale", class extends attn.Figure {
     const largest = Math.max(...weights), mean = sum(scores) / 8, spread = Math.sqrt(sum(scores.map((s) => (s - mean) ** 2)) / 8);
     const wide = this.wide = this.chart.clientWidth || 640, names = Object.keys(this.curves), half = wide * 0.31 - 30;
     if (this.sized !== wide) this.size(wide);
-    this.glide("scores", [Math.max(60, ...scores.map(Math.abs)), ...scores], ([reach, ...now]) => {
+    this.glide("scores", [1.3 * Math.max(50, ...scores.map(Math.abs)), ...scores], ([reach, ...now]) => {
       const x = (score) => 52 + wide * 0.31 + half * score / reach, [shares] = attn.softmax([now]), [left, room] = [wide * 0.72, wide * 0.28 - 46];
       const middle = sum(now) / 8, off = Math.sqrt(sum(now.map((s) => (s - middle) ** 2)) / 8), [band, said] = this.spread;
       attn.put(band, { x: x(middle - off), width: 2 * (x(off) - x(0)) });
@@ -120,7 +119,7 @@ customElements.define("attn-scale", class extends attn.Figure {
         attn.put(name, { x: x(score) });
       }
       this.lanes.forEach(([, stem, dot, score, share, weight], j) => {
-        const y = 30 + 18 * j, far = x(now[j]) - x(0), left_of = far < 0 !== Math.abs(far) > half - 41; // the number has no room at the ends
+        const y = 30 + 18 * j, left_of = now[j] < 0;
         attn.put(stem, { d: `M${x(0)} ${y}H${x(now[j])}` });
         attn.put(dot, { cx: x(now[j]) });
         attn.put(score, { x: x(now[j]) + (left_of ? -9 : 9), "text-anchor": left_of ? "end" : "start" });
@@ -141,11 +140,9 @@ customElements.define("attn-scale", class extends attn.Figure {
       const y = this.y(sum(parts.map((part, k) => (part ? part * height(names[k]) : 0))));
       attn.put(this.rider, { cx: this.x(at), cy: y });
       attn.put(this.ring, { cx: this.x(at), cy: this.y(own) });
-      attn.put(this.own, { x: this.x(at) - 10, y: this.y(own) + 4, "text-anchor": "end" });
       attn.put(this.said, { x: this.x(at) + (y < 60 ? 12 : -8), y: y + (y < 60 ? 24 : -10) });
     });
     this.said.textContent = number(typical, 2);
-    this.own.classList.toggle("attn-empty", Math.abs(largest - typical) < 0.17);
     const sentence = `Width ${d.toLocaleString("en")}, scale: ${this.constructor.scales[scale]}. The scores spread by ${number(spread, 2)}; `
       + `key ${weights.indexOf(largest)} takes ${number(largest)} of the weight. In the median of 200 draws the best key takes ${number(typical)}.`;
     this.chart.setAttribute("aria-label", sentence);

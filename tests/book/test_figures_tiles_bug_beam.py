@@ -165,8 +165,8 @@ def test_bytes_of_tiles_are_the_ledgers(page: Page, rng: np.random.Generator) ->
         full = 200 * pairs / pairs.max(1, keepdims=True)
         filled = min(225, 200 * room / H100.fast_bytes)
         np.testing.assert_allclose(bars, [*full.ravel(), filled])
-        does = "fits into" if fits else "does not fit into"
-        assert f"waits for {tiles.bound}, and such a tile {does} 227" in said(figure)
+        does = "" if fits else " and do not fit into 227 KiB"
+        assert f"they wait for {tiles.bound}{does}." in said(figure)
         intensity = tiles.operations / tiles.moved_bytes
         roof = figure.locator("svg[aria-label^=Roofline]").get_attribute("aria-label")
         assert f"tiles {number(intensity, 1)};" in str(roof)
@@ -595,6 +595,9 @@ def test_tasks_of_the_beam(page: Page) -> None:
         "In step 2 the greedy sentence, 0.170, stands behind two that begin with b, 0.180 each, "
         "and a beam of 2 drops it; then both of these split into four."
     )
+    labels = figure.locator(".attn-river text").all_text_contents()
+    ranked = ["#1 c 0.180", "#2 d 0.180", "#3 c 0.170", "#4 d 0.165", "#6 ended 0.100"]
+    assert {x.strip() for x in labels} >= {*ranked}  # of all that step 2 could keep
     press(figure, "Next task", "eighty", "80,005")
     steps = figure.get_by_label("Steps done")
     hit(steps, "Home")
