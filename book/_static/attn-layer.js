@@ -13,14 +13,14 @@ customElements.define("attn-layer", class extends attn.Flow {
     const learnt = (x, heading) => part([x, 20], 24, [3, 3], 0, { weight: true, heading, means: () => `A learnt number of ${heading}. Change it and watch.` });
     const projected = (x, M, means) => part([x, 152], 24, [4, 3], 1, { tall: 30, ...product("X", "W_" + M.toLowerCase()), heading: `${M} = X W_${M.toLowerCase()}`, means });
     return {
-      X: part([330, 20], 24, [4, 3], 0, { named: Infinity, means: (word, _, i, j) => `Number ${j} of the vector of ${word}. Change it and watch.` }),
-      W_q: learnt(54, "W_q"), W_k: learnt(140, "W_k"), W_v: learnt(490, "W_v"),
-      Q: { ...projected(54, "Q", (word) => `What ${word} looks for.`), named: Infinity },
-      K: projected(140, "K", (word) => `What ${word} is found by.`),
-      V: projected(490, "V", (word) => `What ${word} hands over.`),
-      S: part([226, 152], 30, [4, 4], 2, { tall: 30, ...scores("Q", "K", mask, { scale: () => 1 / Math.sqrt(3), by: () => " / √3" }), heading: "S = Q Kᵀ / √3" }),
-      A: part([360, 152], 29, [4, 4], 3, { tall: 30, ...weights("S", mask), heading: "A = softmax S" }),
-      O: part([626, 152], 30, [4, 3], 4, { tall: 30, named: Infinity, after: true, ...output("A", "V"), heading: "O = A V" }),
+      X: part([336, 20], 24, [4, 3], 0, { named: Infinity, means: (word, _, i, j) => `Number ${j} of the vector of ${word}. Change it and watch.` }),
+      W_q: learnt(60, "W_q"), W_k: learnt(146, "W_k"), W_v: learnt(496, "W_v"),
+      Q: { ...projected(60, "Q", (word) => `What ${word} looks for.`), named: Infinity },
+      K: projected(146, "K", (word) => `What ${word} is found by.`),
+      V: projected(496, "V", (word) => `What ${word} hands over.`),
+      S: part([232, 152], 30, [4, 4], 2, { tall: 30, ...scores("Q", "K", mask, { scale: () => 1 / Math.sqrt(3), by: () => " / √3" }), heading: "S = Q Kᵀ / √3" }),
+      A: part([366, 152], 29, [4, 4], 3, { tall: 30, ...weights("S", mask), heading: "A = softmax S" }),
+      O: part([632, 152], 30, [4, 3], 4, { tall: 30, named: Infinity, after: true, ...output("A", "V"), heading: "O = A V" }),
     };
   })();
   static tasks = [{
@@ -47,8 +47,8 @@ customElements.define("attn-layer", class extends attn.Flow {
   build() {
     const { X } = this.constructor;
     // X goes into each of the three products, from the left; its matrix comes from above.
-    this.build_flow(770, [["Q", "M366 118V124H90M90 94V134"], ["K", "M176 94V134"], ["V", "M366 124H526M526 94V134"],
-      ["S", "M176 274V283M90 274V283H286V275"], ["A", "M348 212H358"], ["O", "M418 274V283H594V275"]], ...this.spin("A", "V", "O", "attn-second"));
+    this.build_flow(788, [["Q", "M372 118V124H96M96 94V134"], ["K", "M182 94V134"], ["V", "M372 124H532M532 94V134"],
+      ["S", "M182 274V283M96 274V283H292V275"], ["A", "M354 212H364"], ["O", "M424 274V283H600V275"]], ...this.spin("A", "V", "O", "attn-second"));
     this.check("causal", "causal mask");
     this.presets("Third word", { LOVELY: { X }, AWFUL: { X: this.constructor.awful } });
   }

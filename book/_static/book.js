@@ -39,29 +39,6 @@ document.addEventListener("DOMContentLoaded", () => {
   });
 });
 
-if (window.MathJax) {
-  /* A comma does not begin a line, and a bracket does not end one, because a formula stands between. */
-  const hold = (formula) => {
-    const { previousSibling: before, nextSibling: after } = formula;
-    const opening = before instanceof Text ? before.data.match(/[([“‘]*$/)[0] : "";
-    const closing = after instanceof Text ? after.data.match(/^[.,;:!?)\]”’]*/)[0] : "";
-    if (!opening && !closing) return;
-    const whole = document.createElement("span");
-    whole.style.whiteSpace = "nowrap";
-    formula.replaceWith(whole);
-    whole.append(opening, formula, closing);
-    if (opening) before.data = before.data.slice(0, -opening.length);
-    if (closing) after.data = after.data.slice(closing.length);
-  };
-  /* At once, so that lines move but once. */
-  window.MathJax.startup = {
-    pageReady: async () => {
-      await window.MathJax.startup.defaultPageReady();
-      document.querySelectorAll("span.math").forEach(hold);
-    },
-  };
-}
-
 /* What moved to a further page is found at its old address too. */
 {
   const follow = () => {
