@@ -185,7 +185,7 @@ customElements.define("attn-birth", class extends attn.Figure {
     });
     for (const [a, b] of [[0, 1], [2, 3]]) { // two labels of a panel stand apart
       const apart = Math.max(0, 13 - Math.abs(ends[a] - ends[b])) / 2, up = ends[a] <= ends[b] ? -apart : apart, low = Math.max(0, Math.max(ends[a] + up, ends[b] - up) - 88 * (a ? 2 : 1));
-      [[a, up], [b, -up]].forEach(([i, by]) => put(this.curves[i].label, { x: this.x(step) + 8, y: ends[i] + by - low }));
+      [[a, up], [b, -up]].forEach(([i, by]) => put(this.curves[i].label, { x: this.x(500) + 8, y: ends[i] + by - low }));
     }
   }
 

@@ -6,7 +6,7 @@ customElements.define("attn-bug", class extends attn.Figure {
   static texts = ["the cat sat down", "a dog barked ∎", "rain fell all night", "he slept ∎ ∎"].map((text) => text.split(" "));
   /* [what is done, what a right layer must do then] */
   static probes = {
-    none: ["as it stands", "Rows must sum to 1, and hidden keys get 0: later ones and pads (∎)."],
+    none: ["as it stands", "Rows must sum to 1, and hidden keys (dashed) get 0: later ones and pads (∎)."],
     last: ["new last token", "Only the last output may change."],
     swap: ["swap tokens 0 and 1", "All positions are 0: the outputs of tokens 2 and 3 must stay."],
     flat: ["all positions 0", "By hand and in the layer must agree here too."],
@@ -72,7 +72,7 @@ customElements.define("attn-bug", class extends attn.Figure {
     this.notes = html("ol");
     const hand = html("details", {}, html("summary", {}, "Scores by hand"), this.asks, attn.table("Differences of scores", ["key", "by hand", "in the layer"], this.hand));
     this.picture.append(this.must, html("div", {}, this.map.map), html("div", {}, this.out.map),
-      html("div", { class: "attn-notebook", role: "group", "aria-label": "Notebook" }, ask, this.notes, this.found), hand);
+      html("div", { class: "attn-notebook", role: "group", "aria-label": "Notebook" }, ask, this.found, this.notes), hand);
   }
 
   /* Probes and names so far; the right name is not counted. */
@@ -169,6 +169,7 @@ customElements.define("attn-bug", class extends attn.Figure {
       attn.pixels(map, now_h.map((x) => (x === x ? attn.colour("viridis", x) : null)));
       name.textContent = `head ${h}` + (now_h.some((x, i) => !(Math.abs(x - old_h[i]) < 1e-6)) ? ", moved" : "");
     });
+    for (const i of range(4)) for (const j of range(4)) this.map.cells[i][j].classList.toggle("attn-must", j > i || !now.real[here][j]);
     const weights = mark(this.map, A, before.A[here][head]).filter(Boolean).length, moved = mark(this.out, O, before.O[here]);
     const fours = (numbers) => range(4).map((i) => numbers.slice(4 * i, 4 * i + 4));
     this.glide("weights", A.flat(), (numbers) => {
@@ -190,6 +191,7 @@ customElements.define("attn-bug", class extends attn.Figure {
     if (named !== "?" && named !== this.bug) this.noted.set("!" + named, "");
     this.notes.replaceChildren(...[...this.noted].map(([key, saw]) => (saw ? html("li", {}, html("b", {}, this.constructor.probes[key][0]), ": " + saw)
       : html("li", {}, html("del", {}, attn.bugs[key.slice(1)][0])))));
+    this.notes.scrollTop = this.notes.scrollHeight;
     const { query, first, rows } = this.compare(now, head);
     this.asks.textContent = `The query “${words[query]}” against key ${first}: q·k/√4 minus that of key ${first} by hand, and the logarithm of the ratio of the weights.`;
     this.hand.forEach(([key, hand, layer], i) => {

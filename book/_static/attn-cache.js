@@ -55,14 +55,15 @@ customElements.define("attn-cache", class extends attn.Figure {
     this.dot = svg("circle", { r: 7 });
     this.handle = svg("g", { class: "attn-handle", tabindex: 0, role: "slider", "aria-label": "Length of the text", "aria-valuemin": 1024, "aria-valuemax": 2 ** 20 },
       svg("circle", { class: "attn-grip", r: 14 }), this.dot);
-    this.chart = svg("svg", { class: "attn-lanes" }, ...this.full, this.axis,
+    this.when = text("", { y: 14, ...end });
+    this.chart = svg("svg", { class: "attn-lanes" }, ...this.full, this.when, this.axis,
       ...[25, 30, 35, 40].map((power) => text(attn.size(2 ** power).replace(".00", ""), { x: 59, y: this.y(power) + 4, ...end })),
       text("one H100", { x: 70, y: this.y(Math.log2(holds)) - 5 }), ...this.marks.map(([, mark]) => mark), this.cursor,
       ...this.lines.flatMap(({ line, dot, name, bytes }) => [line, dot, name, bytes]), this.mine.line, this.mine.bytes, this.handle);
     this.each = html("span");
-    this.picture.append(this.chart, html("p", {}, "Thick: your choice, ", this.each, ` for each token held. Thin: 16 bits, all tokens. Red: more than one H100 holds, ${attn.size(holds)}.`));
+    this.picture.append(this.chart, html("p", {}, "Thick: your choice of ", this.each, ` a token. Thin: 16 bits, all tokens. Red: more than the ${attn.size(holds)} of an H100.`));
     const go = (length) => this.set({ length: Math.min(20, Math.max(10, length)) });
-    attn.drag(this, this.chart, this.handle, (x) => go(Math.round(10 + (x - 64) * 10 / (this.x(20) - 64))), (dx, dy) => go(this.state.length + Math.sign(dx + dy)));
+    attn.drag(this, this.chart, this.handle, (x) => go(Math.round(10 + (x - 64) * 10 / (this.x(20) - 64))), (dx, dy) => go(this.state.length + dx + dy));
     this.fit(this.chart);
   }
 
@@ -87,6 +88,8 @@ customElements.define("attn-cache", class extends attn.Figure {
       attn.put(name, { x: right + 8 });
       attn.put(bytes, { x: wide });
     });
+    this.when.textContent = `at ${tokens.toLocaleString("en-US")} tokens`;
+    attn.put(this.when, { x: wide });
     attn.put(this.chart, { viewBox: `0 0 ${wide} 256` });
     attn.put(this.axis, { d: `M64 8V232H${right}` });
     attn.put(this.full[0], { width: right - 64 });
@@ -96,7 +99,7 @@ customElements.define("attn-cache", class extends attn.Figure {
     for (const part of [this.mine.line, this.dot]) part.setAttribute("class", `attn-tone attn-${tones[heads]}`);
     const first = [...kinds.map((kind) => bill(kind, 1024, 16)), bill(heads, 1024, bits)];
     this.glide("lines", [length, window === "all" ? 20 : Math.log2(kept), ...first.map(Math.log2)], (now) => this.paint(now));
-    this.each.textContent = size(this.bytes / held);
+    this.each.textContent = `${model}, ${size(this.bytes / held)}`;
     const sentence = `${model} with ${names[heads]}, ${bits} bits, ${windows[window]}: a text of ${tokens.toLocaleString("en-US")} tokens takes ${size(this.bytes)}.`;
     attn.put(this.handle, { "aria-valuenow": tokens, "aria-valuetext": sentence });
     return sentence;

@@ -226,7 +226,7 @@ Object.assign(attn, (() => {
   };
 
   /* A point that a pointer or the arrow keys move. place(x, y) gets the pointer in the picture's own units, step(dx, dy)
-     an arrow, ten times as far with Shift. */
+     an arrow, ten times as far with Shift; Home and End go along x as far as there is room. */
   const drag = (figure, picture, handle, place, step) => {
     const at = (event) => {
       const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(picture.getScreenCTM().inverse());
@@ -246,7 +246,7 @@ Object.assign(attn, (() => {
     });
     for (const end of ["keydown", "blur"]) handle.addEventListener(end, () => handle.classList.remove("attn-pointed"));
     handle.addEventListener("keydown", (event) => {
-      const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
+      const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1], Home: [-1e3, 0], End: [1e3, 0] }[event.key];
       if (!way) return;
       event.preventDefault();
       step.call(figure, ...way.map((d) => d * (event.shiftKey ? 10 : 1)));

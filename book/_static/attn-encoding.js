@@ -30,6 +30,7 @@ customElements.define("attn-encoding", class extends attn.Figure {
   }, {
     ask: "Take base 10 and width 4, query and key alike. Find a step from 10 on at which a far position looks almost like the same one: a product of at least 1.9 of 2.",
     done: ({ state: { step, width, base, words }, product }) => width === "4" && base === "10" && words === "alike" && step >= 10 && product >= 1.9,
+    yet: ({ state: { step, width, base }, product }) => (width === "4" && base === "10" ? `At step ${step}: ${attn.number(product, 2)}.` : ""),
     seen: ({ state: { step }, product }) => `At step ${step} both pairs have come round together: ${attn.number(product)} of 2. With eight pairs that never happens here.`,
   }];
 
@@ -52,10 +53,11 @@ customElements.define("attn-encoding", class extends attn.Figure {
     this.hands = range(8).map((i) => {
       const [x, y] = [50 + 100 * (i % 4), 46 + 106 * Math.floor(i / 4)];
       const hands = ["attn-hand-k", "attn-hand-p"].map((kind) => svg("line", { class: kind, x1: x, y1: y }));
-      const face = svg("circle", { class: "attn-axis", cx: x, cy: y, r: 36 }), sector = svg("path", { class: "attn-seen" });
-      const name = svg("text", { x, y: y + 52, "text-anchor": "middle" }), clock = svg("g", {}, sector, face, ...hands, name);
+      const face = svg("circle", { class: "attn-axis", cx: x, cy: y, r: 36 }), sector = svg("path", { class: "attn-seen" }), between = svg("path", { class: "attn-between" });
+      const name = svg("text", { x, y: y + 52, "text-anchor": "middle" }), clock = svg("g", {}, sector, face, between, ...hands, name);
+      for (const [kind, lit] of [["pointerenter", true], ["pointerleave", false]]) clock.addEventListener(kind, () => this.parts[i].classList.toggle("attn-lit", lit));
       this.clocks.append(clock);
-      return { clock, face, sector, hands, name, x, y };
+      return { clock, face, sector, between, hands, name, x, y };
     });
 
     this.chart = svg("svg");
@@ -65,9 +67,10 @@ customElements.define("attn-encoding", class extends attn.Figure {
     this.ticks = range(3).map((i) => svg("text", { x: 34, y: 20 + 65 * i, "text-anchor": "end" }));
     this.handle = svg("g", { class: "attn-handle", tabindex: 0, role: "slider", "aria-label": "Step k",
       "aria-valuemin": 0, "aria-valuemax": farthest }, svg("circle", { r: 22, class: "attn-grip" }), svg("circle", { r: 6, class: "attn-mark" }));
+    this.goal = svg("path", { class: "attn-reach" }); // of the last task
     this.axes = svg("path", { class: "attn-axis" });
     this.marks = range(5).map((i) => svg("text", { y: 168, "text-anchor": "middle" }, String(16 * i)));
-    this.chart.append(this.band, this.axes, ...this.ticks, ...this.parts, this.curve, this.handle, svg("text", { x: 0, y: 168 }, "step"), ...this.marks);
+    this.chart.append(this.band, this.axes, this.goal, ...this.ticks, ...this.parts, this.curve, this.handle, svg("text", { x: 0, y: 168 }, "step"), ...this.marks);
     attn.drag(this, this.chart, this.handle, (x) => this.walk(Math.round((x - 40) / this.unit)), (dx, dy) => this.walk(this.state.step + dx + dy));
     this.fit(this.chart);
 
@@ -84,12 +87,13 @@ customElements.define("attn-encoding", class extends attn.Figure {
   draw() {
     const { show, position: p, step: k, seen } = this.state, { farthest, words } = this.constructor, { number, range } = attn;
     const turned = show === "turned", d = +this.state.width, n = d / 2, base = +this.state.base, pairs = range(n);
-    const [query, key] = words[this.state.words].map((row) => row.slice(0, d)), later = range(farthest + 1).map((step) => p + step);
-    const rows = turned ? attn.rotary(later.map(() => query), later, base) : attn.sinusoidal_encoding(p + farthest + 1, d, base).slice(p);
-    const here = turned ? attn.rotary([key], [p], base)[0] : rows[0], rates = pairs.map((i) => base ** (-2 * i / d)), full = 2 * Math.PI;
+    const [query, key] = words[this.state.words].map((row) => row.slice(0, d)), later = range(4 * farthest + 1).map((quarter) => p + quarter / 4);
+    const rates = pairs.map((i) => base ** (-2 * i / d)), full = 2 * Math.PI;
+    const rows = turned ? attn.rotary(later.map(() => query), later, base) : later.map((at) => rates.flatMap((rate) => [Math.sin(at * rate), Math.cos(at * rate)]));
+    const here = turned ? attn.rotary([key], [p], base)[0] : rows[0];
     const shares = pairs.map((i) => rows.map((row) => row[2 * i] * here[2 * i] + row[2 * i + 1] * here[2 * i + 1]));
-    const products = rows.map((_, step) => attn.sum(shares.map((share) => share[step])));
-    this.product = products[k];
+    const products = rows.map((_, quarter) => attn.sum(shares.map((share) => share[quarter])));
+    this.product = products[4 * k];
     // An angle is new if it is more than those seen, and they are not the whole round.
     this.fresh = pairs.filter((i) => rates[i] * seen < full && (rates[i] * k) % full > rates[i] * seen + 1e-9);
     const wide = this.chart.clientWidth || 700, unit = this.unit = (wide - 52) / farthest;
@@ -97,13 +101,14 @@ customElements.define("attn-encoding", class extends attn.Figure {
     attn.put(this.axes, { d: `M40 8V154M40 81H${wide - 12}` });
     this.marks.forEach((mark, i) => attn.put(mark, { x: 40 + 16 * unit * i }));
     const X = (step) => 40 + unit * step, Y = (product) => 81 - 65 * product / n;
-    const line = (ys) => ys.map((y, step) => `${X(step)},${y.toFixed(2)}`).join(" ");
+    const line = (ys) => ys.map((y, quarter) => `${X(quarter / 4).toFixed(2)},${y.toFixed(2)}`).join(" ");
+    attn.put(this.goal, { d: this.task.number === 2 && n === 2 ? `M${X(10)} ${Y(1.9)}H${X(farthest)}` : "" });
     // Hands turn through the whole angle: of each its start, where it is, and how long it is.
     const angles = range(8).flatMap((i) => {
       if (i >= n) return Array(6).fill(0);
       const turn = (pair, at) => (turned ? Math.atan2(pair[2 * i + 1], pair[2 * i]) + rates[i] * at : Math.PI / 2 - rates[i] * at);
       const long = (row) => Math.hypot(row[2 * i], row[2 * i + 1]);
-      return [turn(query, p + k), long(rows[k]), turn(key, p), long(here), turn(query, p), Math.min(rates[i] * seen, full - 0.02)];
+      return [turn(query, p + k), long(rows[4 * k]), turn(key, p), long(here), turn(query, p), Math.min(rates[i] * seen, full - 0.02)];
     });
 
     this.heading.textContent = turned ? "Key at r red, query at r + k dashed; grey: angles of the steps seen" : "Hands at r, in red, and at r + k, dashed";
@@ -113,37 +118,38 @@ customElements.define("attn-encoding", class extends attn.Figure {
       if (i >= n) return;
       name.textContent = `${turned ? "pair" : "hand"} ${i}`;
     });
-    this.glide("hands", angles, (all) => this.hands.slice(0, n).forEach(({ sector, hands, x, y }, i) => {
+    this.glide("hands", angles, (all) => this.hands.slice(0, n).forEach(({ sector, between, hands, x, y }, i) => {
       const [late, far, early, near, first, round] = all.slice(6 * i), along = (angle, r) => [x + r * Math.cos(angle), y - r * Math.sin(angle)];
       [[late, far], [early, near]].forEach(([angle, long], which) => {
         const [x2, y2] = along(angle, 34 * long);
         hands[which].setAttribute("x2", x2);
         hands[which].setAttribute("y2", y2);
       });
-      const rim = (angle) => along(angle, 36).map((at) => at.toFixed(2)).join(" ");
+      const rim = (angle, r = 36) => along(angle, r).map((at) => at.toFixed(2)).join(" "), apart = ((late - early) % full + full) % full;
+      between.setAttribute("d", turned ? `M${rim(early, 20)}A20 20 0 ${+(apart > Math.PI)} 0 ${rim(early + apart, 20)}` : "");
       sector.setAttribute("d", turned ? `M${x} ${y}L${rim(first)}A36 36 0 ${+(round > Math.PI)} 0 ${rim(first + round)}Z` : "");
     }));
     this.clocks.setAttribute("viewBox", `0 0 400 ${n > 4 ? 208 : 102}`);
     this.band.setAttribute("width", turned ? unit * seen : 0);
     this.ticks.forEach((tick, i) => { tick.textContent = number(n * (1 - i), 0); });
     const many = later.length, curves = [products, ...range(8).map((i) => shares[i] ?? Array(many).fill(0))];
-    this.glide("curves", [X(k), Y(products[k]), ...curves.flat().map(Y)], ([x, y, ...ys]) => {
+    this.glide("curves", [X(k), Y(products[4 * k]), ...curves.flat().map(Y)], ([x, y, ...ys]) => {
       [this.curve, ...this.parts].forEach((part, i) => part.setAttribute("points", i <= n ? line(ys.slice(many * i, many * (i + 1))) : ""));
       this.handle.setAttribute("transform", `translate(${x} ${y})`);
     });
     this.handle.setAttribute("aria-valuenow", k);
-    this.handle.setAttribute("aria-valuetext", `step ${k}, product ${number(products[k])}`);
-    const shown = pairs.map((i) => (turned ? [shares[i][k], rates[i] * k] : here.slice(2 * i, 2 * i + 2)));
+    this.handle.setAttribute("aria-valuetext", `step ${k}, product ${number(this.product)}`);
+    const shown = pairs.map((i) => (turned ? [shares[i][4 * k], rates[i] * k] : here.slice(2 * i, 2 * i + 2)));
     for (const [kind, { map }] of Object.entries(this.values)) map.hidden = kind !== show;
     this.values[show].show(shown, pairs.map((i) => `${turned ? "pair" : "hand"} ${i}`), "PuOr", (x) => (x + 1) / 2);
     [...this.values[show].map.tBodies[0].rows].forEach((row, i) => { row.hidden = i >= n; });
     const [now, then] = turned ? ["key", "query"] : ["P", "P"];
-    this.answer.textContent = `The product at each step, and what each pair adds. ${now}${sub(p)} · ${then}${sub(p + k)} = ${number(products[k])}`;
+    this.answer.textContent = `The product at each step, and what each pair adds. ${now}${sub(p)} · ${then}${sub(p + k)} = ${number(this.product)}`;
     const turns = (i) => number(p * rates[i] / full, 2);
     const sentence = turned
-      ? `Key at position ${p}, query at position ${p + k}: their product is ${number(products[k])}. Over ${k} steps pair 0 turns by ${number(rates[0] * k, 2)} radians, the last by ${number(rates[n - 1] * k, 2)}. `
+      ? `Key at position ${p}, query at position ${p + k}: their product is ${number(this.product)}. Over ${k} steps pair 0 turns by ${number(rates[0] * k, 2)} radians, the last by ${number(rates[n - 1] * k, 2)}. `
         + (this.fresh.length ? `Angles beyond those of ${seen} steps: pair ${this.fresh.join(", ")}.` : `No pair stands at an angle that ${seen} steps do not show.`)
-      : `Position ${p} and position ${p + k}: the product of their rows is ${number(products[k])}, of at most ${n}. The fastest hand has turned ${turns(0)} times, the slowest ${turns(n - 1)} times.`;
+      : `Position ${p} and position ${p + k}: the product of their rows is ${number(this.product)}, of at most ${n}. The fastest hand has turned ${turns(0)} times, the slowest ${turns(n - 1)} times.`;
     this.clocks.setAttribute("aria-label", sentence);
     return sentence;
 

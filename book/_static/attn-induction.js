@@ -51,12 +51,14 @@ customElements.define("attn-induction", class extends attn.Figure {
     this.fits.text = (text) => Number.isInteger(text) && text > 0;
     this.choice("shown", "Head shown", heads);
     this.choice("off", "Head switched off", { none: "none", "0.0": "0.0", "0.1": "0.1", "1.0": "1.0", "1.1": "1.1" });
+    const options = [...this.controls.lastChild.querySelectorAll("option")]; // the model of one block has no head 1.0
+    this.syncs.push(() => options.forEach((option) => { option.disabled = +option.value[0] >= +this.state.shown[0]; }));
     this.slider("period", "Letters in each half", [8, 32, 1]);
     this.button("Draw new letters", ({ text }) => ({ text: text + 1 }));
     const one = { shown: "1 0.0", off: "none" }, two = { shown: "2 0.0", off: "none" };
     this.presets("Case", {
-      "one block, 8 letters": { ...one, period: 8 }, "one block, 32 letters": { ...one, period: 32 },
-      "two blocks, 8 letters": { ...two, period: 8 }, "two blocks, 32 letters": { ...two, period: 32 },
+      "one block, 8 letters": { ...one, period: 8, at: 12 }, "one block, 32 letters": { ...one, period: 32, at: 40 },
+      "two blocks, 8 letters": { ...two, period: 8, at: 12 }, "two blocks, 32 letters": { ...two, period: 32, at: 40 },
     });
 
     this.map = html("canvas", { class: "attn-square", role: "img" });
@@ -69,7 +71,7 @@ customElements.define("attn-induction", class extends attn.Figure {
     this.curve = svg("polyline", { class: "attn-curve" });
     this.half = svg("path", { class: "attn-axis", "stroke-dasharray": "4 3" });
     this.chart.append(svg("path", { class: "attn-axis", d: "M34 8V118H396" }), this.half, this.curve,
-      ...[0, 2, 4].map((loss) => svg("text", { x: 28, y: this.y(loss) + 4, "text-anchor": "end" }, String(loss))),
+      ...[0, 3, 6].map((loss) => svg("text", { x: 28, y: this.y(loss) + 4, "text-anchor": "end" }, String(loss))),
       svg("text", { x: 215, y: 140, "text-anchor": "middle" }, "loss of each letter (nats); dashed: the second half begins"));
     this.measures = attn.range(4).map(() => html("td"));
     const named = ["loss in the first half", "loss in the second half", "there: weight one letter back", "there: weight on the letter after the last time"];
@@ -78,7 +80,7 @@ customElements.define("attn-induction", class extends attn.Figure {
       html("div", {}, this.line.line, this.key, this.chart, measures));
   }
 
-  y(loss) { return 118 - 18 * Math.min(6, loss); }
+  y(loss) { return 118 - 12 * Math.min(9, loss); }
 
   /* The letters, twice. */
   get ids() {
@@ -87,8 +89,8 @@ customElements.define("attn-induction", class extends attn.Figure {
   }
 
   draw() {
-    const { shown, off, period } = this.state, { number, sum, range } = attn, { ids } = this, at = Math.min(this.state.at, 2 * period - 1);
-    const [blocks, name] = shown.split(" "), mean = (xs) => sum(xs) / xs.length;
+    const { shown, period } = this.state, { number, sum, range } = attn, { ids } = this, at = Math.min(this.state.at, 2 * period - 1);
+    const [blocks, name] = shown.split(" "), off = +this.state.off[0] >= +blocks ? "none" : this.state.off, mean = (xs) => sum(xs) / xs.length;
     const model = this.models[blocks], reading = model.read(ids, model.reading({ off: [off] }));
     const weights = reading.layers[+name[0]].weights.map((heads) => heads[+name[2]]), lost = attn.losses(reading);
     const second = range(period).map((i) => period + i);
@@ -102,7 +104,7 @@ customElements.define("attn-induction", class extends attn.Figure {
       (now) => attn.pixels(this.map, now.map((weight) => (weight < 0 ? null : attn.colour("viridis", weight)))));
     const letters = ids.map((id) => "abcdefghijklmnopqrstuvwxyz"[id]).join(""), row = weights[at], top = row.indexOf(Math.max(...row));
     this.line.show(letters, at, row, lost);
-    this.line.line.style.maxWidth = `${1.2 * period + 0.1}ch`; // a half in each row, where there is room
+    Object.assign(this.line.line.style, { maxWidth: `${1.2 * period + 0.1}ch`, fontSize: `${Math.min(1, 25 / period)}rem` }); // a half in each row
     for (const [side, i] of [["top", at], ["bottom", ids.length - 1 - at]]) this.frame_of_row.style[side] = `${100 * i / ids.length}%`;
     this.key.textContent = `From “${letters[at]}” at position ${at} this head looks most at “${letters[top]}” at ${top}, ${number(row[top], 2)}. Red foot: the loss of the letter.`;
     const x = (i) => 34 + 362 * i / (ids.length - 1);

@@ -36,6 +36,7 @@ customElements.define("attn-lm", class extends attn.Figure {
       + "The answer stood there, but nothing in training taught these weights to look to the right: what comes from there only disturbs them.",
   }, {
     ask: "Take away one thing at a time: the heads of block 0, the heads of block 1, the positions. Which does the model miss most?",
+    opens: { causal: true, positions: true, off: "" },
     guesses: { "block 0 off": "heads of block 0", "block 1 off": "heads of block 1", positions: "positions" },
     right: (figure, met) => [...met].reduce((a, b) => (b[1] > a[1] ? b : a))[0],
     done: ({ state, lost, constructor: { sets } }, met) => {
@@ -48,6 +49,7 @@ customElements.define("attn-lm", class extends attn.Figure {
       + `without those of block 1 ${attn.number(met.get("block 1 off"), 2)}, without positions ${attn.number(met.get("positions"), 2)}.`,
   }, {
     ask: "At temperature 0 the model always takes the likeliest character. Type a beginning of your own, or choose “a beginning”: will what it then writes on go round in circles?",
+    opens: { causal: true, positions: true, off: "", temperature: 0 },
     guesses: { new: "no, each phrase is new", round: "yes, the same words again and again" },
     right: ({ state: { text } }) => (attn.most_common(text)[1] > 2 ? "round" : "new"),
     done: ({ state: { text }, written }) => written === text && text.length >= 64,
@@ -159,13 +161,13 @@ customElements.define("attn-lm", class extends attn.Figure {
     return this.show_next(text, at, lost) + ` The text loses ${this.lost === this.lost ? number(this.lost, 2) : "–"} nats a character, `
       + `held-out text ${number(attn.lm.held_out, 2)}.` + (text.length > 64 ? " Beyond 64 characters the model meets distances that it never saw in training." : "")
       + (text.length === this.constructor.most ? ` It has ${text.length} characters, as many as this figure reads: take some away to write on.` : "")
-      + (causal ? "" : " The mask is lifted.") + (this.unknown ? " Some of the letters typed are unknown to the model and were left out." : "");
+      + (causal ? "" : " The mask is lifted.") + (this.unknown ? " Letters that the model does not know were left out." : "");
   }
 
   show_line(text, at, lost) {
     const { head } = this.state, A = this.weights(head, at);
     this.line.show(text, at, A, lost);
-    this.key.textContent = `Colour: weights of head ${head}, the brightest ${attn.number(Math.max(...A), 2)}. Red foot: a loss.`;
+    this.key.textContent = `Colour: weights of head ${head}, the brightest ${attn.number(Math.max(...A), 2)}. Red foot: a loss.` + (this.unknown ? " Letters that the model does not know were left out." : "");
   }
 
   weights(head, at) { return this.reading.layers[+head[0]].weights[at][+head[2]]; }
@@ -196,7 +198,7 @@ customElements.define("attn-lm", class extends attn.Figure {
     this.next.forEach(([name, bar], i) => {
       const share = p[order[i]];
       name.textContent = share ? `“${attn.letter(letters[order[i]])}”` + (letters[order[i]] === wanted ? " ✓" : "") : "–";
-      bar.textContent = attn.number(share);
+      bar.textContent = share ? attn.number(share) : "";
       bar.style.setProperty("--share", share);
     });
     this.guess.textContent = wanted === undefined ? "The text ends here: write on."

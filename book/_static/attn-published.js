@@ -137,8 +137,8 @@ customElements.define("attn-published", class extends attn.Figure {
     this.square.width = this.square.height = words.length;
     const brush = this.square.getContext("2d");
     range(words.length).forEach((i) => range(words.length).forEach((j) => {
-      brush.fillStyle = `rgb(${attn.colour("viridis", A[i][j] ?? 0)})`;
-      brush.fillRect(j, i, 1, 1);
+      brush.fillStyle = `rgb(${attn.colour("viridis", A[i][j])})`;
+      if (j <= i) brush.fillRect(j, i, 1, 1);
     }));
     for (const [side, i] of [["top", at], ["bottom", words.length - 1 - at]]) this.frame_of_row.style[side] = `${100 * i / words.length}%`;
 

@@ -5,7 +5,9 @@
      guesses  answers to choose from, { key: text }, before the reader tries (a task without them begins at once)
      right    (figure, met) => the key of the right guess
      done     (figure, met) => whether the reader has seen enough; met is a Map of the task's own, to remember what was shown
-     seen     (figure, met) => what was to be seen, in a sentence or two */
+     seen     (figure, met) => what was to be seen, in a sentence or two
+     opens    what of the state "Next task" sets, where the task before may have left it otherwise
+     yet      (figure) => what is still missing, where nothing is guessed */
 attn.Task = class {
   constructor(figure) {
     this.figure = figure;
@@ -27,7 +29,7 @@ attn.Task = class {
     this.next = attn.button("Next task", () => {
       this.begin(number + 1);
       this.part.firstChild.focus(); // the button that had the focus is gone
-      this.figure.set({});
+      this.figure.set(structuredClone(this.task.opens ?? {}));
     });
     this.next.hidden = true;
     const choices = attn.html("div", { class: "attn-buttons", role: "group", "aria-label": "Your guess" }, ...this.buttons.map(([, button]) => button));
@@ -50,7 +52,8 @@ attn.Task = class {
   /* After each redraw. */
   look() {
     const { task, figure } = this;
-    if (!task || this.done || (task.guesses && !this.guess) || !task.done(figure, this.met)) return;
+    if (!task || this.done || (task.guesses && !this.guess)) return;
+    if (!task.done(figure, this.met)) return void (task.yet && this.say(task.yet(figure)));
     this.done = true;
     const right = task.guesses && task.right(figure, this.met);
     const judged = !right ? "Done. " : right === this.guess ? "As you guessed. " : `You guessed “${task.guesses[this.guess]}”; it is “${task.guesses[right]}”. `;

@@ -50,12 +50,15 @@ Object.assign(attn, (() => {
     box.addEventListener("input", () => {
       const text = [...box.value].filter((letter) => known.includes(letter)).join("");
       figure.unknown = box.value.length - text.length;
+      box.value = text;
       figure.set({ text, at: text.length - 1 });
     });
     figure.fits.text = (text) => text.length <= most && [...text].every((letter) => known.includes(letter));
     figure.fits.at = (at) => Number.isInteger(at) && at >= 0;
     figure.control(html("label", { class: "attn-text" }, name, box), () => {
-      if (box.value !== figure.state.text) box.value = figure.state.text;
+      if (box.value === figure.state.text) return;
+      box.value = figure.state.text;
+      figure.unknown = 0;
     });
   };
 

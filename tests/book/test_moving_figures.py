@@ -1272,6 +1272,20 @@ def test_task_of_the_heads(page: Page) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "key", "ends"),
+    [("encoding", "step", (0, 64)), ("cache", "length", (10, 20))],
+)
+def test_home_and_end_take_a_handle_to_the_ends(
+    page: Page, name: str, key: str, ends: tuple[int, int]
+) -> None:
+    figure = page.locator(f"attn-{name}")
+    press(figure, "Again")
+    for button, end in zip(("Home", "End"), ends, strict=True):
+        keys(figure.locator(".attn-handle"), button)
+        assert state(figure)[key] == end
+
+
 def test_tasks_of_the_mesh(page: Page) -> None:
     figure = page.locator("attn-mesh")
     press(figure, "Again", "4")
@@ -1323,7 +1337,7 @@ def test_tasks_of_the_encoding(page: Page) -> None:
     keys(figure.get_by_label("Width d"), "Home")
     keys(figure.get_by_label("Base"), "Home")
     keys(figure.locator(".attn-handle"), *["ArrowLeft"] * 12)
-    assert verdict(figure) == ""
+    assert verdict(figure) == "At step 20: 1.41."
     keys(figure.locator(".attn-handle"), "ArrowLeft")
     assert verdict(figure).startswith("Done. At step 19 both pairs have come round together: 1.95")  # fmt: skip
     press(figure, "8 pairs, base 10")
