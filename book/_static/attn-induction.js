@@ -69,8 +69,10 @@ customElements.define("attn-induction", class extends attn.Figure {
     this.key = html("p");
     this.chart = svg("svg", { viewBox: "0 0 400 150" });
     this.curve = svg("polyline", { class: "attn-curve" });
+    this.other = { curve: svg("polyline", { class: "attn-part" }), name: svg("text", { y: 14, x: 396, "text-anchor": "end" }) }; // the other model, once it was shown
+    this.been = new Map(); // letters and model -> losses
     this.half = svg("path", { class: "attn-axis", "stroke-dasharray": "4 3" });
-    this.chart.append(svg("path", { class: "attn-axis", d: "M34 8V118H396" }), this.half, this.curve,
+    this.chart.append(svg("path", { class: "attn-axis", d: "M34 8V118H396" }), this.half, this.other.curve, this.other.name, this.curve,
       ...[0, 3, 6].map((loss) => svg("text", { x: 28, y: this.y(loss) + 4, "text-anchor": "end" }, String(loss))),
       svg("text", { x: 215, y: 140, "text-anchor": "middle" }, "loss of each letter (nats); dashed: the second half begins"));
     this.measures = attn.range(4).map(() => html("td"));
@@ -109,7 +111,12 @@ customElements.define("attn-induction", class extends attn.Figure {
     this.key.textContent = `From “${letters[at]}” at position ${at} this head looks most at “${letters[top]}” at ${top}, ${number(row[top], 2)}. Red foot: the loss of the letter.`;
     const x = (i) => 34 + 362 * i / (ids.length - 1);
     this.half.setAttribute("d", `M${x(period)} 8V118`);
-    this.glide("losses", [...lost], (now) => this.curve.setAttribute("points", now.map((loss, i) => `${x(i + 1).toFixed(1)},${this.y(loss).toFixed(1)}`).join(" ")));
+    const points = (losses) => losses.map((loss, i) => `${x(i + 1).toFixed(1)},${this.y(loss).toFixed(1)}`).join(" ");
+    this.glide("losses", [...lost], (now) => this.curve.setAttribute("points", points(now)));
+    if (off === "none") this.been.set(letters + blocks, [...lost]);
+    const other = this.been.get(letters + (3 - blocks));
+    this.other.curve.setAttribute("points", other ? points(other) : "");
+    this.other.name.textContent = other ? `grey: ${blocks === "1" ? "two blocks" : "one block"}` : "";
     const model_name = blocks === "1" ? "One block" : "Two blocks", without = off === "none" ? "" : ` without head ${off}`;
     const sentence = `${model_name}${without}: the first half loses ${number(this.lost[0], 2)} nats a letter, the second ${number(this.lost[1], 2)}. `
       + `In the second half head ${name} puts ${number(this.induction, 2)} on the letter that came after the last time, and ${number(values[2], 2)} on the letter before.`;

@@ -83,7 +83,7 @@ customElements.define("attn-lm", class extends attn.Figure {
     this.losses = range(3).map(() => html("td", { class: "attn-bar" }));
     const named = ["this text, as set", "the whole model", "on held-out text"];
     const losses = attn.table(`Loss, nats a character; full: a blind guess, ${attn.number(Math.log(known.length), 2)}`, ["", ""], named.map((name, i) => [html("th", { scope: "row" }, name), this.losses[i]]));
-    this.next = range(7).map(() => [html("th", { scope: "row" }), html("td", { class: "attn-bar" })]);
+    this.next = range(5).map(() => [html("th", { scope: "row" }), html("td", { class: "attn-bar" })]);
     const next = attn.table("What comes next?", ["character", "probability"], this.next);
     this.nextName = next.caption;
     this.rows = this.names.map((name) => this.row(name));
@@ -91,6 +91,7 @@ customElements.define("attn-lm", class extends attn.Figure {
     heads.classList.add("attn-strips");
     for (const table of [heads, next, losses]) table.classList.add("attn-close");
     losses.tHead.remove();
+    losses.classList.add("attn-thick");
     this.picture.append(html("div", {}, this.line.line, this.key, this.guess, heads), html("div", {}, next, losses));
   }
 

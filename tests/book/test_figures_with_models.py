@@ -613,9 +613,10 @@ def test_tasks_of_the_language_model(page: Page) -> None:
 
 def test_tasks_of_induction(page: Page) -> None:
     figure = page.locator("attn-induction")
-    off = figure.get_by_label("Head switched off").locator("option:disabled")
-    assert off.all_text_contents() == ["1.0", "1.1"]  # one block has none of them
     press(figure, "Again")
+    settle(page)
+    missing = figure.get_by_label("Head switched off").locator("option:disabled")
+    assert missing.all_text_contents() == ["1.0", "1.1"]  # of one block
     show, off = (figure.get_by_label(x) for x in ("Head shown", "Head switched off"))
     press(figure, "only two blocks")
     assert verdict(figure) == "Your guess: only two blocks. Now try."
@@ -627,6 +628,7 @@ def test_tasks_of_induction(page: Page) -> None:
     press(figure, "two blocks, 32 letters")
     settle(page)
     assert verdict(figure).startswith("As you guessed. In the second half one block loses")  # fmt: skip
+    assert figure.get_by_text("grey: one block").count() == 1  # its losses stay
     press(figure, "Again")
     press(figure, "only two blocks")
     for _ in range(2):
