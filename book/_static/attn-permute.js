@@ -7,7 +7,7 @@ customElements.define("attn-permute", class extends attn.Figure {
   static W_q = [[0, 1, 1, 0], [1, 0, 0, 1]];
   static W_k = [[1, 1, -1, 1], [-2, 1, 3, 0]].map((row) => row.map((x) => x * Math.LN2));
   static W_v = [[0, 7], [7, 7]];
-  static parts = { tokens: "tokens: Q, K and V", queries: "queries alone", pairs: "keys with their values", keys: "keys without their values" };
+  static parts = { tokens: "Q, K and V", queries: "Q alone", pairs: "K with V", keys: "K without V" };
 
   static tasks = [{
     ask: "Put the words in another order, without a mask and without positions. Which move changes an output? Try all four.",
@@ -41,9 +41,12 @@ customElements.define("attn-permute", class extends attn.Figure {
     this.controls.append(line);
     // Swaps of neighbours, at the front and at the back in turn, lead through all six orders.
     this.button("Next order", ({ order: [a, b, c] }) => ({ order: (this.turn = !this.turn) ? [b, a, c] : [a, c, b] }));
-    this.choice("moved", "What moves", parts);
     this.check("causal", "causal mask");
     this.check("positions", "add positions");
+    this.fits.moved = (moved) => Object.hasOwn(parts, moved);
+    this.presets("What moves", Object.fromEntries(Object.entries(parts).map(([moved, name]) => [name, { moved }])));
+    this.moves = [...this.controls.lastChild.querySelectorAll("button")];
+    this.tried = new Map(); // of each order and its mask and positions, { what moved: whether an output changed }
     const reversed = { order: [2, 1, 0], moved: "tokens" };
     this.presets("Reversed, in", {
       "an encoder without positions": { ...reversed, causal: false, positions: false },
@@ -109,6 +112,9 @@ customElements.define("attn-permute", class extends attn.Figure {
     });
     this.glide("words", now.flat(), (all) => this.paint(first.map((word) => all.slice(11 * word, 11 * word + 11))));
     const same = O.map((row, i) => row.every((x, c) => Math.abs(x - before[q[i]][c]) < 1e-9)), changed = same.filter((one) => !one).length;
+    const set = [order, this.state.causal, this.state.positions].join(), tried = this.tried.get(set) ?? this.tried.set(set, {}).get(set);
+    if (order.join("") !== "012") tried[moved] = changed;
+    Object.keys(this.constructor.parts).forEach((move, k) => { this.moves[k].dataset.found = move in tried ? (tried[move] ? "≠" : "=") : ""; });
     first.forEach((word) => {
       const i = rows[word], { box, old, was } = this.outputs[word];
       for (const part of [box, old]) part.classList.toggle("attn-changed", !same[i]);
@@ -147,7 +153,7 @@ customElements.define("attn-permute", class extends attn.Figure {
         text.textContent = wide < 30 ? "" : attn.number(numbers[3 + of], 2);
         left += wide;
       });
-      output.textContent = attn.row(numbers.slice(6), 2);
+      output.textContent = "output " + attn.row(numbers.slice(6), 2);
     });
   }
 });

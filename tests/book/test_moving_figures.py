@@ -279,6 +279,12 @@ def test_mask_scores_are_those_of_the_test(page: Page) -> None:
     assert shown == [number(s, 1) for s in SCORES.ravel()]
 
 
+def move(figure: Locator, moved: str) -> None:
+    place = ("tokens", "queries", "pairs", "keys").index(moved)
+    figure.get_by_role("group", name="What moves").get_by_role("button").nth(place).click()  # fmt: skip
+    settle(figure.page)
+
+
 def test_permuted_tokens(page: Page, rng: np.random.Generator) -> None:
     figure, seen = page.locator("attn-permute"), set()
     words = ["WEATHER", "IS", "LOVELY"]
@@ -289,7 +295,7 @@ def test_permuted_tokens(page: Page, rng: np.random.Generator) -> None:
     chips = figure.locator(".attn-chip")
     for trial in range(2 * STATES):
         moved = ("tokens", "queries", "pairs", "keys")[trial % 4]
-        choose(figure, "What moves", moved)
+        move(figure, moved)
         tick(figure, "causal mask", bool(rng.integers(2)))
         tick(figure, "add positions", bool(rng.integers(2)))
         if trial % 3 == 0:
@@ -355,7 +361,7 @@ def test_permuted_tokens(page: Page, rng: np.random.Generator) -> None:
         weights = A[np.ix_(np.argsort(q), np.argsort(k))]  # by word, as the lines
         np.testing.assert_allclose(thick, 26 * weights.ravel(), atol=0.006)
         outputs = drawing.locator(".attn-box + text").all_text_contents()
-        assert outputs == [row(O[r]) for r in np.argsort(q)]
+        assert outputs == [f"output {row(O[r])}" for r in np.argsort(q)]
         signs = drawing.locator("text:last-child:is(.attn-box ~ text)")
         assert signs.all_text_contents() == [
             "= the same" if same[r] else f"≠ {row(old[r])} before"
@@ -851,11 +857,12 @@ def test_one_redraw_a_frame_and_one_sentence_a_rest(page: Page, name: str) -> No
             figure.say();
             figure.redraws = figure.spoken = 0;
             new MutationObserver(() => { figure.spoken += 1; }).observe(figure.words, { childList: true });
-            const control = figure.querySelector("select:not(.attn-commit *), input[type=range]");
+            const control = figure.querySelector(".attn-controls :is(select:not(.attn-commit *), input)");
             for (let i = 0; i < 50; i++) {
-                if (control.options) control.selectedIndex = i % control.options.length;
+                if (control.type === "checkbox") control.checked = i % 2 === 0;
+                else if (control.options) control.selectedIndex = i % control.options.length;
                 else control.value = i;
-                control.dispatchEvent(new Event(control.options ? "change" : "input"));
+                control.dispatchEvent(new Event(control.type === "range" ? "input" : "change"));
             }
             await new Promise(requestAnimationFrame); // after the figure's own
             return [figure.redraws, figure.spoken];
@@ -1107,12 +1114,12 @@ def test_a_link_keeps_the_state_and_none_breaks_the_figure(
     page: Page, name: str
 ) -> None:
     figure = page.locator(f"attn-{name}")
-    controls = ".attn-controls :is(input[type=range], select:not(.attn-commit *))"
+    controls = ".attn-controls :is(input, select:not(.attn-commit *))"
     control = figure.locator(controls).first
     figure.get_by_role("button", name="Again").click()
     start = state(figure)
-    arrow = {"select": "ArrowDown", "input": "ArrowRight"}
-    hit(control, arrow[control.evaluate("control => control.localName")])
+    turns = {"select-one": "ArrowDown", "range": "ArrowRight", "checkbox": "Space"}
+    hit(control, turns[control.evaluate("control => control.type")])
     if state(figure) == start:  # it stood at its end
         hit(control, "Home")
     changed, link = state(figure), figure.get_by_role("link", name="Link to this state")
@@ -1253,11 +1260,13 @@ def test_task_of_the_mask(page: Page) -> None:
 def test_task_of_the_permuted_tokens(page: Page) -> None:
     figure = page.locator("attn-permute")
     press(figure, "Again", "keys without values", "Next order")
-    keys(figure.get_by_label("What moves"), *["ArrowDown"] * 3)
+    for moved in ("tokens", "queries", "pairs", "keys"):
+        move(figure, moved)
     assert verdict(figure) == (
-        "As you guessed. Outputs changed: tokens: Q, K and V, 0 of 3; queries alone, 0 of 3; "
-        "keys with their values, 0 of 3; keys without their values, 3 of 3."
+        "As you guessed. Outputs changed: Q, K and V, 0 of 3; Q alone, 0 of 3; K with V, 0 of 3; K without V, 3 of 3."
     )
+    found = figure.locator("[data-found]").evaluate_all("all => all.map(x => x.dataset.found)")  # fmt: skip
+    assert found == ["=", "=", "=", "≠"]
 
 
 def test_task_of_the_heads(page: Page) -> None:
