@@ -51,6 +51,7 @@ customElements.define("attn-cache", class extends attn.Figure {
       name: text("", { class: `attn-tone attn-${tones[kind]}` }), bytes: text("", { class: "attn-bytes", ...end }),
     }));
     this.mine = { line: svg("path", { style: "stroke-width: 5" }), bytes: text("", { class: "attn-bytes attn-name" }) };
+    this.ring = svg("circle", { class: "attn-ghost", r: 10 }); // where a window comes below the latents, once the task is done
     this.cursor = svg("path", { class: "attn-axis" });
     this.dot = svg("circle", { r: 7 });
     this.handle = svg("g", { class: "attn-handle", tabindex: 0, role: "slider", "aria-label": "Length of the text", "aria-valuemin": 1024, "aria-valuemax": 2 ** 20 },
@@ -59,7 +60,7 @@ customElements.define("attn-cache", class extends attn.Figure {
     this.chart = svg("svg", { class: "attn-lanes" }, ...this.full, this.when, this.axis,
       ...[25, 30, 35, 40].map((power) => text(attn.size(2 ** power).replace(".00", ""), { x: 59, y: this.y(power) + 4, ...end })),
       text("one H100", { x: 70, y: this.y(Math.log2(holds)) - 5 }), ...this.marks.map(([, mark]) => mark), this.cursor,
-      ...this.lines.flatMap(({ line, dot, name, bytes }) => [line, dot, name, bytes]), this.mine.line, this.mine.bytes, this.handle);
+      ...this.lines.flatMap(({ line, dot, name, bytes }) => [line, dot, name, bytes]), this.mine.line, this.mine.bytes, this.ring, this.handle);
     this.each = html("span");
     this.picture.append(this.chart, html("p", {}, "Thick: your choice of ", this.each, ` a token. Thin: 16 bits, all tokens. Red: more than the ${attn.size(holds)} of an H100.`));
     const go = (length) => this.set({ length: Math.min(20, Math.max(10, length)) });
@@ -117,6 +118,8 @@ customElements.define("attn-cache", class extends attn.Figure {
       for (const text of [name, bytes]) put(text, { y: row });
     });
     const y = this.y(mine + Math.min(length, full) - 10), turned = at > this.x(17); // its bytes stay within the axes
+    const meet = mine + full - first[2];
+    put(this.ring, { cx: this.x(meet), cy: this.y(mine + full - 10), visibility: this.task.done && full < meet && meet < 20 ? "visible" : "hidden" });
     put(this.mine.line, { d: rise(mine, full) + `H${this.x(20)}` });
     put(this.handle, { transform: `translate(${at} ${y})` });
     put(this.mine.bytes, { x: at + (turned ? -12 : 12), y: Math.min(226, y + 22), "text-anchor": turned ? "end" : "start" });

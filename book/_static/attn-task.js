@@ -61,6 +61,7 @@ attn.Task = class {
     this.next.hidden = this.number + 1 === this.tasks.length;
     if (this.part.contains(document.activeElement)) this.part.firstChild.focus(); // the guesses go
     this.mark(right);
+    figure.set({}); // a picture may now show what it kept back
   }
 
   mark(right) {
