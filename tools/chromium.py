@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, BrowserType, sync_playwright
 
 # Frames come as fast as they are drawn, for tests that wait for them; letters stand as on paper, where hinted ones
 # would leave gaps in words.
@@ -23,14 +23,15 @@ HELP = (
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     with sync_playwright() as playwright:
-        own = playwright.chromium.executable_path
-        found = next(filter(None, map(shutil.which, names)), own)
-        if not Path(found).exists():
-            raise FileNotFoundError(HELP)
-        browser = playwright.chromium.launch(
-            executable_path=found, args=FLAGS, timeout=PATIENCE
-        )
+        browser = launch(playwright.chromium)
         yield browser
         browser.close()
+
+
+def launch(kind: BrowserType) -> Browser:
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    found = next(filter(None, map(shutil.which, names)), kind.executable_path)
+    if not Path(found).exists():
+        raise FileNotFoundError(HELP)
+    return kind.launch(executable_path=found, args=FLAGS, timeout=PATIENCE)

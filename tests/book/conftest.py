@@ -41,6 +41,23 @@ def book() -> Path:
 
 @pytest.fixture(scope="session")
 def visit(browser: Browser) -> Visit:
+    return visitor(browser)
+
+
+@pytest.fixture(scope="module")
+def visit_alone(browser: Browser) -> Iterator[Visit]:
+    """The same in a browser of its own, for pages that store something.
+
+    One that had opened hundreds of pages in other windows sometimes lost what a page had stored when the next came.
+    """
+    from chromium import launch
+
+    own = launch(browser.browser_type)
+    yield visitor(own)
+    own.close()
+
+
+def visitor(browser: Browser) -> Visit:
     """Open a page from its file, with its formulas drawn; at the end it must have met no error and asked no network."""
     from chromium import PATIENCE
 

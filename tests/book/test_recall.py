@@ -103,12 +103,12 @@ GONE = """() => {
 
 
 @pytest.fixture(scope="module")
-def page(book: Path, visit: Callable[..., Any]) -> Iterator[Page]:
+def page(book: Path, visit_alone: Callable[..., Any]) -> Iterator[Page]:
     """A chapter on a phone in Auckland."""
     phone = {"width": 390, "height": 844}
     where = {"timezone_id": "Pacific/Auckland", "color_scheme": "dark"}
     path = book / "book" / f"{SHORT}.html"
-    with visit(path, viewport=phone, has_touch=True, **where) as page:
+    with visit_alone(path, viewport=phone, has_touch=True, **where) as page:
         on(page, "2026-03-01T23:00")
         yield page
 
