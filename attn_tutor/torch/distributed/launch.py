@@ -105,6 +105,8 @@ def _work(
         world_size=size,
         timeout=timedelta(seconds=timeout),
     )
+    if backend == "gloo":
+        dist.barrier()  # lest a quick one leaves while others still connect to it
     result = function(rank, size, *args)
     _result(folder, rank).write_bytes(pickle.dumps(result))
     dist.destroy_process_group()
