@@ -180,16 +180,24 @@ customElements.define("attn-bug", class extends attn.Figure {
     });
     this.glide("outputs", O.flatMap((row) => row.slice(0, 4)), (numbers) =>
       this.out.show(fours(numbers), words, "PuOr", (x) => 0.5 + x / 16, (x) => text(x, 2)));
+    const [right_now, right_before] = [probe, probe === "swap" ? "flat" : "none"].map((done) => this.run("none", done).O[here]);
+    const shift = (rows, old) => rows.map((row, i) => Math.max(...row.map((x, c) => Math.abs(x - old[i][c])))), moves = shift(O, before.O[here]), may = shift(right_now, right_before);
     const changed = range(4).filter((i) => moved.slice(8 * i, 8 * i + 8).includes(true));
+    const prints = range(4).map((i) => (!changed.includes(i) ? "" : may[i] > 1e-6 ? "attn-may" : "attn-against"));
     range(4).forEach((i) => {
       const cell = this.out.cells[i][4];
-      cell.textContent = changed.includes(i) ? text(Math.max(...O[i].map((x, c) => Math.abs(x - before.O[here][i][c]))), 2) : "0";
-      cell.classList.toggle("attn-changed", changed.includes(i));
+      cell.textContent = prints[i] ? text(moves[i], 2) : "0";
+      cell.classList.toggle("attn-changed", prints[i] === "attn-against");
     });
-    const saw = `${changed.length ? changed.map((i) => `“${words[i]}”`).join(", ") : "no output"} moved, and ${weights} of 16 weights of head ${head}`;
-    if (probe !== "none") this.noted.set(probe, saw);
-    if (named !== "?" && named !== this.bug) this.noted.set("!" + named, "");
-    this.notes.replaceChildren(...[...this.noted].map(([key, saw]) => (saw ? html("li", {}, html("b", {}, this.constructor.probes[key][0]), ": " + saw)
+    const told = [["attn-against", "moved and must not"], ["attn-may", "moved as it may"]].map(([kind, what]) => {
+      const which = words.filter((_, i) => prints[i] === kind).map((word) => `“${word}”`);
+      return which.length ? `${which.join(", ")} ${what}, ` : "";
+    });
+    const saw = `${told.join("") || "no output moved, "}and ${weights} of 16 weights of head ${head}`;
+    if (probe !== "none") this.noted.set(probe, { saw, prints });
+    if (named !== "?" && named !== this.bug) this.noted.set("!" + named, null);
+    this.notes.replaceChildren(...[...this.noted].map(([key, seen]) => (seen ? html("li", {}, html("span", { class: "attn-prints", "aria-hidden": "true" }, ...seen.prints.map((kind) => html("span", { class: kind }))),
+        html("b", {}, this.constructor.probes[key][0]), ": " + seen.saw)
       : html("li", {}, html("del", {}, attn.bugs[key.slice(1)][0])))));
     this.notes.scrollTop = this.notes.scrollHeight;
     const { query, first, rows } = this.compare(now, head);

@@ -49,12 +49,13 @@ customElements.define("attn-encoding", class extends attn.Figure {
     });
 
     this.heading = html("p");
-    this.clocks = svg("svg", { viewBox: "0 0 400 208", role: "img" });
+    this.clocks = svg("svg", { viewBox: "0 0 400 214", role: "img" });
     this.hands = range(8).map((i) => {
       const [x, y] = [50 + 100 * (i % 4), 46 + 106 * Math.floor(i / 4)];
       const hands = ["attn-hand-k", "attn-hand-p"].map((kind) => svg("line", { class: kind, x1: x, y1: y }));
       const face = svg("circle", { class: "attn-axis", cx: x, cy: y, r: 36 }), sector = svg("path", { class: "attn-seen" }), between = svg("path", { class: "attn-between" });
-      const name = svg("text", { x, y: y + 52, "text-anchor": "middle" }), clock = svg("g", {}, sector, face, between, ...hands, name);
+      const name = svg("text", { x, y: y + 52, "text-anchor": "middle" });
+      const clock = svg("g", {}, sector, face, between, ...hands, name, svg("path", { class: `attn-part attn-pair-${i}`, d: `M${x - 19} ${y + 57}h38` }));
       for (const [kind, lit] of [["pointerenter", true], ["pointerleave", false]]) clock.addEventListener(kind, () => this.parts[i].classList.toggle("attn-lit", lit));
       this.clocks.append(clock);
       return { clock, face, sector, between, hands, name, x, y };
@@ -62,7 +63,7 @@ customElements.define("attn-encoding", class extends attn.Figure {
 
     this.chart = svg("svg");
     this.band = svg("rect", { class: "attn-seen", x: 40, y: 8, height: 146 });
-    this.parts = range(8).map(() => svg("polyline", { class: "attn-part" }));
+    this.parts = range(8).map((i) => svg("polyline", { class: `attn-part attn-pair-${i}` }));
     this.curve = svg("polyline", { class: "attn-curve" });
     this.ticks = range(3).map((i) => svg("text", { x: 34, y: 20 + 65 * i, "text-anchor": "end" }));
     this.handle = svg("g", { class: "attn-handle", tabindex: 0, role: "slider", "aria-label": "Step k",
@@ -129,7 +130,7 @@ customElements.define("attn-encoding", class extends attn.Figure {
       between.setAttribute("d", turned ? `M${rim(early, 20)}A20 20 0 ${+(apart > Math.PI)} 0 ${rim(early + apart, 20)}` : "");
       sector.setAttribute("d", turned ? `M${x} ${y}L${rim(first)}A36 36 0 ${+(round > Math.PI)} 0 ${rim(first + round)}Z` : "");
     }));
-    this.clocks.setAttribute("viewBox", `0 0 400 ${n > 4 ? 208 : 102}`);
+    this.clocks.setAttribute("viewBox", `0 0 400 ${n > 4 ? 214 : 106}`);
     this.band.setAttribute("width", turned ? unit * seen : 0);
     this.ticks.forEach((tick, i) => { tick.textContent = number(n * (1 - i), 0); });
     const many = later.length, curves = [products, ...range(8).map((i) => shares[i] ?? Array(many).fill(0))];
