@@ -189,7 +189,7 @@ customElements.define("attn-bug", class extends attn.Figure {
       cell.textContent = prints[i] ? text(moves[i], 2) : "0";
       cell.classList.toggle("attn-changed", prints[i] === "attn-against");
     });
-    const told = [["attn-against", "moved and must not"], ["attn-may", "moved as it may"]].map(([kind, what]) => {
+    const told = [["attn-against", "moved and must not"], ["attn-may", "moved"]].map(([kind, what]) => {
       const which = words.filter((_, i) => prints[i] === kind).map((word) => `“${word}”`);
       return which.length ? `${which.join(", ")} ${what}, ` : "";
     });

@@ -312,7 +312,9 @@ def test_squares_are_red_where_only_the_bug_moves_an_output(page: Page) -> None:
                 probe,
             )
             moved, may = (
-                ~np.isclose(*np.array(pair, float), rtol=0, atol=1e-6, equal_nan=True).all(-1)
+                ~np.isclose(
+                    *np.array(pair, float), rtol=0, atol=1e-6, equal_nan=True
+                ).all(-1)
                 for pair in outputs
             )
             expected = np.where(moved, np.where(may, "attn-may", "attn-against"), "")
@@ -434,7 +436,7 @@ def test_tasks_of_the_bug(page: Page) -> None:
     assert "It is not “an empty row gives NaN”" in said(figure)
     noted = figure.locator(".attn-notebook li").all_inner_texts()
     assert noted == [
-        "new last token: “the”, “cat”, “sat” moved and must not, “[new]” moved as it may, and 16 of 16 weights of head 0",
+        "new last token: “the”, “cat”, “sat” moved and must not, “[new]” moved, and 16 of 16 weights of head 0",
         "an empty row gives NaN",
     ]
     assert figure.locator(".attn-notebook del").inner_text() == "an empty row gives NaN"
