@@ -65,10 +65,11 @@ customElements.define("attn-published", class extends attn.Figure {
 
     const text = (words, more = {}) => svg("text", { "text-anchor": "middle", ...more }, words);
     this.squares = range(layers * heads).map(() => svg("rect", { height: 16 }));
+    this.over = svg("path", { class: "attn-over" }); // a dot on each square above a half
     this.marks = [0, 5, 10, 15, 20, 25, 29].map((layer) => [layer, text(String(layer), { y: 164 })]);
     this.handle = svg("g", { class: "attn-handle", tabindex: 0, role: "slider", "aria-label": "Head: arrow keys go to the next layer or head",
       "aria-valuemin": 0, "aria-valuemax": layers * heads - 1 }, this.frame_of_head = svg("rect", { class: "attn-frame", height: 16 }));
-    this.chart = svg("svg", {}, ...this.squares, ...[0, 4, 8].map((head) => text(String(head), { x: 36, y: 16 + 16 * head, "text-anchor": "end" })),
+    this.chart = svg("svg", {}, ...this.squares, this.over, ...[0, 4, 8].map((head) => text(String(head), { x: 36, y: 16 + 16 * head, "text-anchor": "end" })),
       ...this.marks.map(([, mark]) => mark), text("head", { x: 16, y: 76, transform: "rotate(-90 16 76)" }), text("layer", { x: 0, y: 164, "text-anchor": "start" }), this.handle);
     const go = (layer, head) => this.set({ layer: Math.max(0, Math.min(layers - 1, layer)), head: Math.max(0, Math.min(heads - 1, head)) });
     attn.drag(this, this.chart, this.handle, (x, y) => go(Math.floor((x - 42) / this.unit), Math.floor((y - 4) / 16)),
@@ -88,6 +89,11 @@ customElements.define("attn-published", class extends attn.Figure {
     this.frame_of_row = html("div", { class: "attn-row" });
     this.picture.append(html("div", { class: "attn-wide" }, this.chart_name, this.chart), html("div", {}, this.line.line, this.key, top),
       html("div", { style: "flex: 0 1 14rem" }, html("p", {}, "Rows are queries, columns keys"), html("div", { class: "attn-map" }, this.square, this.frame_of_row)));
+  }
+
+  again() {
+    this.former = this.chosen = undefined;
+    super.again();
   }
 
   /* The weights of a head, row by row; above the diagonal the file has nothing. */
@@ -110,7 +116,8 @@ customElements.define("attn-published", class extends attn.Figure {
   draw() {
     const { sentence, layer, head } = this.state, { number, range } = attn, { heads, maps } = this.constructor;
     const read = this.read = this.sentences[sentence], { words, losses } = read, at = Math.min(this.state.at, words.length - 1);
-    this.chosen = layer * heads + head;
+    const chosen = layer * heads + head;
+    if (chosen !== this.chosen) [this.former, this.chosen] = [this.chosen, chosen];
     // Where no token returns, there is no earlier copy: the map shows the token before in its place.
     const none = this.state.map === "after" && new Set(read.tokens).size === read.tokens.length, map = none ? "before" : this.state.map;
     this.scores = range(this.squares.length).map((i) => this.score(this.weights(read, i), read, map));
@@ -121,11 +128,14 @@ customElements.define("attn-published", class extends attn.Figure {
     this.squares.forEach((square, i) => square.setAttribute("fill", `rgb(${attn.colour("cividis", this.scores[i])})`));
     const wide = this.chart.clientWidth || 700;
     if (this.sized !== wide) this.size(wide);
+    attn.put(this.over, { d: this.scores.map((x, i) => (x > 0.5 ? `M${42 + this.unit * (Math.floor(i / heads) + 0.5) - 2.5} ${12 + 16 * (i % heads)}a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0` : "")).join("") });
     attn.put(this.frame_of_head, { x: 42 + this.unit * layer, y: 4 + 16 * head });
-    this.chart_name.textContent = (none ? "No token of this sentence returns, so the map shows the token before. " : "") + `All 270 heads: weight on ${maps[map]}, mean over the sentence. Dark 0, bright 1. Drag the frame.`;
+    this.chart_name.textContent = (none ? "No token of this sentence returns, so the map shows the token before. " : "") + `All 270 heads: weight on ${maps[map]}, mean ${map === "first" ? "from the fifth token on" : "over the sentence"}. Dark 0, bright 1; a dot: over ½. Drag the frame.`;
 
     this.line.show(words, at, A[at], losses.map((loss) => loss / 2));
-    this.key.textContent = `Colour: weights of layer ${layer}, head ${head}, the brightest ${number(read.top[0][1], 2)}. Red foot: loss, full at 10 nats.`;
+    const named = (i) => `layer ${Math.floor(i / heads)}, head ${i % heads}`, was = this.former === undefined ? null : this.weights(read, this.former)[at], most = was && Math.max(...was);
+    this.line.letters.forEach((part, i) => part.style.setProperty("--former", i <= at && was ? `rgb(${attn.colour("viridis", was[i] / most)})` : "transparent"));
+    this.key.textContent = `Colour: weights of ${named(chosen)}, the brightest ${number(read.top[0][1], 2)}. ${was ? `Strip above: of ${named(this.former)}, the head before. ` : ""}Red foot: loss, full at 10 nats.`;
     this.top_name.textContent = `From “${words[at]}”, token ${at}, it looks most at`;
     this.rows.forEach(([name, bar], i) => {
       const [word, weight, j] = read.top[i] ?? [];

@@ -160,6 +160,8 @@ def test_the_map_is_of_all_heads(
     assert squares.count() == 270
     brightness = squares.evaluate_all(red)
     assert brightness[shown.argmax()] == max(brightness)
+    dots = figure.locator(".attn-over").get_attribute("d") or ""
+    assert dots.count("M") == (shown > 0.5).sum()
     touch(figure, int(shown.argmax()))
     layer, head = divmod(int(shown.argmax()), 9)
     assert (state(figure)["layer"], state(figure)["head"]) == (layer, head)
@@ -180,6 +182,24 @@ def test_the_picture_of_a_head_is_its_weights(
     green = np.reshape(painted, (*A.shape, 4))[..., 1]  # it grows with viridis
     assert (green[A > 0.5] > 140).all() and (green[A < 0.1] < 70).all()
     assert (A > 0.5).sum() > 10
+
+
+def test_a_strip_above_the_words_is_the_head_before(figure: Locator) -> None:
+    words = figure.locator(".attn-tokens span")
+
+    def colours(side: str) -> list[str]:
+        found = words.evaluate_all(
+            f"words => words.map(word => getComputedStyle(word).{side})"
+        )
+        return list(found)[:11]  # up to "it"
+
+    assert set(colours("borderTopColor")) == {"rgba(0, 0, 0, 0)"}
+    looked = colours("backgroundColor")
+    press(figure, "21.6 of “it”")
+    assert colours("borderTopColor") == looked != colours("backgroundColor")
+    assert "Strip above: of layer 16, head 3, the head before." in figure.inner_text()
+    press(figure, "Again")
+    assert "Strip above" not in figure.inner_text()
 
 
 def test_tasks_of_the_published_heads(figure: Locator) -> None:
