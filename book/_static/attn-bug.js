@@ -33,7 +33,7 @@ customElements.define("attn-bug", class extends attn.Figure {
     seen: (figure) => figure.verdict(),
   }, {
     ask: "Press “Another layer”. How many probes and names will you need until its bug is named? A wrong name counts as much as a probe.",
-    guesses: { 1: "1", 3: "2 or 3", 6: "4 to 6", 12: "more" },
+    guesses: { 1: "at most 1", 3: "2 or 3", 6: "4 to 6", 12: "more" },
     right: ({ count }) => ["1", "3", "6", "12"].find((most) => count <= +most) ?? "12",
     done: (figure, met) => {
       if (!met.has("seed")) met.set("seed", figure.state.seed);
@@ -159,18 +159,25 @@ customElements.define("attn-bug", class extends attn.Figure {
     const A = now.A[here][head], text = (x, digits) => (Number.isFinite(x) ? number(x, digits) : Number.isNaN(x) ? "NaN" : "–");
     this.must.textContent = this.constructor.probes[probe][1];
     words.forEach((word, j) => { this.map.names[j].textContent = word; });
-    const O = now.O[here], mark = ({ cells }, rows, old) => rows.flatMap((row, i) => row.map((x, j) => {
-      const same = Math.abs(x - old[i][j]) < 1e-6 || Object.is(x, old[i][j]);
-      if (j < 4) [["moved", !same], ["up", x > old[i][j]], ["down", x < old[i][j]]].forEach(([is, so]) => cells[i][j].classList.toggle("attn-" + is, so && !same));
-      return !same;
+    const O = now.O[here], same = (x, y) => Math.abs(x - y) < 1e-6 || Object.is(x, y);
+    const mark = ({ cells }, rows, old) => rows.forEach((row, i) => row.slice(0, 4).forEach((x, j) => {
+      const stays = same(x, old[i][j]);
+      [["moved", !stays], ["up", x > old[i][j]], ["down", x < old[i][j]]].forEach(([is, so]) => cells[i][j].classList.toggle("attn-" + is, so && !stays));
     }));
+    mark(this.map, A, before.A[here][head]);
+    mark(this.out, O, before.O[here]);
+    // Of outputs and of heads: which the probe moved, and whether it moves them in a right layer too.
+    const moved = (part, one, other) => range(4).map((i) => one[part][here][i].flat().some((x, c) => !same(x, other[part][here][i].flat()[c])));
+    const right_now = this.run("none", probe), right_before = this.run("none", probe === "swap" ? "flat" : "none");
+    const [prints, heads] = ["O", "A"].map((part) => {
+      const may = moved(part, right_now, right_before);
+      return moved(part, now, before).map((moves, i) => (moves ? (may[i] ? "attn-may" : "attn-against") : ""));
+    });
     this.minis.forEach(({ map, name }, h) => {
-      const [now_h, old_h] = [now, before].map((ran) => ran.A[here][h].flat());
-      attn.pixels(map, now_h.map((x) => (x === x ? attn.colour("viridis", x) : null)));
-      name.textContent = `head ${h}` + (now_h.some((x, i) => !(Math.abs(x - old_h[i]) < 1e-6)) ? ", moved" : "");
+      attn.pixels(map, now.A[here][h].flat().map((x) => (x === x ? attn.colour("viridis", x) : null)));
+      name.textContent = `head ${h}` + (heads[h] ? ", moved" : "");
     });
     for (const i of range(4)) for (const j of range(4)) this.map.cells[i][j].classList.toggle("attn-must", j > i || !now.real[here][j]);
-    const weights = mark(this.map, A, before.A[here][head]).filter(Boolean).length, moved = mark(this.out, O, before.O[here]);
     const fours = (numbers) => range(4).map((i) => numbers.slice(4 * i, 4 * i + 4));
     this.glide("weights", A.flat(), (numbers) => {
       const B = fours(numbers);
@@ -180,23 +187,19 @@ customElements.define("attn-bug", class extends attn.Figure {
     });
     this.glide("outputs", O.flatMap((row) => row.slice(0, 4)), (numbers) =>
       this.out.show(fours(numbers), words, "PuOr", (x) => 0.5 + x / 16, (x) => text(x, 2)));
-    const [right_now, right_before] = [probe, probe === "swap" ? "flat" : "none"].map((done) => this.run("none", done).O[here]);
-    const shift = (rows, old) => rows.map((row, i) => Math.max(...row.map((x, c) => Math.abs(x - old[i][c])))), moves = shift(O, before.O[here]), may = shift(right_now, right_before);
-    const changed = range(4).filter((i) => moved.slice(8 * i, 8 * i + 8).includes(true));
-    const prints = range(4).map((i) => (!changed.includes(i) ? "" : may[i] > 1e-6 ? "attn-may" : "attn-against"));
     range(4).forEach((i) => {
       const cell = this.out.cells[i][4];
-      cell.textContent = prints[i] ? text(moves[i], 2) : "0";
+      cell.textContent = prints[i] ? text(Math.max(...O[i].map((x, c) => Math.abs(x - before.O[here][i][c]))), 2) : "0";
       cell.classList.toggle("attn-changed", prints[i] === "attn-against");
     });
     const told = [["attn-against", "moved and must not"], ["attn-may", "moved"]].map(([kind, what]) => {
-      const which = words.filter((_, i) => prints[i] === kind).map((word) => `“${word}”`);
-      return which.length ? `${which.join(", ")} ${what}, ` : "";
+      const which = words.map((word) => `“${word}”`).filter((_, i) => prints[i] === kind), looks = range(4).filter((h) => heads[h] === kind);
+      if (looks.length) which.push(looks.length === 4 ? "all heads" : `head ${looks.join(", ")}`);
+      return which.length ? `${which.join(", ")} ${what}` : "";
     });
-    const saw = `${told.join("") || "no output moved, "}and ${weights} of 16 weights of head ${head}`;
-    if (probe !== "none") this.noted.set(probe, { saw, prints });
+    if (probe !== "none") this.noted.set(probe, { saw: told.filter((part) => part).join("; ") || "nothing moved", prints: [prints, heads] });
     if (named !== "?" && named !== this.bug) this.noted.set("!" + named, null);
-    this.notes.replaceChildren(...[...this.noted].map(([key, seen]) => (seen ? html("li", {}, html("span", { class: "attn-prints", "aria-hidden": "true" }, ...seen.prints.map((kind) => html("span", { class: kind }))),
+    this.notes.replaceChildren(...[...this.noted].map(([key, seen]) => (seen ? html("li", {}, ...seen.prints.map((kinds) => html("span", { class: "attn-prints", "aria-hidden": "true" }, ...kinds.map((kind) => html("span", { class: kind })))),
         html("b", {}, this.constructor.probes[key][0]), ": " + seen.saw)
       : html("li", {}, html("del", {}, attn.bugs[key.slice(1)][0])))));
     this.notes.scrollTop = this.notes.scrollHeight;
@@ -210,7 +213,7 @@ customElements.define("attn-bug", class extends attn.Figure {
     this.found.replaceChildren(...(named === "?" ? [] : [
       right ? `Yes: ${name}. What shows it: ${symptom}. ` : `No. With “${name}” you would see this: ${symptom}. `, html("a", { href: "#" + place }, "The entry in the gallery")]));
     const guess = named === "?" ? "" : right ? " The bug is named." : ` It is not “${name}”.`;
-    return `Layer ${this.state.seed}, ${this.constructor.probes[probe][0]}: ${changed.length} of 4 outputs changed. Head ${head}: rows sum to ${A.map((row) => text(sum(row), 2)).join(", ")}; `
+    return `Layer ${this.state.seed}, ${this.constructor.probes[probe][0]}: ${prints.filter((kind) => kind).length} of 4 outputs changed. Head ${head}: rows sum to ${A.map((row) => text(sum(row), 2)).join(", ")}; `
       + `the last row is ${A[3].map((w) => text(w, 2)).join(", ")}.${guess}`;
   }
 });

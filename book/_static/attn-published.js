@@ -68,7 +68,7 @@ customElements.define("attn-published", class extends attn.Figure {
     this.over = svg("path", { class: "attn-over" }); // a dot on each square above a half
     this.marks = [0, 5, 10, 15, 20, 25, 29].map((layer) => [layer, text(String(layer), { y: 164 })]);
     this.handle = svg("g", { class: "attn-handle", tabindex: 0, role: "slider", "aria-label": "Head: arrow keys go to the next layer or head",
-      "aria-valuemin": 0, "aria-valuemax": layers * heads - 1 }, this.frame_of_head = svg("rect", { class: "attn-frame", height: 16 }));
+      "aria-valuemin": 0, "aria-valuemax": layers * heads - 1 }, this.grip = svg("rect", { class: "attn-grip", width: 24, height: 24 }), this.frame_of_head = svg("rect", { class: "attn-frame", height: 16 }));
     this.chart = svg("svg", {}, ...this.squares, this.over, ...[0, 4, 8].map((head) => text(String(head), { x: 36, y: 16 + 16 * head, "text-anchor": "end" })),
       ...this.marks.map(([, mark]) => mark), text("head", { x: 16, y: 76, transform: "rotate(-90 16 76)" }), text("layer", { x: 0, y: 164, "text-anchor": "start" }), this.handle);
     const go = (layer, head) => this.set({ layer: Math.max(0, Math.min(layers - 1, layer)), head: Math.max(0, Math.min(heads - 1, head)) });
@@ -130,6 +130,7 @@ customElements.define("attn-published", class extends attn.Figure {
     if (this.sized !== wide) this.size(wide);
     attn.put(this.over, { d: this.scores.map((x, i) => (x > 0.5 ? `M${42 + this.unit * (Math.floor(i / heads) + 0.5) - 2.5} ${12 + 16 * (i % heads)}a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0` : "")).join("") });
     attn.put(this.frame_of_head, { x: 42 + this.unit * layer, y: 4 + 16 * head });
+    attn.put(this.grip, { x: 42 + this.unit * (layer + 0.5) - 12, y: 16 * head });
     this.chart_name.textContent = (none ? "No token of this sentence returns, so the map shows the token before. " : "") + `All 270 heads: weight on ${maps[map]}, mean ${map === "first" ? "from the fifth token on" : "over the sentence"}. Dark 0, bright 1; a dot: over ½. Drag the frame.`;
 
     this.line.show(words, at, A[at], losses.map((loss) => loss / 2));

@@ -296,31 +296,33 @@ def test_the_right_layer_does_what_each_probe_demands(page: Page) -> None:
         assert not A["large"].swapaxes(0, 1)[:, hidden].any()
 
 
-def test_squares_are_red_where_only_the_bug_moves_an_output(page: Page) -> None:
+def test_a_mark_is_red_where_only_the_bug_moves(page: Page) -> None:
     figure = page.locator("attn-bug")
     met = set()
     for seed in range(1, 22):
         put(figure, seed=seed, sentence=str(seed % 4), head="0", probe="none")
         for probe in PROBES[1:]:
             put(figure, probe=probe)
-            outputs, squares, red = figure.evaluate(
+            layers, marks, red = figure.evaluate(
                 """(f, probe) => [
-                    [f.bug, "none"].map(bug => [probe, probe === "swap" ? "flat" : "none"].map(
-                        done => f.run(bug, done).O[+f.state.sentence].map(row => row.map(String)))),
-                    [...f.notes.lastChild.querySelectorAll(".attn-prints span")].map(square => square.className),
+                    ["O", "A"].map(part => [f.bug, "none"].map(bug => [probe, probe === "swap" ? "flat" : "none"].map(
+                        done => f.run(bug, done)[part][+f.state.sentence].map(row => row.flat().map(String))))),
+                    [...f.notes.lastChild.querySelectorAll(".attn-prints span")].map(mark => mark.className),
                     f.out.cells.map(row => row[4].classList.contains("attn-changed"))]""",
                 probe,
             )
-            moved, may = (
-                ~np.isclose(
-                    *np.array(pair, float), rtol=0, atol=1e-6, equal_nan=True
-                ).all(-1)
-                for pair in outputs
-            )
-            expected = np.where(moved, np.where(may, "attn-may", "attn-against"), "")
-            assert squares == list(expected), (seed, probe)
-            assert red == list(expected == "attn-against")
-            met |= set(squares)
+            expected: list[str] = []  # of four outputs, then of four heads
+            for bug, right in layers:
+                moved, may = (
+                    ~np.isclose(
+                        *np.array(pair, float), rtol=0, atol=1e-6, equal_nan=True
+                    ).all(-1)
+                    for pair in (bug, right)
+                )
+                expected += list(np.where(moved, np.where(may, "attn-may", "attn-against"), ""))  # fmt: skip
+            assert marks == expected, (seed, probe)
+            assert red == [mark == "attn-against" for mark in marks[:4]]
+            met |= set(marks)
     assert met == {"", "attn-may", "attn-against"}
 
 
@@ -436,7 +438,7 @@ def test_tasks_of_the_bug(page: Page) -> None:
     assert "It is not “an empty row gives NaN”" in said(figure)
     noted = figure.locator(".attn-notebook li").all_inner_texts()
     assert noted == [
-        "new last token: “the”, “cat”, “sat” moved and must not, “[new]” moved, and 16 of 16 weights of head 0",
+        "new last token: “the”, “cat”, “sat” moved and must not; “[new]”, all heads moved",
         "an empty row gives NaN",
     ]
     assert figure.locator(".attn-notebook del").inner_text() == "an empty row gives NaN"
