@@ -22,14 +22,15 @@ customElements.define("attn-cache", class extends attn.Figure {
   static kept = 4096 + 4; // tokens of a window
   static holds = 80e9; // bytes of an H100
   static tasks = [{
-    ask: "Llama 3 70B with latents for the whole text, or with its 8 groups for 4 sinks and the last 4,096 tokens, both at 16 bits: from which of these lengths on is the window the smaller one? Give the groups the window, and look at two lengths.",
+    ask: "Llama 3 70B with latents for the whole text, or with its 8 groups for 4 sinks and the last 4,096 tokens, both at 16 bits: from which of these lengths on is the window the smaller one? Give the groups the window, and look there.",
     guesses: { 12: "4,096", 14: "16,384", 17: "131,072" },
     right: () => "14",
     done: ({ state: { model, length, heads, bits, window }, bytes, thin }, met) => {
-      if (model === "llama" && heads === "groups" && bits === "16" && window === "window") met.set(length, [thin.latents, bytes].map(attn.size));
-      return met.has(13) && met.has(14);
+      if (model === "llama" && heads === "groups" && bits === "16" && window === "window") met.set(length, `at ${(2 ** length).toLocaleString("en-US")} tokens the window takes ${attn.size(bytes)} and latents ${attn.size(thin.latents)}`);
+      return (met.has(12) || met.has(13)) && met.has(14);
     },
-    seen: (figure, met) => `At 8,192 tokens latents take ${met.get(13)[0]} and the window ${met.get(13)[1]}; at 16,384 it is ${met.get(14).join(" against ")}, and from there on the window no longer grows.`,
+    yet: (figure, met) => (met.size ? `So far: ${[...met.values()].at(-1)}.` : ""),
+    seen: (figure, met) => `${[met.get(met.has(13) ? 13 : 12), met.get(14)].join("; ").replace("a", "A")}. It has not grown since 4,100 tokens, and latents go on.`,
   }];
 
   build() {
@@ -51,6 +52,7 @@ customElements.define("attn-cache", class extends attn.Figure {
       name: text("", { class: `attn-tone attn-${tones[kind]}` }), bytes: text("", { class: "attn-bytes", ...end }),
     }));
     this.mine = { line: svg("path", { style: "stroke-width: 5" }), bytes: text("", { class: "attn-bytes attn-name" }) };
+    this.less = { span: svg("path", { class: "attn-between" }), share: text("", { class: "attn-name" }) }; // than all heads
     this.ring = svg("circle", { class: "attn-ghost", r: 10 }); // where a window comes below the latents, once the task is done
     this.cursor = svg("path", { class: "attn-axis" });
     this.dot = svg("circle", { r: 7 });
@@ -59,10 +61,10 @@ customElements.define("attn-cache", class extends attn.Figure {
     this.when = text("", { y: 14, ...end });
     this.chart = svg("svg", { class: "attn-lanes" }, ...this.full, this.when, this.axis,
       ...[25, 30, 35, 40].map((power) => text(attn.size(2 ** power).replace(".00", ""), { x: 59, y: this.y(power) + 4, ...end })),
-      text("one H100", { x: 70, y: this.y(Math.log2(holds)) - 5 }), ...this.marks.map(([, mark]) => mark), this.cursor,
-      ...this.lines.flatMap(({ line, dot, name, bytes }) => [line, dot, name, bytes]), this.mine.line, this.mine.bytes, this.ring, this.handle);
+      text("one H100", { x: 70, y: this.y(Math.log2(holds)) - 5 }), ...this.marks.map(([, mark]) => mark), this.cursor, this.less.span,
+      ...this.lines.flatMap(({ line, dot, name, bytes }) => [line, dot, name, bytes]), this.mine.line, this.mine.bytes, this.less.share, this.ring, this.handle);
     this.each = html("span");
-    this.picture.append(this.chart, html("p", {}, "Thick: your choice of ", this.each, ` a token. Thin: 16 bits, all tokens. Red: more than the ${attn.size(holds)} of an H100.`));
+    this.picture.append(this.chart, html("p", {}, "Thick: your choice of ", this.each, ` a token. Thin: 16 bits, all tokens. Red: more than the ${attn.size(holds)} of an H100, weights aside.`));
     const go = (length) => this.set({ length: Math.min(20, Math.max(10, length)) });
     attn.drag(this, this.chart, this.handle, (x) => go(Math.round(10 + (x - 64) * 10 / (this.x(20) - 64))), (dx, dy) => go(this.state.length + dx + dy));
     this.fit(this.chart);
@@ -97,6 +99,8 @@ customElements.define("attn-cache", class extends attn.Figure {
     attn.put(this.full[1], { d: `M64 ${this.y(Math.log2(holds))}H${right}` });
     for (const [power, mark] of this.marks) attn.put(mark, { x: this.x(power), visibility: wide < 500 && power % 10 && power !== 14 ? "hidden" : "visible" });
     this.mine.bytes.textContent = this.bytes === this.thin[heads] ? "" : size(this.bytes); // the thin line has said it
+    const times = this.thin.heads / this.bytes;
+    this.less.share.textContent = times > 1.05 ? `1/${attn.number(times, times >= 100 || Math.abs(times - Math.round(times)) < 0.05 ? 0 : 1)} of MHA` : "";
     for (const part of [this.mine.line, this.dot]) part.setAttribute("class", `attn-tone attn-${tones[heads]}`);
     const first = [...kinds.map((kind) => bill(kind, 1024, 16)), bill(heads, 1024, bits)];
     this.glide("lines", [length, window === "all" ? 20 : Math.log2(kept), ...first.map(Math.log2)], (now) => this.paint(now));
@@ -110,7 +114,7 @@ customElements.define("attn-cache", class extends attn.Figure {
   paint([length, full, ...first]) {
     const at = this.x(length), mine = first.pop(), { put } = attn, rise = (from, to) => `M${this.x(10)} ${this.y(from)}L${this.x(to)} ${this.y(from + to - 10)}`;
     put(this.cursor, { d: `M${at} 8V232` });
-    let row = 0;
+    let row = 18; // of the length
     this.lines.forEach(({ line, dot, name, bytes }, i) => {
       put(line, { d: rise(first[i], 20) });
       put(dot, { cx: at, cy: this.y(first[i] + length - 10) });
@@ -122,6 +126,8 @@ customElements.define("attn-cache", class extends attn.Figure {
     put(this.ring, { cx: this.x(meet), cy: this.y(mine + full - 10), visibility: this.task.done && full < meet && meet < 20 ? "visible" : "hidden" });
     put(this.mine.line, { d: rise(mine, full) + `H${this.x(20)}` });
     put(this.handle, { transform: `translate(${at} ${y})` });
-    put(this.mine.bytes, { x: at + (turned ? -12 : 12), y: Math.min(226, y + 22), "text-anchor": turned ? "end" : "start" });
+    put(this.less.span, { d: `M${at} ${this.y(first[0] + length - 10)}V${y}` });
+    [this.mine.bytes, this.less.share].filter((text) => text.textContent).forEach((text, i) =>
+      put(text, { x: at + (turned ? -12 : 12), y: Math.min(210, y + 22) + 16 * i, "text-anchor": turned ? "end" : "start" }));
   }
 });

@@ -6,13 +6,14 @@ customElements.define("attn-mesh", class extends attn.Figure {
   static parts = { project: "projections", attend: "attention", wait: "waiting", reduce: "adding up heads" };
 
   static tasks = [{
-    ask: "A million tokens on 1,024 GPUs, in a ring. How many GPUs should share the heads, so that the 80 layers take the least time? Try three numbers at least.",
+    ask: "A million tokens on 1,024 GPUs, in a ring. How many GPUs should share the heads, so that the 80 layers take the least time? Try all four.",
     guesses: { 0: "1", 2: "4", 3: "8", 4: "16" },
     right: () => "3",
     done: ({ state: { length, gpus, heads, exchange }, total }, met) => {
       if (length === 20 && gpus === 10 && exchange === "ring" && total) met.set(heads, attn.number(total, 2));
-      return met.size > 2 && met.has(3);
+      return [0, 2, 3, 4].every((tried) => met.has(tried));
     },
+    yet: (figure, met) => `${[0, 2, 3, 4].filter((tried) => met.has(tried)).length} of 4 tried.`,
     seen: (figure, met) => [...met].sort(([a], [b]) => a - b).map(([heads, seconds]) => `${2 ** heads}: ${seconds} s`).join(", ")
       + ". With few the ring's blocks are too short to hide the traffic; beyond eight the heads leave the node.",
   }, {
@@ -23,6 +24,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
       if (length === 20 && gpus === 10 && heads === 0) met.set(exchange, total ? attn.number(total, 2) + " s" : "does not fit");
       return met.size === 3;
     },
+    yet: (figure, met) => `${met.size} of 3 tried.`,
     seen: (figure, met) => ["ring", "double ring", "all-to-all"].map((way) => `${way}: ${met.get(way)}`).join(", ")
       + ". In a double ring each adapter carries an eighth of what one of them carries in one ring.",
   }];
@@ -35,7 +37,8 @@ customElements.define("attn-mesh", class extends attn.Figure {
     this.choice("exchange", "Tokens meet by", { ring: "ring", "double ring": "double ring", "all-to-all": "all-to-all" });
     this.clock = 0.65; // how much of the time bar has gone by
     this.player("Play", 40, () => {
-      this.clock = this.clock < 1 ? Math.min(1, this.clock + 0.01) : 0;
+      this.clock = this.played && this.clock < 1 ? Math.min(1, this.clock + 0.01) : 0;
+      this.played = true;
       this.pass();
       return this.clock < 1;
     });
@@ -56,7 +59,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
     this.drawing = svg("svg", { class: "attn-mesh-drawing", "aria-hidden": true }, this.machine, this.messages, ...Object.values(this.blocks).flat(),
       ...["a GPU", "NVLink", "network"].map((name, i) => svg("text", { x: 0, y: 107 + 20 * i }, name)), this.cursor, this.spans, this.step);
     const tone = (kind, text) => html("b", { class: kind }, text), stage = html("div", {}, html("p", {}, "Boxes: nodes; frames: GPUs that share heads. ", tone("attn-of-beam", "Blue computes"), ", ",
-      tone("attn-of-greedy", "red waits"), ", ", tone("attn-of-new", "dots are messages"), "."), this.drawing);
+      tone("attn-of-greedy", "red waits"), ". Dots: blocks of K and V."), this.drawing);
     this.picture.append(stage);
     this.fit(stage);
 
@@ -112,9 +115,10 @@ customElements.define("attn-mesh", class extends attn.Figure {
     if (!this.tries.has(key)) this.tries.set(key, {});
     const ways = this.tries.get(key);
     (ways[exchange] ??= {})[heads] = seconds;
-    const top = Math.max(...Object.values(ways).flatMap(Object.values)) || 1, x = (h) => 90 + (wide - 130) * h / 6, y = (value) => 76 - 54 * value / top;
+    const logs = Object.values(ways).flatMap(Object.values).filter((value) => value).map(Math.log), [low, high] = [Math.min(...logs), Math.max(...logs)];
+    const x = (h) => 90 + (wide - 130) * h / 6, y = (value) => 60 - 38 * (Math.log(value) - low) / (high - low || 1);
     this.tried.setAttribute("viewBox", `0 0 ${wide} 96`);
-    this.tried.replaceChildren(svg("text", { y: 40 }, "80 layers,"), svg("text", { y: 54 }, "as tried"), svg("path", { d: `M82 76H${wide}` }), svg("text", { y: 93 }, "share heads"),
+    this.tried.replaceChildren(svg("text", { y: 40 }, "80 layers,"), svg("text", { y: 54 }, "tried (log)"), svg("path", { d: `M82 76H${wide}` }), svg("text", { y: 93 }, "share heads"),
       ...range(7).map((h) => svg("text", { x: x(h), y: 93, "text-anchor": "middle", class: h === heads ? "attn-name" : "" }, 2 ** h)),
       ...Object.entries(ways).sort(([way]) => (way === exchange ? 1 : -1)).flatMap(([way, tries]) => {
         const points = Object.entries(tries).filter(([, value]) => value), now = way === exchange;
@@ -138,22 +142,29 @@ customElements.define("attn-mesh", class extends attn.Figure {
     const line = ([, a], [b]) => `M${a + radius + 2} 30H${b - radius - 2}`, mid = ([a, b]) => (a + b) / 2, links = [];
     const ends = (row, low, last = row.at(-1)[1]) => // the way back, from beyond the picture where nodes are left out
       `M${row === members && nodes > shown ? `${last + radius + 2} 30H${wide - 8}` : `${last} 40`}V${low}H${mid(row[0])}V41`;
-    const ring = (row, low) => row.length > 1 && links.push(...row.slice(1).map((to, i) => line(row[i], to)), ends(row, low));
+    const ring = (row, low, first = 0) => row.length > 1 && links.push(...row.slice(1).map((to, i) => [line(row[i], to), first + i]), [ends(row, low), first + row.length - 1]);
     const inside = Math.max(1, per / tensor), spans = nodes > 1 || per > tensor;
     if (c && spans && exchange === "ring") ring(members, 70);
     if (c && exchange === "double ring") {
       const teams = range(Math.ceil(members.length / inside)).map((i) => members.slice(i * inside, (i + 1) * inside));
-      for (const team of teams) ring(team, 54);
-      if (nodes > 1 && teams.length > 1) links.push(...teams.slice(1).map((team, i) => `M${mid([teams[i][0][0], teams[i].at(-1)[1]]) + 5} 56V72H${mid([team[0][0], team.at(-1)[1]]) - 5}V58`));
+      teams.forEach((team, i) => ring(team, 54, i * inside));
+      const middle = (team) => mid([team[0][0], team.at(-1)[1]]), [first, last] = [teams[0], teams.at(-1)].map(middle);
+      if (nodes > 1 && teams.length > 1) links.push(...teams.slice(1).map((team, i) => [`M${middle(teams[i]) + 5} 56V72H${middle(team) - 5}V58`, null]),
+        [`M${nodes > shown ? wide - 8 : last} ${nodes > shown ? 78 : 56}V78H${first}V58`, null]);
     }
-    const half = members.length / 2; // each sends to each along one rail: its messages are shown on their way to one far from it
-    if (c && spans && exchange === "all-to-all") members.forEach((from, i) => links.push(`M${mid(from)} 41V72H${mid(members[(i + half) % members.length])}V41`));
+    const half = members.length / 2; // each sends to each: its messages are shown on their way to one far from it
+    if (c && spans && exchange === "all-to-all") members.forEach((from, i) => {
+      const to = members[(i + half) % members.length];
+      links.push([`M${mid(from)} 41Q${(mid(from) + mid(to)) / 2} 112 ${mid(to)} 41`, i]);
+    });
     this.machine.replaceChildren(...range(shown).map((i) => svg("rect", { class: "attn-node", x: i * (box + gap) + 1, y: 8, width: box, height: 52, rx: 6 })),
       ...(tensor > 1 ? members.map(([a, b]) => svg("rect", { class: "attn-team", x: a - radius - 3, y: 16, width: b - a + 2 * radius + 6, height: 28, rx: 13 })) : []),
-      ...links.map((d) => svg("path", { class: "attn-link", d })), ...range(all).map((g) => svg("circle", { class: "attn-gpu", cx: x(g), cy: 30, r: radius })),
+      ...links.map(([d]) => svg("path", { class: "attn-link", d })), ...range(all).map((g) => svg("circle", { class: "attn-gpu", cx: x(g), cy: 30, r: radius })),
       svg("text", { x: wide - 13, y: 52, "text-anchor": "end" }, nodes > shown ? `… ${nodes.toLocaleString("en-US")}` : ""));
-    this.links = [...this.machine.querySelectorAll(".attn-link")];
-    this.messages.replaceChildren(...this.links.map(() => svg("circle", { r: 4 })));
+    const paths = this.machine.querySelectorAll(".attn-link"), sent = () => svg("circle", { r: 4 });
+    this.links = links.map(([, from], i) => ({ path: paths[i], from, dot: sent() })); // from whom: null of a node to a node
+    this.held = range(c ? all : 0).map((g) => ({ member: Math.floor(g / tensor), dot: svg("circle", { cx: x(g), cy: 30, r: radius / 2 }) }));
+    this.messages.replaceChildren(...[...this.links, ...this.held].map(({ dot }) => dot));
     put(this.drawing, { viewBox: `0 0 ${wide} 168` });
 
     const { blocks, span } = this.timing = attn.mesh.schedule(c, exchange);
@@ -174,11 +185,15 @@ customElements.define("attn-mesh", class extends attn.Figure {
     const { put } = attn, { blocks, span } = this.timing, now = this.clock * span, busy = blocks.work.some(([from, to]) => from <= now && now <= to);
     this.machine.classList.toggle("attn-waits", !busy);
     put(this.cursor, { d: `M${62 + this.scale * now} 92V152` });
-    this.links.forEach((link, i) => {
-      const outer = link.getAttribute("d").includes("V72"), all = outer ? blocks.far : this.state.exchange === "double ring" ? blocks.near : [...blocks.near, ...blocks.far];
-      const sent = all.findLast(([from]) => from <= now), share = sent ? Math.min(1, (now - sent[0]) / (sent[1] - sent[0])) : 0;
-      const { x, y } = link.getPointAtLength(share * link.getTotalLength());
-      put(this.messages.childNodes[i], { cx: x, cy: y, visibility: sent ? "visible" : "hidden" });
+    const step = this.state.exchange === "all-to-all" ? 0 : Math.max(0, blocks.work.findLastIndex(([from]) => from <= now));
+    const tint = (member, k) => `hsl(${45 * (((member - k) % 8 + 8) % 8)} 70% 55%)`; // of a block by who had it first
+    this.held.forEach(({ member, dot }) => { dot.style.fill = tint(member, step); });
+    this.links.forEach(({ path, from, dot }) => {
+      const all = from === null ? blocks.far : this.state.exchange === "double ring" ? blocks.near : [...blocks.near, ...blocks.far];
+      const k = all.findLastIndex(([start]) => start <= now), [start, end] = all[k] ?? [0, 1], share = Math.min(1, (now - start) / (end - start));
+      const { x, y } = path.getPointAtLength(share * path.getTotalLength());
+      dot.style.fill = from === null ? "" : tint(from, k);
+      put(dot, { cx: x, cy: y, visibility: k < 0 ? "hidden" : "visible" });
     });
   }
 

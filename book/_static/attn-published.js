@@ -14,8 +14,7 @@ customElements.define("attn-published", class extends attn.Figure {
       return sinks < 50 ? "few" : sinks > 200 ? "most" : "many";
     },
     done: ({ state: { map } }) => map === "first",
-    seen: ({ scores }) => `${scores.filter((x) => x > 0.5).length} heads do, and on average the first token gets ${attn.number(attn.sum(scores) / 270, 2)}. `
-      + "It is a place to put weight that is not needed.",
+    seen: ({ scores }) => `${scores.filter((x) => x > 0.5).length} heads do, each with a dot, and on average the first token gets ${attn.number(attn.sum(scores) / 270, 2)}.`,
   }, {
     ask: "Show the weight on the token before, and choose the brightest square. Does the best of these heads stand low, in the middle or high?",
     guesses: { low: "in layers 0 to 9", middle: "in layers 10 to 19", high: "in layers 20 to 29" },
@@ -37,7 +36,8 @@ customElements.define("attn-published", class extends attn.Figure {
         + `A word of the first copy costs ${mean(losses.slice(0, half))} nats, of the second, after its first, ${mean(losses.slice(half + 1))}.`;
     },
   }, {
-    ask: "Back to the trophy. What does “it” look at most, in layer 16, head 3, and what in layer 21, head 6?",
+    opens: { sentence: "it", map: "before" },
+    ask: "The trophy again. What does “it” look at most, in layer 16, head 3, and what in layer 21, head 6?",
     guesses: { same: "both at the trophy", suitcase: "both at the suitcase", differ: "one at each" },
     right: (figure, met) => {
       const [one, other] = [...met.values()].map(([word]) => word);
@@ -65,7 +65,7 @@ customElements.define("attn-published", class extends attn.Figure {
 
     const text = (words, more = {}) => svg("text", { "text-anchor": "middle", ...more }, words);
     this.squares = range(layers * heads).map(() => svg("rect", { height: 16 }));
-    this.over = svg("path", { class: "attn-over" }); // a dot on each square above a half
+    this.over = svg("path", { class: "attn-dots" }); // a dot on each square above a half
     this.marks = [0, 5, 10, 15, 20, 25, 29].map((layer) => [layer, text(String(layer), { y: 164 })]);
     this.handle = svg("g", { class: "attn-handle", tabindex: 0, role: "slider", "aria-label": "Head: arrow keys go to the next layer or head",
       "aria-valuemin": 0, "aria-valuemax": layers * heads - 1 }, this.grip = svg("rect", { class: "attn-grip", width: 24, height: 24 }), this.frame_of_head = svg("rect", { class: "attn-frame", height: 16 }));

@@ -7,7 +7,7 @@
      done     (figure, met) => whether the reader has seen enough; met is a Map of the task's own, to remember what was shown
      seen     (figure, met) => what was to be seen, in a sentence or two
      opens    what of the state "Next task" sets, where the task before may have left it otherwise
-     yet      (figure) => what is still missing, where nothing is guessed */
+     yet      (figure, met) => what was shown so far, or what is still missing */
 attn.Task = class {
   constructor(figure) {
     this.figure = figure;
@@ -40,11 +40,13 @@ attn.Task = class {
     this.mark();
   }
 
+  get guessed() { return this.guess ? `Your guess: ${this.task.guesses[this.guess]}. Now try.` : ""; }
+
   take(key) {
     if (this.done) return;
     this.guess = key;
     this.met.clear();
-    this.say(`Your guess: ${this.task.guesses[key]}. Now try.`);
+    this.say(this.guessed);
     this.mark();
     this.figure.set({});
   }
@@ -53,7 +55,7 @@ attn.Task = class {
   look() {
     const { task, figure } = this;
     if (!task || this.done || (task.guesses && !this.guess)) return;
-    if (!task.done(figure, this.met)) return void (task.yet && this.say(task.yet(figure)));
+    if (!task.done(figure, this.met)) return void (task.yet && this.say(`${this.guessed} ${task.yet(figure, this.met)}`.trim()));
     this.done = true;
     const right = task.guesses && task.right(figure, this.met);
     const judged = !right ? "Done. " : right === this.guess ? "As you guessed. " : `You guessed “${task.guesses[this.guess]}”; it is “${task.guesses[right]}”. `;

@@ -160,7 +160,7 @@ def test_the_map_is_of_all_heads(
     assert squares.count() == 270
     brightness = squares.evaluate_all(red)
     assert brightness[shown.argmax()] == max(brightness)
-    dots = figure.locator(".attn-over").get_attribute("d") or ""
+    dots = figure.locator(".attn-dots").get_attribute("d") or ""
     assert dots.count("M") == (shown > 0.5).sum()
     touch(figure, int(shown.argmax()))
     layer, head = divmod(int(shown.argmax()), 9)
