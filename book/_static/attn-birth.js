@@ -11,7 +11,7 @@ customElements.define("attn-birth", class extends attn.Figure {
   static cliff = [140, 220];
   static toned = (name, text) => attn.html("b", { class: `attn-tone attn-${name}` }, text);
   static tasks = [{
-    ask: "At the end one head looks one letter back, and another, in the block above, copies. Play the training. Which of the two forms first?",
+    ask: "At the end one head looks one letter back, and another, in the block above, copies. Play the training. Which of the two forms first, that is, comes to a mean weight of 0.3?",
     guesses: { back: "the one that looks back", copy: "the one that copies", both: "both at once, within ten steps" },
     right: (figure) => {
       const [back, copy] = ["back", "copy"].map((name) => figure.birthday(name));
@@ -95,7 +95,7 @@ customElements.define("attn-birth", class extends attn.Figure {
       ...range(2).flatMap((zoom) => Object.entries(rows).flatMap(([name, ticks]) => [svg("path", { class: "attn-axis", d: `M30 ${this.y(name, +ticks[2], zoom)}V${this.y(name, 0, zoom)}H${zoom ? 346 : this.x(500)}` }),
         ...ticks.map((tick) => words(26, this.y(name, +tick, zoom) + 4, tick, end))])),
       ...[0, 100, 200, 300, 400, 500].map((step) => words(this.x(step), 195, String(step), middle)), ...[140, 160, 180, 200, 220].map((step) => words(this.x(step, 1), 400, String(step), middle)),
-      words(256, 195, "steps"), words(36, 84, "loss"), words(36, 118, "mean weight"),
+      words(256, 195, "steps"), words(36, 84, "loss"), words(36, 118, "mean weight"), words(36, 288, "loss, steps 140 to 220"), words(36, 322, "mean weight"),
       ...range(2).flatMap((zoom) => [svg("path", { class: "attn-axis", "stroke-dasharray": "3 3", d: `M30 ${this.y("back", born, zoom)}H${zoom ? 346 : this.x(500)}` }), words(26, this.y("back", born, zoom) + 4, born, end)]));
     this.births = ["back", "copy"].map((name, h) => {
       const tone = { class: `attn-tone attn-${name}` }, step = this.birthday(name), at = this.x(step, 1);
@@ -143,7 +143,7 @@ customElements.define("attn-birth", class extends attn.Figure {
     const { step, text, at } = this.state, { n, period, toned } = this.constructor, { number } = attn, { steps, means } = attn.birth;
     const { letters, losses } = this.texts[text], lost = losses[step], [back, copy] = this.weights(step);
     this.seen.add(step);
-    const from = at < period ? at : at - period + 1; // whose look back is shown: at the letter after the last time
+    const from = at < period ? at : at - period + 1; // whose look back is shown: what followed in the first copy
     this.glide("weights", [...back, ...copy].flat(), (now) => this.paint(now, at, from));
     this.letters.forEach(({ box, foot, name }, i) => {
       name.textContent = letters[i];
@@ -152,7 +152,7 @@ customElements.define("attn-birth", class extends attn.Figure {
     });
     const looks = (row) => row.indexOf(Math.max(...row)), top = looks(copy[at]), before = looks(back[from]);
     this.key.replaceChildren(toned("copy", `1.1 looks from “${letters[at]}” most at “${letters[top]}”, ${at - top} back: ${number(copy[at][top], 2)}. `),
-      toned("back", `0.0 looks from ${at < period ? "it" : `the “${letters[from]}” after the last “${letters[at]}”`} ${from - before} back: ${number(back[from][before], 2)}. `),
+      toned("back", `0.0 looks from ${at < period ? "it" : `the “${letters[from]}” after the first copy’s “${letters[at]}”`} ${from - before} back: ${number(back[from][before], 2)}. `),
       `Red foot: the loss. The next letter, “${letters[at + 1]}”, costs ${number(lost[at], 2)}.`);
     const last = Math.max(...this.seen), shown = means[step].map((value) => number(value, 2));
     this.glide("step", [step], ([now]) => this.trace(now, Math.max(Math.min(now, last), last === step ? 0 : last)), 420);

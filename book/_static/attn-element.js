@@ -42,7 +42,7 @@ attn.Figure = class extends HTMLElement {
   }
 
   say() {
-    if (this.words.textContent !== this.sentence) this.words.textContent = this.sentence;
+    if (this.told !== this.sentence) this.words.replaceChildren(...attn.typeset(this.told = this.sentence));
   }
 
   /* Back to the start, with the tasks anew. */
@@ -253,5 +253,10 @@ Object.assign(attn, (() => {
     });
   };
 
-  return { html, svg, put, button, table, heat, number, row, colour, paint, pixels, drag };
+  /* "W_q" with its letter below the line, on a page or in a drawing. */
+  const typeset = (text, tag = "sub") => text.split(/(?<=[A-Z])_(\w)(?!\w)/).flatMap((piece, k) => (!piece ? [] : k % 2
+    ? (tag === "sub" ? html("sub", {}, piece) : svg("tspan", { dy: 3, "font-size": 9 }, piece))
+    : (tag === "sub" ? piece : svg("tspan", { dy: k ? -3 : 0 }, piece))));
+
+  return { html, svg, typeset, put, button, table, heat, number, row, colour, paint, pixels, drag };
 })());

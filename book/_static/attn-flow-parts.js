@@ -8,14 +8,10 @@ attn.flow = (() => {
   const { range, transpose, matmul } = attn;
   const sub = (...numbers) => numbers.map((k) => "₀₁₂₃"[k]).join("");
   const whole = (x) => x === 0 || (Math.abs(x) > 0.5 && Math.abs(x - Math.round(x)) < 1e-9); // 0.00 is not 0
-  const short = (x) => (x === -Infinity ? "−∞" : attn.number(x, whole(x) || Math.abs(x) >= 10 ? 0 : 2));
+  const short = (x) => (x === -Infinity ? "−∞" : attn.number(x, whole(x) || Math.abs(x) >= 100 ? 0 : Math.abs(x) >= 10 ? 1 : 2));
   const factor = (x) => (x < 0 ? `(${short(x)})` : short(x));
   const same = (a, b) => Object.is(a, b) || Math.abs(a - b) < 1e-9;
   const entry = (name, i, j) => name.replaceAll("'", "") + (name === "r" ? sub(i) : sub(i, j));
-  // "W_q" with its letter below the line, on a page or in a drawing.
-  const typeset = (text, tag) => text.split(/_(\w)/).flatMap((piece, k) => (!piece ? [] : k % 2
-    ? (tag === "sub" ? attn.html("sub", {}, piece) : attn.svg("tspan", { dy: 3, "font-size": 9 }, piece))
-    : (tag === "sub" ? piece : attn.svg("tspan", { dy: k ? -3 : 0 }, piece))));
   const vector = (name, k, row) => (name = name.replaceAll("'", ""), row
     ? (/^d?[XQKVO][⁰¹]?$/.test(name) ? name.toLowerCase() + sub(k) : `row ${k} of ${name}`)
     : `column ${k} of ${name}`);
@@ -60,5 +56,5 @@ attn.flow = (() => {
   const part = (at, wide, size, stage, made) => ({ at, wide, tall: 24, size, stage, ...made });
   const list = (names) => (names.length > 1 ? names.slice(0, -1).join(", ") + " and " : "") + names.at(-1);
 
-  return { sub, short, factor, same, entry, typeset, product, scores, weights, output, part, list };
+  return { sub, short, factor, same, entry, product, scores, weights, output, part, list };
 })();

@@ -1,4 +1,4 @@
-/* One drawing of the data flow of attention, for the figures that need it: matrices of numbers to touch, each with a bar from
+/* One drawing of the data flow of attention, for the figures that need it: matrices of numbers to touch, each above a bar from
    the middle of its cell, to the right or, below 0, to the left. A number that is touched lights up those that made it, with a ray from each, as thick as
    its share of the sum, and says its arithmetic; + and − change an input, and so does a hand that drags it up or down. What is
    not shown yet has no formula, but its room: no step moves the page.
@@ -45,8 +45,8 @@ attn.Flow = class extends attn.Figure {
   }
 
   build_part(name, { at: [x, y], wide, tall, size: [n, m], named, heading, tone = () => "", after }) {
-    const { svg, range, flow } = attn, { tokens } = this.constructor, input = name in this.constructor.start;
-    this.headings.set(name, svg("text", { x: x + m * wide / 2, y: y - 6, "text-anchor": "middle", class: "attn-heading" }, ...flow.typeset(heading ?? name, "tspan")));
+    const { svg, range } = attn, { tokens } = this.constructor, input = name in this.constructor.start;
+    this.headings.set(name, svg("text", { x: x + m * wide / 2, y: y - 6, "text-anchor": "middle", class: "attn-heading" }, ...attn.typeset(heading ?? name, "tspan")));
     this.drawing.append(this.headings.get(name));
     if (named) {
       this.names.push([name, svg("g", {}, ...range(n).map((i) => svg("text", { x: after ? x + m * wide + 5 : x - 5, y: y + tall * (i + 0.5), "text-anchor": after ? "start" : "end", class: "attn-row-name" }, tokens[i])))]);
@@ -54,7 +54,7 @@ attn.Flow = class extends attn.Figure {
     }
     for (const i of range(n)) for (const j of range(m)) {
       const cell = svg("g", { class: "attn-number", role: "button", transform: `translate(${x + j * wide} ${y + i * tall})` });
-      const text = svg("text", { x: wide / 2, y: tall / 2, "text-anchor": "middle" }), key = name + i + j;
+      const text = svg("text", { x: wide / 2, y: tall / 2 - 1, "text-anchor": "middle" }), key = name + i + j;
       // A bar, and a notch where it ended at the start; a weight, which has a colour instead, gets a corner.
       const [bar, notch] = [svg("path", { class: "attn-amount " + tone(i, j) }), svg("path", { class: "attn-former" })];
       cell.append(svg("rect", { width: wide, height: tall }), bar, notch, text);
@@ -163,8 +163,8 @@ attn.Flow = class extends attn.Figure {
     }));
   }
 
-  /* A notch above and below a number, which stays free. */
-  nick(x, tall) { return `M${x} 0v5M${x} ${tall - 5}v5`; }
+  /* A notch below a number, which stays free. */
+  nick(x, tall) { return `M${x} ${tall - 9}v9`; }
 
   /* Bars of a matrix have one scale: of its largest number, now or at the start. */
   measure(values, before) {
@@ -178,7 +178,7 @@ attn.Flow = class extends attn.Figure {
   tokens() { return this.constructor.tokens; }
 
   draw() {
-    const { parts, start } = this.constructor, tokens = this.tokens(), { state, chosen: { name, i, j } } = this, { short, same, typeset, entry } = attn.flow;
+    const { parts, start } = this.constructor, tokens = this.tokens(), { state, chosen: { name, i, j } } = this, { short, same, entry } = attn.flow;
     const values = this.values = this.compute(state);
     const before = this.before = this.compute({ ...state, ...Object.fromEntries(this.inputs.map((input) => [input, start[input]])) });
     this.changed = Object.fromEntries(Object.keys(parts).map((part) => [part, values[part].map((row, k) => row.map((x, l) => !same(x, before[part][k][l])))]));
@@ -206,7 +206,7 @@ attn.Flow = class extends attn.Figure {
     this.glide("numbers", goal, (now) => all.forEach((at, k) => {
       const shown = short(Number.isNaN(now[k]) ? goal[k] : now[k]);
       if (at.text.textContent !== shown) at.text.textContent = shown;
-      if (parts[at.name].kind !== "weights" && !parts[at.name].sum) at.bar.setAttribute("d", `M${at.wide / 2} 0H${end(at, now[k])}V${at.tall}H${at.wide / 2}Z`);
+      if (parts[at.name].kind !== "weights" && !parts[at.name].sum) at.bar.setAttribute("d", `M${at.wide / 2} ${at.tall - 5}H${end(at, now[k])}V${at.tall}H${at.wide / 2}Z`);
     }));
     for (const at of all) {
       const { kind, sum } = parts[at.name];
@@ -217,7 +217,7 @@ attn.Flow = class extends attn.Figure {
     const left = this.box.scrollWidth / this.width * here.x - this.box.scrollLeft; // on a phone the drawing scrolls
     if (left < 48 || left > this.box.clientWidth - 48) this.box.scrollLeft += left - this.box.clientWidth / 2;
     const sums = part.says ? part.says(values, i, j, state) : "an input", x = values[name][i][j];
-    this.formula.replaceChildren(...typeset(entry(name, i, j) + (part.formula ? " = " + part.formula(i, j, state) : ", an input"), "sub"));
+    this.formula.replaceChildren(...attn.typeset(entry(name, i, j) + (part.formula ? " = " + part.formula(i, j, state) : ", an input")));
     this.means.textContent = part.means(tokens[i], tokens[j], i, j, values);
     const fixed = !this.inputs.includes(name);
     this.edit.classList.toggle("attn-empty", fixed);

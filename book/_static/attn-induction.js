@@ -7,29 +7,35 @@ customElements.define("attn-induction", class extends attn.Figure {
     "1 0.0": "one block: head 0.0", "1 0.1": "one block: head 0.1", "2 0.0": "two blocks: head 0.0",
     "2 0.1": "two blocks: head 0.1", "2 1.0": "two blocks: head 1.0", "2 1.1": "two blocks: head 1.1",
   };
+  /* What was shown of another text is forgotten: halves of other letters and lengths are not comparable. */
+  static one_text({ state: { period, text } }, met) {
+    const here = `${period} ${text}`;
+    if (met.text !== here) met.clear();
+    met.text = here;
+  }
   static tasks = [{
     ask: "The letters are random, but the second half repeats the first. Which model can guess it? Look at a head of each, on one text with halves of 16 letters or more.",
     guesses: { one: "one block is enough", two: "only two blocks", none: "neither" },
     right: (figure, met) => (met.get("1") < 1 ? "one" : met.get("2") < 1 ? "two" : "none"),
-    done: ({ state: { shown, off, period, text }, lost }, met) => {
-      // Losses of another text are forgotten: halves of other lengths are not comparable.
-      const here = `${period} ${text}`;
-      if (met.text !== here) met.clear();
-      met.text = here;
+    done: (figure, met) => {
+      const { state: { shown, off, period }, lost } = figure;
+      this.one_text(figure, met);
       if (off === "none" && period >= 16) met.set(shown[0], lost[1]);
       return met.size === 2;
     },
     seen: (figure, met) => `In the second half one block loses ${attn.number(met.get("1"), 2)} nats a letter, two blocks ${attn.number(met.get("2"), 2)}. `
       + `Blind guessing would lose ${attn.number(Math.log(26), 2)}.`,
   }, {
-    ask: "One head of the model of two blocks looks, from each letter of the second half, at the letter that came after it the last time: a bright diagonal. Which head? Show all four.",
+    ask: "One head of the model of two blocks looks most, from each letter of the second half, at the letter that followed the same place of the first half: the brightest diagonal. Which head? Show all four, on one text.",
     guesses: { "2 0.0": "head 0.0", "2 0.1": "head 0.1", "2 1.0": "head 1.0", "2 1.1": "head 1.1" },
     right: (figure, met) => [...met].reduce((a, b) => (b[1] > a[1] ? b : a))[0],
-    done: ({ state: { shown, off }, induction }, met) => {
+    done: (figure, met) => {
+      const { state: { shown, off }, induction } = figure;
+      this.one_text(figure, met);
       if (shown[0] === "2" && off === "none") met.set(shown, induction);
       return met.size === 4;
     },
-    seen: (figure, met) => "Weight on the letter after the last time: " + [...met].sort().map(([head, weight]) => `head ${head.slice(2)} ${attn.number(weight, 2)}`).join(", ") + ".",
+    seen: (figure, met) => "Weight on what followed in the first half: " + [...met].sort().map(([head, weight]) => `head ${head.slice(2)} ${attn.number(weight, 2)}`).join(", ") + ".",
   }, {
     ask: "Show head 1.1 and switch off the other heads, one at a time. Without which one does its diagonal vanish?",
     guesses: { "0.0": "0.0, which looks one letter back", "0.1": "0.1", "1.0": "1.0", none: "none of them" },
@@ -37,7 +43,9 @@ customElements.define("attn-induction", class extends attn.Figure {
       const [name, least] = [...met].reduce((a, b) => (b[1] < a[1] ? b : a));
       return least < 0.5 ? name : "none";
     },
-    done: ({ state: { shown, off }, induction }, met) => {
+    done: (figure, met) => {
+      const { state: { shown, off }, induction } = figure;
+      this.one_text(figure, met);
       if (shown === "2 1.1" && ["0.0", "0.1", "1.0"].includes(off)) met.set(off, induction);
       return met.size === 3;
     },
@@ -66,6 +74,9 @@ customElements.define("attn-induction", class extends attn.Figure {
       this.map.addEventListener(kind, ({ offsetY }) => this.line.choose(Math.floor(offsetY / this.map.clientHeight * 2 * this.state.period)));
     this.frame_of_row = html("div", { class: "attn-row" });
     this.line = new attn.TextLine(this, 64);
+    this.arcs = svg("svg", { "aria-hidden": "true" });
+    const line = html("div", { class: "attn-looks" }, this.line.line, this.arcs);
+    this.fit(line);
     this.key = html("p");
     this.chart = svg("svg", { viewBox: "0 0 400 150" });
     this.curve = svg("polyline", { class: "attn-curve" });
@@ -73,13 +84,23 @@ customElements.define("attn-induction", class extends attn.Figure {
     this.been = new Map(); // letters and model -> losses
     this.half = svg("path", { class: "attn-axis", "stroke-dasharray": "4 3" });
     this.chart.append(svg("path", { class: "attn-axis", d: "M34 8V118H396" }), this.half, this.other.curve, this.other.name, this.curve,
-      ...[0, 3, 6].map((loss) => svg("text", { x: 28, y: this.y(loss) + 4, "text-anchor": "end" }, String(loss))),
+      ...[0, 3, 6, 9].map((loss) => svg("text", { x: 28, y: this.y(loss) + 4, "text-anchor": "end" }, String(loss))),
       svg("text", { x: 215, y: 140, "text-anchor": "middle" }, "loss of each letter (nats); dashed: the second half begins"));
     this.measures = attn.range(4).map(() => html("td"));
-    const named = ["loss in the first half", "loss in the second half", "there: weight one letter back", "there: weight on the letter after the last time"];
+    const named = ["loss in the first half", "loss in the second half", "there: weight one letter back", "there: weight on what followed in the first"];
     const measures = attn.table("On average", ["", ""], named.map((name, i) => [html("th", { scope: "row" }, name), this.measures[i]]));
     this.picture.append(html("div", {}, html("p", {}, "Weights: rows are queries, columns keys, both in the order of the text"), html("div", { class: "attn-map" }, this.map, this.frame_of_row)),
-      html("div", {}, this.line.line, this.key, this.chart, measures));
+      html("div", {}, line, this.key, this.chart, measures));
+  }
+
+  /* From the chosen letter to those at which it looks, through the room between the halves. */
+  draw_arcs(at, row) {
+    const { period } = this.state, place = ({ offsetLeft, offsetWidth, offsetTop, offsetHeight }, low) => [offsetLeft + offsetWidth / 2, offsetTop + (low ? offsetHeight : 0)];
+    this.arcs.replaceChildren(...[...row].flatMap((weight, j) => {
+      if (weight < 0.02) return [];
+      const [x, y] = place(this.line.letters[at], at < period), [to, end] = place(this.line.letters[j], j < period), bend = y === end ? (at < period ? 24 : -24) : 0;
+      return [attn.svg("path", { d: `M${x} ${y}Q${(x + to) / 2} ${(y + end) / 2 + bend} ${to} ${end}`, "stroke-width": 6 * weight, opacity: Math.min(1, 0.15 + weight) })];
+    }));
   }
 
   y(loss) { return 118 - 12 * Math.min(9, loss); }
@@ -107,6 +128,7 @@ customElements.define("attn-induction", class extends attn.Figure {
     const letters = ids.map((id) => "abcdefghijklmnopqrstuvwxyz"[id]).join(""), row = weights[at], top = row.indexOf(Math.max(...row));
     this.line.show(letters, at, row, lost);
     Object.assign(this.line.line.style, { maxWidth: `${1.2 * period + 0.1}ch`, fontSize: `${Math.min(1, 25 / period)}rem` }); // a half in each row
+    this.draw_arcs(at, row);
     for (const [side, i] of [["top", at], ["bottom", ids.length - 1 - at]]) this.frame_of_row.style[side] = `${100 * i / ids.length}%`;
     this.key.textContent = `From “${letters[at]}” at position ${at} this head looks most at “${letters[top]}” at ${top}, ${number(row[top], 2)}. Red foot: the loss of the letter.`;
     const x = (i) => 34 + 362 * i / (ids.length - 1);
@@ -119,7 +141,7 @@ customElements.define("attn-induction", class extends attn.Figure {
     this.other.name.textContent = other ? `grey: ${blocks === "1" ? "two blocks" : "one block"}` : "";
     const model_name = blocks === "1" ? "One block" : "Two blocks", without = off === "none" ? "" : ` without head ${off}`;
     const sentence = `${model_name}${without}: the first half loses ${number(this.lost[0], 2)} nats a letter, the second ${number(this.lost[1], 2)}. `
-      + `In the second half head ${name} puts ${number(this.induction, 2)} on the letter that came after the last time, and ${number(values[2], 2)} on the letter before.`;
+      + `In the second half head ${name} puts ${number(this.induction, 2)} on the letter that followed in the first half, and ${number(values[2], 2)} on the letter before.`;
     this.map.setAttribute("aria-label", sentence);
     return sentence;
   }

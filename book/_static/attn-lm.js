@@ -28,12 +28,15 @@ customElements.define("attn-lm", class extends attn.Figure {
       const [whole, lifted] = met.get(figure.state.text);
       return lifted > whole + 0.05 ? "rises" : lifted < whole - 0.05 ? "falls" : "stays";
     },
-    done: ({ state, whole, lost }, met) => {
-      if (!state.causal && state.positions && !state.off && state.text.length > 20) met.set(state.text, [whole, lost]);
+    done: ({ state, whole, lost, rise }, met) => {
+      if (!state.causal && state.positions && !state.off && state.text.length > 20) met.set(state.text, [whole, lost, rise]);
       return met.has(state.text);
     },
-    seen: ({ state: { text } }, met) => `With the mask ${attn.number(met.get(text)[0], 2)} nats a character, without it ${attn.number(met.get(text)[1], 2)}. `
-      + "The answer stood there, but nothing in training taught these weights to look to the right: what comes from there only disturbs them.",
+    seen: ({ state: { text } }, met) => {
+      const [whole, lifted, rise] = met.get(text);
+      return `With the mask ${attn.number(whole, 2)} nats a character, without it ${attn.number(lifted, 2)}: more at ${rise.filter((x) => x > 0).length} of ${rise.length} characters. `
+        + "The answer stood there, but nothing in training taught these weights to look to the right.";
+    },
   }, {
     ask: "Take away one thing at a time: the heads of block 0, the heads of block 1, the positions. Which does the model miss most?",
     opens: { causal: true, positions: true, off: "" },
@@ -50,12 +53,12 @@ customElements.define("attn-lm", class extends attn.Figure {
   }, {
     ask: "At temperature 0 the model always takes the likeliest character. Type a beginning of your own, or choose “a beginning”: will what it then writes on go round in circles?",
     opens: { causal: true, positions: true, off: "", temperature: 0 },
-    guesses: { new: "no, each phrase is new", round: "yes, the same words again and again" },
-    right: ({ state: { text } }) => (attn.most_common(text)[1] > 2 ? "round" : "new"),
+    guesses: { new: "no, each phrase is new", round: "yes, words come again" },
+    right: ({ state: { text } }) => (attn.most_common(text)[1] > 1 ? "round" : "new"),
     done: ({ state: { text }, written }) => written === text && text.length >= 64,
     seen: ({ state: { text } }) => {
       const [piece, times] = attn.most_common(text);
-      return times < 2 ? "No nine characters of it stand there twice." : `“${piece}” stands ${times} times in it. `
+      return times < 2 ? "No nine characters of it stand there twice." : `“${piece.trim()}” stands ${times} times in it. `
         + "The likeliest continuation of a common phrase is a common phrase; a temperature above 0 breaks the circle.";
     },
   }];
@@ -151,13 +154,17 @@ customElements.define("attn-lm", class extends attn.Figure {
     if (!text) return "There is no text yet. Type a character, and the model guesses the next.";
     const reading = this.read(text), lost = attn.losses(reading);
     const mean = (xs) => sum(xs) / xs.length;
-    this.whole = mean(attn.losses(this.model.read(this.encode(text), this.model_whole)));
+    const whole = attn.losses(this.model.read(this.encode(text), this.model_whole));
+    this.whole = mean(whole);
     this.lost = mean(lost);
+    this.rise = lost.map((loss, i) => loss - whole[i]);
+    this.changed = Boolean(this.state.off || !causal || !this.state.positions);
     [this.lost, this.whole, attn.lm.held_out].forEach((x, i) => {
       this.losses[i].textContent = x === x ? number(x, 2) : "–";
       this.losses[i].style.setProperty("--share", x === x ? Math.min(1, x / Math.log(attn.lm.alphabet.length)) : 0);
     });
-    this.show_line(text, at, lost);
+    this.show_line(text, at, this.changed ? this.rise.map(Math.abs) : lost);
+    this.line.letters.forEach((part, i) => part.style.setProperty("--foot", this.changed && this.rise[i - 1] < 0 ? "var(--attn-back)" : "var(--attn-alarm)"));
     this.show_heads(text, at);
     return this.show_next(text, at, lost) + ` The text loses ${this.lost === this.lost ? number(this.lost, 2) : "–"} nats a character, `
       + `held-out text ${number(attn.lm.held_out, 2)}.` + (text.length > 64 ? " Beyond 64 characters the model meets distances that it never saw in training." : "")
@@ -165,10 +172,10 @@ customElements.define("attn-lm", class extends attn.Figure {
       + (causal ? "" : " The mask is lifted.") + (this.unknown ? " Letters that the model does not know were left out." : "");
   }
 
-  show_line(text, at, lost) {
+  show_line(text, at, feet) {
     const { head } = this.state, A = this.weights(head, at);
-    this.line.show(text, at, A, lost);
-    this.key.textContent = `Colour: weights of head ${head}, the brightest ${attn.number(Math.max(...A), 2)}. Red foot: a loss.` + (this.unknown ? " Letters that the model does not know were left out." : "");
+    this.line.show(text, at, A, feet);
+    this.key.textContent = `Colour: weights of head ${head}, the brightest ${attn.number(Math.max(...A), 2)}. ${this.changed ? `Foot: red more loss than the whole model, green less; red at ${this.rise.filter((x) => x > 0).length} of ${this.rise.length}.` : "Red foot: a loss, full at 5 nats."}` + (this.unknown ? " Letters that the model does not know were left out." : "");
   }
 
   weights(head, at) { return this.reading.layers[+head[0]].weights[at][+head[2]]; }
@@ -203,7 +210,7 @@ customElements.define("attn-lm", class extends attn.Figure {
       bar.style.setProperty("--share", share);
     });
     this.guess.textContent = wanted === undefined ? "The text ends here: write on."
-      : `It was to predict “${attn.letter(wanted)}” and at temperature 1 gave it ${attn.number(Math.exp(-lost[at]), 2)}: a loss of ${attn.number(lost[at], 2)}.`;
+      : `“${attn.letter(wanted)}” came, with ${attn.number(Math.exp(-lost[at]), 2)} at temperature 1: a loss of ${attn.number(lost[at], 2)}.`;
     const likeliest = `After “${attn.letter(text[at])}” at position ${at}, “${attn.letter(letters[order[0]])}” is the likeliest, ${attn.number(p[order[0]])}.`;
     return wanted === undefined ? likeliest : `${likeliest} “${attn.letter(wanted)}” came; at temperature 1 the model had given it ${attn.number(Math.exp(-lost[at]), 2)}.`;
   }

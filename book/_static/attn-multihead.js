@@ -77,7 +77,7 @@ customElements.define("attn-multihead", class extends attn.Flow {
     }));
     this.build_flow(730, lane.flatMap(({ arrows }) => arrows), ...(this.grounds = lane.map(({ ground }) => ground)), ...heads.flatMap((h, k) => this.spin("A" + h, "V" + h, "O" + h, tones[k])),
       ...(this.into = range(8).map((k) => svg("path", { class: "attn-heard " + tones[k >> 2], "stroke-width": 12, d: `M${k < 4 ? 270 : 437} ${299 + 30 * (k % 4)}h23` }))));
-    // In O above what head 0 adds, from 0 on, and below, from there on, what head 1 adds.
+    // In O, below each number, what head 0 adds, from 0 on, and from there on what head 1 adds.
     this.sums = new Map([...this.cells.values()].filter(({ name }) => name === "O").map((at) => [at, tones.map((tone) => at.cell.insertBefore(svg("path", { class: "attn-amount " + tone }), at.text))]));
     const { W_q, W_k, W_v, W_o } = this.constructor.start;
     const cut = (columns) => Object.fromEntries(Object.entries({ W_q, W_k, W_v }).map(([name, W]) => [name, W.map((row) => columns.map((c) => row[c]))]));
@@ -95,8 +95,8 @@ customElements.define("attn-multihead", class extends attn.Flow {
     const [one, other] = [0, 1].map((h) => this.constructor.adds(v, h).flat()), ends = one.map((x, k) => x + other[k]);
     const [low, high] = [Math.min(...one, ...ends, 0), Math.max(...one, ...ends, 1)], x = (value) => 1 + 46 * (value - low) / (high - low);
     this.glide("sums", [x(0), ...one.map(x), ...ends.map(x)], ([zero, ...now]) => [...this.sums].forEach(([, bars], k) => {
-      bars[0].setAttribute("d", `M${zero} 0H${now[k]}V15H${zero}Z`);
-      bars[1].setAttribute("d", `M${now[k]} 15H${now[12 + k]}V30H${now[k]}Z`);
+      bars[0].setAttribute("d", `M${zero} 20H${now[k]}V25H${zero}Z`);
+      bars[1].setAttribute("d", `M${now[k]} 25H${now[12 + k]}V30H${now[k]}Z`);
     }));
     for (const { notch, i, j } of this.sums.keys()) notch.setAttribute("d", this.nick(x(this.before.O[i][j]), 30));
     return says;
@@ -111,6 +111,8 @@ customElements.define("attn-multihead", class extends attn.Flow {
   columns_changed(name) { return attn.range(this.changed[name][0].length).filter((c) => this.changed[name].some((row) => row[c])); }
 
   tell() {
+    if (this.inputs.some((name) => this.rows_changed(name).length))
+      return ["A⁰", "A¹", "O"].filter((name) => this.shown({ name })).map((name) => `${name} changed ${this.rows_changed(name).map((i, k) => (k ? "" : "for ") + this.constructor.tokens[i]).join(", ") || "nowhere"}`).join("; ") + ".";
     const looks = this.constructor.heads.map((mark, h) => {
       const row = this.values["A" + mark][2], top = Math.max(...row);
       return `in head ${h} at ${this.constructor.tokens[row.indexOf(top)]}, ${attn.number(top, 2)}`;

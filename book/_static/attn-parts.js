@@ -73,7 +73,7 @@ attn.longest_additions = (parts, values) => {
     const lengths = names.map((part) => Math.hypot(...values[part][i])), { of } = parts[names[lengths.indexOf(Math.max(...lengths))]];
     count.set(of, (count.get(of) ?? 0) + 1);
   }
-  return [...count].map(([of, times]) => `${times} times that of the ${of}`);
+  return [...count].map(([of, times]) => `that of the ${of} (${times})`);
 };
 
 /* A sum of products in words: the three largest, the rest together, a bias, and what all is divided by. */

@@ -8,21 +8,22 @@ customElements.define("attn-sentence", class extends attn.Figure {
   static stages = ["the characters", "attention of block 0", "the MLP of block 0", "attention of block 1", "the MLP of block 1", "the odds"];
   static texts = { "of the book": { text: this.start.text, at: 17 }, "held out": { text: "So the words set how strong", at: 26 }, "another subject": { text: "The dog sleeps in the garden", at: 27 } };
   static tasks = [{
-    ask: "Choose two equal letters, one after the other, such as the two “e” of “The query”. In which line do they first differ?",
+    shows: { part: "t0" },
+    ask: "Touch two equal letters, one after the other, such as the two “e” of “The query”. In which line do they first differ?",
     guesses: { x0: "the embedding", q0: "the query", t0: "the turned query", y0: "the stream after attention" },
     right: (figure) => figure.first_difference.name,
     done: (figure, met) => {
       const { text, at } = figure.state, letter = text[at];
       if (met.get("text") !== text) met.clear();
       met.set("text", text);
-      if (letter === undefined || letter === " ") return false;
+      if (letter === undefined || letter === " " || figure.line.swept === at) return false;
       met.set(letter, new Set([...met.get(letter) ?? [], at]));
       figure.pair = [...met.get(letter)].slice(0, 2);
       return figure.pair.length === 2;
     },
     seen: (figure) => {
       const [i, j] = figure.pair, { most } = figure.first_difference;
-      return `The “${figure.state.text[i]}” at ${i} and at ${j} have the same embedding, norm and query. The turned queries differ, in one number by ${attn.number(most, 2)}: `
+      return `The “${figure.state.text[i]}” at ${i} and at ${j} have the same embedding, norm and query. The turned queries, below each other now, differ, in one number by ${attn.number(most, 2)}: `
         + "the positions turn queries and keys, and reach the stream through what attention finds.";
     },
   }, {

@@ -15,12 +15,15 @@ Object.assign(attn, (() => {
       for (const kind of ["pointermove", "pointerdown"])
         this.line.addEventListener(kind, ({ target }) => {
           const at = this.letters.indexOf(target);
-          if (at >= 0 && at !== figure.state.at) this.choose(at);
+          if (at < 0 || (kind === "pointermove" && at === figure.state.at)) return;
+          this.swept = kind === "pointermove" ? at : null; // a pointer on its way has not chosen it
+          this.choose(at);
         });
       this.line.addEventListener("keydown", (event) => {
         const way = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -most, End: most }[event.key];
         if (!way) return;
         event.preventDefault();
+        this.swept = null;
         this.choose(figure.state.at + way);
       });
     }

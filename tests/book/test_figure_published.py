@@ -221,7 +221,7 @@ def test_tasks_of_the_published_heads(figure: Locator) -> None:
 
     press(figure, "fewer than 50")
     hit(which, "Home")
-    assert "it is “50 to 200”. 127 heads do, and on average the first token gets 0.53." in verdict(figure)  # fmt: skip
+    assert "it is “50 to 200”. 127 heads do, each with a dot, and on average" in verdict(figure)  # fmt: skip
     press(figure, "Next task", "in layers 10 to 19")
     hit(which, "ArrowDown")
     assert verdict(figure) == "Your guess: in layers 10 to 19. Now try."

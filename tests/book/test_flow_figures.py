@@ -27,7 +27,7 @@ def short(x: float) -> str:
     if not np.isfinite(x):
         return "NaN" if np.isnan(x) else "−∞"
     whole = x == 0 or (abs(x) > 0.5 and abs(x - round(x)) < 1e-9)
-    step = Decimal(1 if whole or abs(x) >= 10 else "0.01")
+    step = Decimal(1 if whole or abs(x) >= 100 else "0.1" if abs(x) >= 10 else "0.01")
     text = str(Decimal(abs(x)).quantize(step, ROUND_HALF_UP))  # as toFixed rounds 10.5
     return ("−" if x < 0 and float(text) else "") + text
 
@@ -138,8 +138,12 @@ def test_layer(page: Page, rng: np.random.Generator) -> None:
 def test_two_heads(page: Page, rng: np.random.Generator) -> None:
     figure = page.locator("attn-multihead")
     press(figure, "Again")
+    inputs = ("X", "W_q", "W_k", "W_v", "W_o")
+    given = {name: state(figure)[name] for name in inputs}
+    X, *W = map(np.array, given.values())
+    before = an.multi_head_attention(X, X, X, *W, 2)
     for _ in range(20):
-        change(figure, rng, "X", "W_q", "W_k", "W_v", "W_o")
+        change(figure, rng, *inputs)
         now = state(figure)
         X, *W = (np.array(now[name]) for name in ("X", "W_q", "W_k", "W_v", "W_o"))
         A = an.multi_head_weights(X, X, *W[:2], 2)
@@ -149,7 +153,15 @@ def test_two_heads(page: Page, rng: np.random.Generator) -> None:
             "A⁰": A[0], "A¹": A[1], "O⁰": A[0] @ V[0], "O¹": A[1] @ V[1],
             "O": an.multi_head_attention(X, X, X, *W, 2),
         })  # fmt: skip  # one thing
-        assert f"in head 0 at {WORDS[A[0, 2].argmax()]}, " in said(figure)
+        O = an.multi_head_attention(X, X, X, *W, 2)
+        apart = [WORDS[i] for i in np.flatnonzero(abs(O - before).max(-1) > 1e-9)]
+        if any(not np.array_equal(now[name], given[name]) for name in given):
+            told = (
+                f"O changed for {', '.join(apart)}." if apart else "O changed nowhere."
+            )
+        else:
+            told = f"in head 0 at {WORDS[A[0, 2].argmax()]}, "
+        assert told in said(figure)
         # What is seen: threads as thick as weights, and in O the part of head 1 from the part of head 0 on.
         threads = figure.locator(".attn-heard").evaluate_all(
             "all => all.slice(0, 32).map(thread => +thread.getAttribute('stroke-width'))"
@@ -375,7 +387,7 @@ def test_tasks_of_the_heads(page: Page) -> None:
     keyboard.press("+")
     assert verdict(figure) == (
         "You guessed “both maps, all of O”; it is “A¹ and all columns of O”. "
-        "A⁰ changed in 0 rows and A¹ in 2; O in 3 of 3 columns. Heads share nothing until W_o mixes them."
+        "A⁰ changed in 0 rows and A¹ in 2; O in 3 of 3 columns. Heads share nothing until Wo mixes them."
     )
     pale = "figure => figure.grounds.map(x => x.matches('.attn-untouched'))"
     assert figure.evaluate(pale) == [True, False]
