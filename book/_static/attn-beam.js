@@ -71,14 +71,14 @@ customElements.define("attn-beam", class extends attn.Figure {
       const all = text.toLowerCase().split(/[\s-]+/).filter(Boolean), words = all.filter((word) => translator.words.includes(word)).slice(0, 20);
       const used = words.length ? words : ["zero"], start = this.model.read(used.map((word) => translator.words.indexOf(word)));
       return { words: used, none: !words.length, unknown: all.filter((word) => !translator.words.includes(word)), start, end: this.model.end, longest: 10,
-        next: (node) => this.model.write(node), name: (symbol) => (symbol === 10 ? "end" : String(symbol)), join: "" };
+        next: (node) => this.model.write(node), name: (symbol) => (symbol === 10 ? "end" : String(symbol)), quoted: (word) => (word === "end" ? word : `“${word}”`), join: "" };
     }
     const [list, table, longest] = this.constructor.tables[model], Y = [...list];
     const next = ({ said }) => {
       const row = table[said.map((y) => Y[y]).join(" ")] ?? { ".": 1 };
       return { logs: Y.map((y) => Math.log(row[y] ?? 0)) };
     };
-    return { words: [], unknown: [], start: {}, end: Y.indexOf("."), longest, next, name: (symbol) => Y[symbol], join: " " };
+    return { words: [], unknown: [], start: {}, end: Y.indexOf("."), longest, next, name: (symbol) => (Y[symbol] === "." ? "end" : Y[symbol]), quoted: String, join: " " };
   }
 
   /* Search anew where model or text have changed; the slider ends with the search. */
@@ -122,7 +122,7 @@ customElements.define("attn-beam", class extends attn.Figure {
   /* A river that parts: a column for each step, each beginning below the one that it continues, as wide as it is likely.
      Of what the beam drops, whatever has half a percent. */
   plant(done) {
-    const { svg } = attn, { end, name, words } = this.here, full = words.length ? 64 : 150, { wide, large, left, reach, x } = this.layout();
+    const { svg } = attn, { end, name, quoted, words } = this.here, full = words.length ? 64 : 150, { wide, large, left, reach, x } = this.layout();
     const key = ({ said }, i) => said.slice(0, i + 1).join();
     let before = new Map([["", { y: 0, thick: full, used: 0 }]]), deepest = full;
     const parts = [svg("rect", { x: left - 4, y: 0, width: 4, height: full, class: "attn-bank attn-kept" })], names = [];
@@ -147,7 +147,7 @@ customElements.define("attn-beam", class extends attn.Figure {
         const tip = (steps, at = Math.min(done, steps.length) - 1) => i === at && said === key(steps[at].kept[0], i);
         const tips = [["beam", this.beam], ["greedy", this.greedy]].flatMap(([of, steps]) => (tip(steps) ? of : []));
         const probability = tips.length || reach > 50 ? " " + attn.number(Math.exp(node.score) + 1e-9, tips.length || reach > 72 ? 3 : 2) : "";
-        const label = svg("text", { x: x(i) + 4, class: ["attn-name", ...tips.map((of) => "attn-of-" + of)].join(" ") }, (reach > 90 && ranks.has(said) ? `#${ranks.get(said)} ` : "") + (node.said.length > i ? name(node.said[i]) + probability : tips.length ? probability : reach > 72 ? "ended" + probability : "") + (large ? " " + (tips[1] ? "both" : tips[0] ?? "") : ""));
+        const label = svg("text", { x: x(i) + 4, class: ["attn-name", ...tips.map((of) => "attn-of-" + of)].join(" ") }, (reach > 90 && ranks.has(said) ? `#${ranks.get(said)} ` : "") + (node.said.length > i ? quoted(name(node.said[i])) + probability : tips.length ? probability : reach > 72 ? "end" + probability : "") + (large ? " " + (tips[1] ? "both" : tips[0] ?? "") : ""));
         if (!kind.includes("kept") && !kind.includes("greedy")) label.classList.add("attn-lost");
         if (i < done) parts.push(band, bank, ...(kind.includes("greedy") ? [line] : []));
         if (i < done) names.push(label);
@@ -180,11 +180,11 @@ customElements.define("attn-beam", class extends attn.Figure {
       return shares.map((p, y) => [p, y]).sort(([p], [q]) => q - p).slice(0, 3).flatMap(([p, y], rank) => {
         const at = x(i) - 3 + pitch * rank, chosen = y === rows[i].said.at(-1);
         return [svg("rect", { class: chosen ? "attn-bank attn-greedy" : "attn-bank", x: at, y: high - 48 * p, width: pitch - 3, height: Math.max(1, 48 * p) }),
-          svg("text", { class: "attn-small", x: at + pitch / 2 - 1.5, y: high + 12, "text-anchor": "middle" }, y === end ? "." : name(y))];
+          svg("text", { class: "attn-small", x: at + pitch / 2 - 1.5, y: high + 12, "text-anchor": "middle" }, name(y))];
       });
     });
     const cells = rows.flatMap(({ weights }, i) => weights.map((w, j) => svg("rect", { x: x(i) - 3, y: top + size * j, width: reach - 4, height: size - 1, fill: `rgb(${attn.colour("viridis", w)})` })));
-    this.map.replaceChildren(svg("text", { class: "attn-small", x: 0, y: high - 22 }, large ? "likeliest next" : "next,"), svg("text", { class: "attn-small", x: 0, y: high - 8 }, "(. is the end)"),
+    this.map.replaceChildren(svg("text", { class: "attn-small", x: 0, y: high - 22 }, large ? "likeliest next" : "next"),
       ...words.map((word, j) => svg("text", { class: "attn-small", x: left - 6, y: top + size * j + 12, "text-anchor": "end" }, word)),
       svg("g", { "clip-path": "url(#attn-mouth)" }, svg("g", { class: "attn-next" }, ...bars), svg("g", { class: "attn-weights" }, ...cells)));
     this.map.setAttribute("aria-label", rows.map(({ said, weights }) => `${name(said.at(-1))} looks most at ${words[weights.indexOf(Math.max(...weights))]}`).join("; "));

@@ -14,6 +14,29 @@ customElements.define("attn-heads", class extends attn.Figure {
     done: ({ state: { first, second, at_work }, truth }) => at_work === "0" && first !== second && truth.every((value) => Math.abs(value) > 0.5),
     seen: ({ O, truth }) => `The layer answers ${attn.number(O[0], 2)} and ${attn.number(O[1], 2)}; `
       + `the truth is ${attn.number(truth[0], 2)} and ${attn.number(truth[1], 2)}. The other half is the business of head 1.`,
+  }, {
+    ask: "Both heads on. Choose “asked in training”, then “never asked”: how far off is the worse of the two answers, at most?",
+    opens: { at_work: "both" },
+    guesses: { asked: "farther off in the question asked", same: "alike, within 0.02", never: "farther off in the one never asked" },
+    right: (figure, met) => {
+      const [asked, never] = ["02", "37"].map((pair) => met.get(pair));
+      return Math.abs(asked - never) < 0.02 ? "same" : asked < never ? "never" : "asked";
+    },
+    done: (figure, met) => figure.note(met, figure.off).has("02") && met.has("37"),
+    seen: (figure, met) => `Asked in training: off by at most ${attn.number(met.get("02"), 3)}; never asked: by ${attn.number(met.get("37"), 3)}.`,
+  }, {
+    ask: "The question is Cairo, then Oslo. Set all the other cities to 2.0. How far do the two answers move, though nobody asked for those cities?",
+    opens: { at_work: "both", first: "0", second: "2", temperatures: this.start.temperatures },
+    guesses: { none: "not at all", little: "by less than 0.05", more: "by more" },
+    right: (figure, met) => (met.get("moved") === 0 ? "none" : met.get("moved") < 0.05 ? "little" : "more"),
+    done: ({ state: { first, second, at_work, temperatures }, O }, met) => {
+      if (at_work !== "both" || first !== "0" || second !== "2") return false;
+      const others = temperatures.filter((_, j) => j !== 0 && j !== 2);
+      if (!met.has("start")) met.set("start", O);
+      if (others.every((v) => v === 2)) met.set("moved", Math.max(...O.map((x, i) => Math.abs(x - met.get("start")[i]))));
+      return met.has("moved");
+    },
+    seen: (figure, met) => `By at most ${attn.number(met.get("moved"), 3)}: a softmax gives no key the weight 0, so a little of every city comes through.`,
   }];
   static tall = 32; // of a city's row
 
@@ -46,6 +69,9 @@ customElements.define("attn-heads", class extends attn.Figure {
       return [text("", { x: 0, y: y + 14, class: "attn-answer" }), svg("rect", { class: "attn-tube", x: 6, y: y + 36, width: 14, height: 84, rx: 7 }), svg("rect", { class: "attn-heat-of", x: 8, width: 10 }),
         svg("path", { class: "attn-notch" }), text("", { x: 0, y: y + 30 })];
     });
+    // What an answer is off by, on a scale that ends at 0.05 to both sides
+    this.errors = range(2).map((i) => [svg("path", { class: "attn-axis", d: `M34 ${4 * tall * i + 106}h70m0 -4v8m-70 0v-8m35 -2v12` }), svg("circle", { class: "attn-mark", r: 4, cy: 4 * tall * i + 106 }),
+      svg("text", { x: 34, y: 4 * tall * i + 124 }), svg("text", { x: 109, y: 4 * tall * i + 110 }, "±0.05")]);
     this.sticks = range(2).map((h) => range(8).map(() => [svg("path", { class: "attn-stick " + tones[h] }), svg("text", { "text-anchor": "end", class: "attn-name" })]));
     this.given = range(2).map((h) => range(2).map(() => svg("path", { class: "attn-stick " + tones[h] })));
     this.buttons = range(2).map((h) => {
@@ -59,9 +85,17 @@ customElements.define("attn-heads", class extends attn.Figure {
     });
     this.hint = svg("text", { y: 120, "text-anchor": "middle" }, "press a head");
     const labels = this.sticks.flat().map(([, label]) => label), under = this.sticks.flat().map(([stick]) => stick);
-    this.drawing = svg("svg", { role: "img", height: 8 * tall }, ...under, ...this.given.flat(), ...this.answers.flat(), ...labels, this.hint);
+    this.drawing = svg("svg", { role: "img", height: 8 * tall }, ...under, ...this.given.flat(), ...this.answers.flat(), ...this.errors.flat(), ...labels, this.hint);
     this.picture.append(html("div", { class: "attn-asks" }, html("div", {}, this.drawing, ...this.buttons), html("div", { class: "attn-degree" }, ...this.rows.map(({ part }) => part))));
     this.fit(this.drawing);
+  }
+
+  /* How far off the answers are, the farther one; remembered by the question where both heads work. */
+  get off() { return Math.max(...this.O.map((x, i) => Math.abs(x - this.truth[i]))); }
+
+  note(met, off) {
+    const { first, second, at_work } = this.state;
+    return at_work === "both" ? met.set(first + second, off) : met;
   }
 
   works(h) { return this.state.at_work === "both" || this.state.at_work === String(h); }
@@ -105,6 +139,11 @@ customElements.define("attn-heads", class extends attn.Figure {
       }));
       this.given.forEach((all, h) => all.forEach((stick, i) =>
         attn.put(stick, { d: curve(22, level(i, said[i]), middle - half, middle_of(h)), "stroke-width": 8 * Math.abs(added[2 * h + i]), opacity: works[h] * 0.8 })));
+      this.errors.forEach(([, needle, told], i) => {
+        const off = said[i] - true_ones[i];
+        attn.put(needle, { cx: 69 + 35 * Math.max(-1.15, Math.min(1.15, off / 0.05)) });
+        told.textContent = `off by ${number(off, 3)}`;
+      });
       this.answers.forEach(([, , heat, notch], i) => {
         const [zero, top] = [level(i, 0), level(i, Math.max(-2.2, Math.min(2.2, said[i])))];
         attn.put(heat, { y: Math.min(zero, top), height: Math.abs(zero - top) });

@@ -50,7 +50,7 @@ attn.puzzle_drawings = (() => {
       paint: (weights, outs) => layers.forEach((rows, layer) => rows.forEach(({ cells, given }, i) => {
         cells.forEach(([box, text], j) => {
           const w = weights[layer][i][j];
-          to(box, { style: w < 0.0005 ? "" : `fill: rgb(${attn.colour("viridis", w)})` });
+          to(box, { style: w === 0 ? "" : `fill: rgb(${attn.colour("viridis", w)})` });
           to(text, { style: `fill: ${w > 0.55 ? "#000" : "#fff"}` });
           text.textContent = w < 0.005 ? "" : w > 0.995 ? "1" : attn.number(w, 2).slice(1);
         });

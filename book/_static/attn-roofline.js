@@ -36,8 +36,9 @@ Object.assign(attn, (() => {
         return i === 3 && !tiles ? null : { bar: svg("rect", { class: tiles ? "attn-mark" : "attn-score", x: 0, y, height: 12 }), value: svg("text", { class: "attn-name", y: y + 10 }) };
       }));
       this.limit = svg("path", { class: "attn-reach", d: `M${this.room(fast)} 176V194` });
+      this.cut = svg("path", { class: "attn-cut", d: "M209 199l4 -20M215 199l4 -20" }); // through a bar that is longer than there is room
       this.tanks = svg("svg", { viewBox: "0 0 330 198", role: "img", class: "attn-tanks" }, ...named.map((name, i) => text(0, 11 + 50 * i + 15 * (i === 3), name)),
-        ...this.bars.flat().flatMap((pair) => (pair ? Object.values(pair) : [])), this.limit, text(this.room(fast) + 4, 176, "227: no more fits"));
+        ...this.bars.flat().flatMap((pair) => (pair ? Object.values(pair) : [])), this.limit, text(this.room(fast) + 4, 176, "227: no more fits"), this.cut);
       figure.controls = html("div", { class: "attn-controls" });
       figure.slider("power", "Rows T of a tile of the layer", [3, 13, 1], (power) => whole(2 ** power));
       this.part = html("div", {}, figure.controls, html("p", {}, "131,072 tokens, 64 heads, bfloat16, on an H100: ", html("b", { class: "attn-of-beam" }, "the textbook"), " and ", html("b", { class: "attn-of-greedy" }, "tiles of T by T")),
@@ -56,6 +57,7 @@ Object.assign(attn, (() => {
         put(pair.value, { x: width + 5 });
         pair.value.textContent = rounded(bills[c][part] / unit) + (i === 3 && !fits ? ", too much" : "");
       }));
+      put(this.cut, { visibility: 200 * tiles.room / fast > 225 ? "visible" : "hidden" });
       this.size.textContent = `T = ${whole(T)}${fits ? "" : ", too large"}`;
       this.figure.glide("dot", [x(tiles.intensity), roof(tiles.intensity)], ([x, y]) => {
         put(this.dot, { cx: x, cy: y });

@@ -29,7 +29,7 @@ customElements.define("attn-scale", class extends attn.Figure {
     const text = (words, more = {}) => svg("text", more, words), end = { "text-anchor": "end" }, middle = { "text-anchor": "middle" };
     this.chart = this.picture.appendChild(svg("svg", { role: "img", class: "attn-lanes" }));
     this.spread = [svg("rect", { class: "attn-spread", y: 18, height: 146 }), text("", middle)];
-    this.ticks = [-50, 0, 50].map((score) => [score, svg("path", { class: "attn-axis" }), text(attn.number(score, 0), { ...middle, y: 178 })]);
+    this.ticks = [-50, -5, 0, 5, 50].map((score) => [score, svg("path", { class: "attn-axis" }), text(attn.number(score, 0), { ...middle, y: 178 })]);
     this.ends = ["0", "1"].map((share) => text(share, { ...middle, y: 178 }));
     this.heads = [text("weights", middle), svg("path", { class: "attn-axis" })];
     this.lanes = range(8).map((j) => {
@@ -37,7 +37,8 @@ customElements.define("attn-scale", class extends attn.Figure {
       return [text(`key ${j}`, { x: 0, y: y + 4 }), svg("path", { class: "attn-stem" }), svg("circle", { class: "attn-score", cy: y, r: 5 }), text("", { y: y + 4 }),
         svg("rect", { class: "attn-weight", y: y - 7, height: 14 }), text("", { y: y + 4 })];
     });
-    this.chart.append(...this.spread, ...this.ticks.flatMap(([, ...parts]) => parts), ...this.ends, ...this.heads, ...this.lanes.flat());
+    this.ghosts = range(8).map(() => svg("path", { class: "attn-was" })); // the scores before they are divided
+    this.chart.append(...this.spread, ...this.ghosts, ...this.ticks.flatMap(([, ...parts]) => parts), ...this.ends, ...this.heads, ...this.lanes.flat());
 
     // The medians against the width, a curve for each scale; a curve has its name when the reader has been on it.
     this.plot = this.picture.appendChild(svg("svg", { role: "img", class: "attn-lanes" }));
@@ -49,7 +50,7 @@ customElements.define("attn-scale", class extends attn.Figure {
     this.ring = svg("circle", { class: "attn-ghost", r: 10 });
     this.rider = svg("circle", { class: "attn-mark", r: 7 });
     this.said = text("", { class: "attn-name", ...end });
-    this.plot.append(...this.marks.flatMap(([, ...parts]) => parts), ...this.widths.map(([, part]) => part), this.axis, text("largest weight; curves: medians of 200 draws; dashed ring: this draw", { x: 30, y: 14 }),
+    this.plot.append(...this.marks.flatMap(([, ...parts]) => parts), ...this.widths.map(([, part]) => part), this.axis, text("median largest weight of 200 draws; dashed: this one", { x: 0, y: 13 }),
       ...Object.values(this.curves).flat(), this.ring, this.rider, this.said);
     this.fit(this.chart);
   }
@@ -101,6 +102,7 @@ customElements.define("attn-scale", class extends attn.Figure {
   draw() {
     const { power, scale, draw } = this.state, { number, sum } = attn, d = 2 ** power;
     const [query, ...keys] = this.vectors(draw).map((row) => row.slice(0, d));
+    const raw = attn.dot_score([query], keys)[0];
     let S = attn[scale === "root" ? "scaled_dot_score" : "dot_score"]([query], keys);
     if (scale === "width") S = S.map((row) => row.map((s) => s / d));
     const [scores, [weights]] = [S[0], attn.softmax(S)];
@@ -108,18 +110,20 @@ customElements.define("attn-scale", class extends attn.Figure {
     const largest = Math.max(...weights), mean = sum(scores) / 8, spread = Math.sqrt(sum(scores.map((s) => (s - mean) ** 2)) / 8);
     const wide = this.wide = this.chart.clientWidth || 640, names = Object.keys(this.curves), half = wide * 0.31 - 30;
     if (this.sized !== wide) this.size(wide);
-    this.glide("scores", [1.3 * Math.max(50, ...scores.map(Math.abs)), ...scores], ([reach, ...now]) => {
-      const x = (score) => 52 + wide * 0.31 + half * score / reach, [shares] = attn.softmax([now]), [left, room] = [wide * 0.72, wide * 0.28 - 46];
+    this.glide("scores", [1.3 * Math.max(scale === "none" ? 50 : 5, ...scores.map(Math.abs)), ...scores, ...raw], ([reach, ...all]) => {
+      const now = all.slice(0, 8), x = (score) => 52 + wide * 0.31 + half * score / reach, [shares] = attn.softmax([now]), [left, room] = [wide * 0.72, wide * 0.28 - 46];
       const middle = sum(now) / 8, off = Math.sqrt(sum(now.map((s) => (s - middle) ** 2)) / 8), [band, said] = this.spread;
       attn.put(band, { x: x(middle - off), width: 2 * (x(off) - x(0)) });
       attn.put(said, { x: x(0), y: 14 });
       said.textContent = `scores, spread ${number(off, 2)}`;
       for (const [score, line, name] of this.ticks) {
-        attn.put(line, { d: `M${x(score)} 18V164` });
-        attn.put(name, { x: x(score) });
+        const visibility = score === 0 || Math.abs(score) < reach && Math.abs(score) > reach / 4 ? "visible" : "hidden";
+        attn.put(line, { d: `M${x(score)} 18V164`, visibility });
+        attn.put(name, { x: x(score), visibility });
       }
       this.lanes.forEach(([, stem, dot, score, share, weight], j) => {
         const y = 30 + 18 * j, left_of = now[j] < 0;
+        attn.put(this.ghosts[j], { d: `M${x(0)} ${y}H${x(Math.max(-reach, Math.min(reach, all[8 + j])))}` });
         attn.put(stem, { d: `M${x(0)} ${y}H${x(now[j])}` });
         attn.put(dot, { cx: x(now[j]) });
         attn.put(score, { x: x(now[j]) + (left_of ? -9 : 9), "text-anchor": left_of ? "end" : "start" });

@@ -402,7 +402,7 @@ def test_tasks_of_the_heads(page: Page) -> None:
     assert verdict(figure) == (
         "You guessed “in all three”; it is “in some”. "
         "To LOVELY head 0 adds (1.65, 0.44, 0.00), head 1 adds (1.65, 0.44, 2.85): equal in 2 of 3 columns. "
-        "Each head is read by rows of W_o of its own."
+        "Each head is read by rows of Wo of its own."
     )
 
 
