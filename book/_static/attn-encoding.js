@@ -18,8 +18,9 @@ customElements.define("attn-encoding", class extends attn.Figure {
       const set = [show, step, width, base, words].join();
       if (met.set_of !== set) met.clear();
       met.set_of = set;
-      return met.set(position, product).size === 5;
+      return met.set(position, product).size === 3;
     },
+    yet: (figure, met) => `${met.size} of 3 positions seen.`,
     seen: ({ state: { step } }, met) => `At the positions ${[...met.keys()].join(", ")}, with ${step} steps between, the product was ${[...met.values()].map((x) => attn.number(x)).join(", ")}.`,
   }, {
     ask: "Grey is what texts of 16 tokens show: steps up to 15. Four pairs, base 10,000: at step 32, how many pairs stand outside the grey?",
