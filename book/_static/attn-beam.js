@@ -147,7 +147,8 @@ customElements.define("attn-beam", class extends attn.Figure {
         const tip = (steps, at = Math.min(done, steps.length) - 1) => i === at && said === key(steps[at].kept[0], i);
         const tips = [["beam", this.beam], ["greedy", this.greedy]].flatMap(([of, steps]) => (tip(steps) ? of : []));
         const probability = tips.length || reach > 50 ? " " + attn.number(Math.exp(node.score) + 1e-9, tips.length || reach > 72 ? 3 : 2) : "";
-        const label = svg("text", { x: x(i) + 4, class: ["attn-name", ...tips.map((of) => "attn-of-" + of)].join(" ") }, (reach > 90 && ranks.has(said) ? `#${ranks.get(said)} ` : "") + (node.said.length > i ? quoted(name(node.said[i])) + probability : tips.length ? probability : reach > 72 ? "end" + probability : "") + (large ? " " + (tips[1] ? "both" : tips[0] ?? "") : ""));
+        const brief = !large && i === this.last - 1 && node.said.at(-1) === end; // where all end, the word has no room
+        const label = svg("text", { x: x(i) + 4, class: ["attn-name", ...tips.map((of) => "attn-of-" + of)].join(" ") }, (reach > 90 && ranks.has(said) ? `#${ranks.get(said)} ` : "") + (node.said.length > i && !brief ? quoted(name(node.said[i])) + probability : tips.length || brief ? probability : reach > 72 ? "end" + probability : "") + (large ? " " + (tips[1] ? "both" : tips[0] ?? "") : ""));
         if (!kind.includes("kept") && !kind.includes("greedy")) label.classList.add("attn-lost");
         if (i < done) parts.push(band, bank, ...(kind.includes("greedy") ? [line] : []));
         if (i < done) names.push(label);

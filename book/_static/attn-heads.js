@@ -71,7 +71,7 @@ customElements.define("attn-heads", class extends attn.Figure {
     });
     // What an answer is off by, on a scale that ends at 0.05 to both sides
     this.errors = range(2).map((i) => [svg("path", { class: "attn-axis", d: `M34 ${4 * tall * i + 106}h70m0 -4v8m-70 0v-8m35 -2v12` }), svg("circle", { class: "attn-mark", r: 4, cy: 4 * tall * i + 106 }),
-      svg("text", { x: 34, y: 4 * tall * i + 124 }), svg("text", { x: 109, y: 4 * tall * i + 110 }, "±0.05")]);
+      svg("text", { x: 34, y: 4 * tall * i + 124 }), svg("text", { x: 109, y: 4 * tall * i + 110 })]);
     this.sticks = range(2).map((h) => range(8).map(() => [svg("path", { class: "attn-stick " + tones[h] }), svg("text", { "text-anchor": "end", class: "attn-name" })]));
     this.given = range(2).map((h) => range(2).map(() => svg("path", { class: "attn-stick " + tones[h] })));
     this.buttons = range(2).map((h) => {
@@ -139,7 +139,8 @@ customElements.define("attn-heads", class extends attn.Figure {
       }));
       this.given.forEach((all, h) => all.forEach((stick, i) =>
         attn.put(stick, { d: curve(22, level(i, said[i]), middle - half, middle_of(h)), "stroke-width": 8 * Math.abs(added[2 * h + i]), opacity: works[h] * 0.8 })));
-      this.errors.forEach(([, needle, told], i) => {
+      this.errors.forEach(([, needle, told, ends], i) => {
+        ends.textContent = wide > 160 ? "±0.05" : "";
         const off = said[i] - true_ones[i];
         attn.put(needle, { cx: 69 + 35 * Math.max(-1.15, Math.min(1.15, off / 0.05)) });
         told.textContent = `off by ${number(off, 3)}`;

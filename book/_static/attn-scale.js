@@ -117,9 +117,10 @@ customElements.define("attn-scale", class extends attn.Figure {
       attn.put(said, { x: x(0), y: 14 });
       said.textContent = `scores, spread ${number(off, 2)}`;
       for (const [score, line, name] of this.ticks) {
-        const visibility = score === 0 || Math.abs(score) < reach && Math.abs(score) > reach / 4 ? "visible" : "hidden";
-        attn.put(line, { d: `M${x(score)} 18V164`, visibility });
-        attn.put(name, { x: x(score), visibility });
+        const fits = score === 0 || (Math.abs(score) < reach && Math.abs(score) > reach / 4);
+        attn.put(line, { d: fits ? `M${x(score)} 18V164` : "" });
+        attn.put(name, { x: x(fits ? score : 0) });
+        name.textContent = fits ? number(score, 0) : "";
       }
       this.lanes.forEach(([, stem, dot, score, share, weight], j) => {
         const y = 30 + 18 * j, left_of = now[j] < 0;

@@ -673,6 +673,7 @@ def test_what_was_tried_on_these_gpus_stays_in_sight(page: Page) -> None:
     logs = np.log(np.sort(costs) / min(costs))
     np.testing.assert_allclose(sorted(drawn), 38 * logs / logs[-1], atol=1e-4)
     slide(figure, "GPUs", 8 / 13)
+    settle(page)
     assert tried.locator("circle").count() + tried.locator("path[d*=l]").count() == 1
 
 
