@@ -20,12 +20,14 @@ PHONE: dict[str, Any] = {
     "is_mobile": True,
     "has_touch": True,
 }
-WORST = [  # of each kind of page the one that had most to mend
+WORST = [  # of each kind of page those that had most to mend
     "intro",
     "01_queries_keys_values",
     "05_multi_head_attention/one_head",
     "07_gradients",
     "09_transformer/keep_the_keys",
+    "11_real_model",
+    "11_real_model/induction",
     "api",
     "remember",
 ]
