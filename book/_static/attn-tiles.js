@@ -53,19 +53,19 @@ customElements.define("attn-tiles", class extends attn.Figure {
       const y = [4, 48, 104][i], ticks = range(8).map(() => text({ class: "attn-small", y: y + (i < 2 ? 34 : 47), "text-anchor": "middle" }));
       return { blocks: range(i < 2 ? 8 : 0).map(() => block("score", {})), ghost: block("ghost", { x: 84, y, height: 20 }), axis: svg("path", { class: "attn-axis" }), ticks, name: text({ x: 2, y: y + 15 }, name), value: text({ y: y + (i < 2 ? 15 : 34), class: "attn-name" }) };
     });
-    this.stems = range(8).map(() => svg("path", { "stroke-width": 7 }));
+    this.discs = range(8).map(() => svg("circle")); // as large as a weight, where its value stands
     this.balance = svg("path", { class: "attn-mark" });
     this.axis = svg("path", { class: "attn-axis" });
     this.goal = svg("path", { class: "attn-reach" });
     this.bars = svg("svg", { role: "img", class: "attn-sums" }, this.axis, text({ x: 2, y: 160 }, "s"), text({ x: 2, y: 178 }, "v"), ...this.keys.flatMap(Object.values));
-    this.totals = svg("svg", { class: "attn-sums attn-totals", "aria-hidden": true }, ...this.lines.flatMap(({ blocks, ticks, ...more }) => [...blocks, ...Object.values(more), ...ticks]), ...this.stems, this.balance, this.goal);
+    this.totals = svg("svg", { class: "attn-sums attn-totals", "aria-hidden": true }, ...this.lines.flatMap(({ blocks, ticks, ...more }) => [...blocks, ...Object.values(more), ...ticks]), ...this.discs, this.balance, this.goal);
     this.next = range(8).map((tile) => attn.button(`tile ${tile}`, () => this.taken.includes(tile) || this.set({ order: this.state.order + tile })));
     this.arrivals = html("div", { class: "attn-arrivals", role: "group", "aria-label": "Which tile arrives next?" }, ...this.next);
     this.rows = range(9).map(() => range(6).map(() => html("td")));
     const table = attn.table("State of the query after each tile", ["tile", "shrink", "top", "total", "pooled", "output"], this.rows);
     this.answer = html("p", { class: "attn-answer" });
     const key = (kind, text) => html("b", { class: kind }, text);
-    this.merging = html("div", {}, html("p", {}, "One query. Bars: exp(score − top) of ", key("attn-of-beam", "the keys so far"), " and of ", key("attn-of-new", "the last tile"), "; dashed: before it came"),
+    this.merging = html("div", {}, html("p", {}, "One query. Bars: exp(score − top) of ", key("attn-of-beam", "the keys so far"), " and of ", key("attn-of-new", "the last tile"), "; dashed: before it came. Discs: weights"),
       this.bars, this.arrivals, this.totals, this.answer, html("details", {}, html("summary", {}, "The numbers after each tile"), table));
     this.bytes = new attn.Roofline(this);
     this.picture.append(this.merging, this.bytes.part);
@@ -167,7 +167,7 @@ customElements.define("attn-tiles", class extends attn.Figure {
     put(this.goal, { d: `M${left + scales[2] * this.whole} 84V126`, "stroke-width": 2 });
     this.goal.style.visibility = this.answer.style.visibility = taken.length === this.all.length ? "visible" : "hidden";
     this.glide("mean", [...e.map((x) => x / (now.total || 1)), now.output], (shares) => {
-      this.stems.forEach((stem, j) => put(stem, { d: `M${left + scales[2] * V[j]} 126v${-40 * shares[j]}`, class: fresh.includes(j) ? "attn-stem attn-fresh" : "attn-stem" }));
+      this.discs.forEach((disc, j) => put(disc, { cx: left + scales[2] * V[j], cy: 125 - 20 * Math.sqrt(shares[j]), r: 20 * Math.sqrt(shares[j]), class: fresh.includes(j) ? "attn-weight" : "attn-score" }));
       const x = left + scales[2] * shares[8];
       put(this.balance, { d: `M${x} 127l-7 12h14Z`, visibility: last ? "visible" : "hidden" });
       put(this.lines[2].value, { x: x + 9 });
