@@ -171,9 +171,23 @@ def test_bytes_of_tiles_are_the_ledgers(page: Page, rng: np.random.Generator) ->
         roof = figure.locator("svg[aria-label^=Roofline]").get_attribute("aria-label")
         assert f"tiles {number(intensity, 1)};" in str(roof)
         x = 46 + 26.5 * np.log2(intensity)
-        assert abs(float(str(figure.locator("circle").get_attribute("cx"))) - x) < 1e-6
+        dot = figure.locator("svg[aria-label^=Roofline] circle").get_attribute("cx")
+        assert abs(float(str(dot)) - x) < 1e-6
+        cut = figure.locator(".attn-cut").get_attribute("visibility") == "visible"
+        assert cut == (200 * room / H100.fast_bytes > 225)
         met.add(fits)
     assert met == {True, False}
+
+
+def test_discs_are_as_large_as_weights_and_balance_at_the_output(page: Page) -> None:
+    figure = page.locator("attn-tiles")
+    press(figure, "Again", "tile 2", "tile 3")
+    settle(page)
+    shares, output = figure.evaluate(
+        "f => [f.discs.map(disc => (disc.r.baseVal.value / 20) ** 2), f.sums.at(-1).output]"
+    )
+    values = figure.evaluate("f => f.numbers.V")
+    np.testing.assert_allclose([np.sum(shares), np.dot(shares, values)], [1, output])
 
 
 def test_tasks_of_the_tiles(page: Page) -> None:
