@@ -162,6 +162,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
       ...links.map(([d]) => svg("path", { class: "attn-link", d })), ...range(all).map((g) => svg("circle", { class: "attn-gpu", cx: x(g), cy: 30, r: radius })),
       svg("text", { x: wide - 13, y: 52, "text-anchor": "end" }, nodes > shown ? `… ${nodes.toLocaleString("en-US")}` : ""));
     const paths = this.machine.querySelectorAll(".attn-link"), sent = () => svg("circle", { r: 4 });
+    this.round = Math.max(1, exchange === "double ring" ? inside : gpus / tensor); // who hand a block round
     this.links = links.map(([, from], i) => ({ path: paths[i], from, dot: sent() })); // from whom: null of a node to a node
     this.held = range(c ? all : 0).map((g) => ({ member: Math.floor(g / tensor), dot: svg("circle", { cx: x(g), cy: 30, r: radius / 2 }) }));
     this.messages.replaceChildren(...[...this.links, ...this.held].map(({ dot }) => dot));
@@ -186,7 +187,10 @@ customElements.define("attn-mesh", class extends attn.Figure {
     this.machine.classList.toggle("attn-waits", !busy);
     put(this.cursor, { d: `M${62 + this.scale * now} 92V152` });
     const step = this.state.exchange === "all-to-all" ? 0 : Math.max(0, blocks.work.findLastIndex(([from]) => from <= now));
-    const tint = (member, k) => `hsl(${45 * (((member - k) % 8 + 8) % 8)} 70% 55%)`; // of a block by who had it first
+    const { round } = this, tint = (member, k) => { // of a block by who had it first
+      const place = member % round, first = member - place + (place - k % round + round) % round;
+      return `hsl(${45 * (first % 8)} 70% 55%)`;
+    };
     this.held.forEach(({ member, dot }) => { dot.style.fill = tint(member, step); });
     this.links.forEach(({ path, from, dot }) => {
       const all = from === null ? blocks.far : this.state.exchange === "double ring" ? blocks.near : [...blocks.near, ...blocks.far];

@@ -677,6 +677,43 @@ def test_what_was_tried_on_these_gpus_stays_in_sight(page: Page) -> None:
     assert tried.locator("circle").count() + tried.locator("path[d*=l]").count() == 1
 
 
+@pytest.mark.parametrize("way", ["ring", "double ring"])
+@pytest.mark.parametrize("share", [1, 2])
+def test_a_block_is_handed_on(page: Page, way: str, share: int) -> None:
+    """A GPU sends on the block that it computes with: the next one of its ring has it a step later."""
+    figure = page.locator("attn-mesh")
+    press(figure, "Again", "131,072 on 64, ring")
+    choose(figure, "Tokens meet by", way)
+    slide(figure, "GPUs that share heads", (share - 1) / 6)
+    settle(page)
+    held, sent = (
+        np.array(x)
+        for x in figure.evaluate(
+            """figure => {
+                const { blocks, span } = figure.timing, seen = blocks.work.slice(0, 3).map(([from]) => {
+                    figure.clock = from / span + 1e-6;
+                    figure.pass();
+                    const fills = all => all.map(({ dot }) => dot.style.fill);
+                    const inner = figure.links.filter(({ from }) => from !== null);
+                    return [figure.held, inner.sort((a, b) => a.from - b.from)].map(fills);
+                });
+                return [0, 1].map(i => seen.map(row => row[i]));
+            }"""
+        )
+    )
+    held = held[:, ::share]  # those who share heads hold the same
+    assert len(set(held[0])) == 8 and held.shape == (3, 32 // share)
+    np.testing.assert_array_equal(held, sent)
+    size = 8 // share if way == "double ring" else 64 // share
+    for before, after in zip(held, held[1:], strict=False):
+        for start in range(0, 32 // share, size):
+            ring = slice(start, start + size)
+            if size <= 8:
+                np.testing.assert_array_equal(np.roll(before[ring], 1), after[ring])
+            else:
+                np.testing.assert_array_equal(before[ring][:-1], after[ring][1:])
+
+
 def test_gpus_wait_or_compute_as_the_time_bar_says(page: Page) -> None:
     figure = page.locator("attn-mesh")
     press(figure, "Again")
@@ -693,24 +730,6 @@ def test_gpus_wait_or_compute_as_the_time_bar_says(page: Page) -> None:
     ]
     assert waits == [False, True, False, True]
     assert figure.locator(".attn-gpu").count() == 32
-    # In a ring a GPU sends on the block that it computes with: the next one has it a step later.
-    held, sent = zip(
-        *(
-            figure.evaluate(
-                """(figure, clock) => {
-                figure.clock = clock;
-                figure.pass();
-                return [figure.held, figure.links].map(all => all.map(({ dot }) => dot.style.fill));
-            }""",
-                clock,
-            )
-            for clock in (0.1, 0.3, 0.5)
-        ),
-        strict=True,
-    )
-    assert len(set(held[0])) == 8 and len(held[0]) == 32
-    assert list(held) == list(sent)
-    assert held[0][:-1] == held[1][1:] and held[1][:-1] == held[2][1:]
     slide(figure, "GPUs that share heads", 3 / 6)
     settle(page)
     assert figure.locator(".attn-team").count() == 4
