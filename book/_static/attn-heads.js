@@ -15,26 +15,27 @@ customElements.define("attn-heads", class extends attn.Figure {
     seen: ({ O, truth }) => `The layer answers ${attn.number(O[0], 2)} and ${attn.number(O[1], 2)}; `
       + `the truth is ${attn.number(truth[0], 2)} and ${attn.number(truth[1], 2)}. The other half is the business of head 1.`,
   }, {
-    ask: "Both heads on. Choose “asked in training”, then “never asked”: how far off is the worse of the two answers, at most?",
+    ask: "Both heads on. Choose “asked in training”, then “never asked”. In which question is the worse answer farther off?",
     opens: { at_work: "both" },
-    guesses: { asked: "farther off in the question asked", same: "alike, within 0.02", never: "farther off in the one never asked" },
+    guesses: { asked: "in the one asked", same: "alike, within 0.02", never: "in the one never asked" },
     right: (figure, met) => {
       const [asked, never] = ["02", "37"].map((pair) => met.get(pair));
       return Math.abs(asked - never) < 0.02 ? "same" : asked < never ? "never" : "asked";
     },
-    done: (figure, met) => figure.note(met, figure.off).has("02") && met.has("37"),
+    done: ({ state: { first, second, at_work }, O, truth }, met) => {
+      if (at_work === "both") met.set(first + second, Math.max(...O.map((x, i) => Math.abs(x - truth[i]))));
+      return met.has("02") && met.has("37");
+    },
     seen: (figure, met) => `Asked in training: off by at most ${attn.number(met.get("02"), 3)}; never asked: by ${attn.number(met.get("37"), 3)}.`,
   }, {
     ask: "The question is Cairo, then Oslo. Set all the other cities to 2.0. How far do the two answers move, though nobody asked for those cities?",
     opens: { at_work: "both", first: "0", second: "2", temperatures: this.start.temperatures },
     guesses: { none: "not at all", little: "by less than 0.05", more: "by more" },
     right: (figure, met) => (met.get("moved") === 0 ? "none" : met.get("moved") < 0.05 ? "little" : "more"),
-    done: ({ state: { first, second, at_work, temperatures }, O }, met) => {
-      if (at_work !== "both" || first !== "0" || second !== "2") return false;
-      const others = temperatures.filter((_, j) => j !== 0 && j !== 2);
-      if (!met.has("start")) met.set("start", O);
-      if (others.every((v) => v === 2)) met.set("moved", Math.max(...O.map((x, i) => Math.abs(x - met.get("start")[i]))));
-      return met.has("moved");
+    done: ({ state: { first, second, at_work, temperatures }, O, ask }, met) => {
+      const others = (values) => temperatures.map((v, j) => (j === 0 || j === 2 ? v : values[j])), before = ask(others(this.start.temperatures)).O;
+      if (at_work !== "both" || first !== "0" || second !== "2" || others(Array(8).fill(2)).some((v, j) => v !== temperatures[j])) return false;
+      return met.set("moved", Math.max(...O.map((x, i) => Math.abs(x - before[i]))));
     },
     seen: (figure, met) => `By at most ${attn.number(met.get("moved"), 3)}: a softmax gives no key the weight 0, so a little of every city comes through.`,
   }];
@@ -90,14 +91,6 @@ customElements.define("attn-heads", class extends attn.Figure {
     this.fit(this.drawing);
   }
 
-  /* How far off the answers are, the farther one; remembered by the question where both heads work. */
-  get off() { return Math.max(...this.O.map((x, i) => Math.abs(x - this.truth[i]))); }
-
-  note(met, off) {
-    const { first, second, at_work } = this.state;
-    return at_work === "both" ? met.set(first + second, off) : met;
-  }
-
   works(h) { return this.state.at_work === "both" || this.state.at_work === String(h); }
 
   /* multi_head_weights and multi_head_attention with biases, for one query. */
@@ -116,7 +109,8 @@ customElements.define("attn-heads", class extends attn.Figure {
     const { cities } = this.constructor, { temperatures } = this.state, { number } = attn;
     const asked = [this.state.first, this.state.second].map(Number);
     const one_hot = (i) => attn.range(8).map((j) => +(i === j));
-    const { A, O, adds } = Object.assign(this, this.attention([asked.flatMap(one_hot)], attn.range(8).map(one_hot), temperatures.map((v) => [v])));
+    this.ask = (values) => this.attention([asked.flatMap(one_hot)], attn.range(8).map(one_hot), values.map((v) => [v]));
+    const { A, O, adds } = Object.assign(this, this.ask(temperatures));
     const truth = this.truth = asked.map((city) => temperatures[city]), on = attn.range(2).map((h) => +this.works(h));
     this.rows.forEach(({ name }, j) => name.classList.toggle("attn-answer", asked.includes(j)));
     this.answers.forEach(([answer, , , , right], i) => {

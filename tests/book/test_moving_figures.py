@@ -1318,13 +1318,13 @@ def test_task_of_the_heads(page: Page) -> None:
         "You guessed “both”; it is “that of the first city”. The layer answers 0.59 and 0.00; "
         "the truth is 0.60 and 1.10. The other half is the business of head 1."
     )
-    press(figure, "Next task", "farther off in the one never asked", "asked in training")  # fmt: skip
+    press(figure, "Next task", "in the one never asked", "asked in training")  # fmt: skip
     assert state(figure)["at_work"] == "both"
     assert verdict(figure) == (
-        "You guessed “farther off in the one never asked”; it is “alike, within 0.02”. "
+        "You guessed “in the one never asked”; it is “alike, within 0.02”. "
         "Asked in training: off by at most 0.012; never asked: by 0.011."
     )
-    press(figure, "Next task", "not at all", "all others at 2.0")
+    press(figure, "Next task", "all others at 2.0", "not at all")
     assert "it is “by less than 0.05”. By at most 0.02" in verdict(figure)
     told = figure.locator(".attn-mark + text").all_text_contents()
     assert told == ["off by 0.010", "off by 0.020"]
