@@ -160,24 +160,25 @@ customElements.define("attn-bug", class extends attn.Figure {
     this.must.textContent = this.constructor.probes[probe][1];
     words.forEach((word, j) => { this.map.names[j].textContent = word; });
     const O = now.O[here], same = (x, y) => Math.abs(x - y) < 1e-6 || Object.is(x, y);
-    const mark = ({ cells }, rows, old) => rows.forEach((row, i) => row.slice(0, 4).forEach((x, j) => {
-      const stays = same(x, old[i][j]);
-      [["moved", !stays], ["up", x > old[i][j]], ["down", x < old[i][j]]].forEach(([is, so]) => cells[i][j].classList.toggle("attn-" + is, so && !stays));
+    // Against the rule is what moves though in a right layer it stays, and a weight on a hidden key.
+    const right_now = this.run("none", probe), right_before = this.run("none", probe === "swap" ? "flat" : "none"), hidden = (i, j) => j > i || !now.real[here][j];
+    const moved = (x, old, right, right_old) => (same(x, old) ? "" : same(right, right_old) ? "attn-against" : "attn-may");
+    const kinds = { O: O.map((row, i) => row.map((x, c) => moved(x, before.O[here][i][c], right_now.O[here][i][c], right_before.O[here][i][c]))),
+      A: now.A[here].map((rows, h) => rows.map((row, i) => row.map((x, j) => (probe !== "none" && hidden(i, j) && !same(x, 0) ? "attn-against"
+        : moved(x, before.A[here][h][i][j], right_now.A[here][h][i][j], right_before.A[here][h][i][j]))))) };
+    const mark = ({ cells }, rows, old, found) => cells.slice(0, 4).forEach((row, i) => row.slice(0, 4).forEach((cell, j) => {
+      const x = rows[i][j], moves = !same(x, old[i][j]);
+      const is = { moved: moves, against: found[i][j] === "attn-against", up: moves && x > old[i][j], down: moves && x < old[i][j] };
+      for (const [name, so] of Object.entries(is)) cell.classList.toggle("attn-" + name, so);
     }));
-    mark(this.map, A, before.A[here][head]);
-    mark(this.out, O, before.O[here]);
-    // Of outputs and of heads: which the probe moved, and whether it moves them in a right layer too.
-    const moved = (part, one, other) => range(4).map((i) => one[part][here][i].flat().some((x, c) => !same(x, other[part][here][i].flat()[c])));
-    const right_now = this.run("none", probe), right_before = this.run("none", probe === "swap" ? "flat" : "none");
-    const [prints, heads] = ["O", "A"].map((part) => {
-      const may = moved(part, right_now, right_before);
-      return moved(part, now, before).map((moves, i) => (moves ? (may[i] ? "attn-may" : "attn-against") : ""));
-    });
+    mark(this.map, A, before.A[here][head], kinds.A[head]);
+    mark(this.out, O, before.O[here], kinds.O);
+    const [prints, heads] = [kinds.O, kinds.A].map((parts) => parts.map((cells) => ["attn-against", "attn-may"].find((kind) => cells.flat().includes(kind)) ?? ""));
     this.minis.forEach(({ map, name }, h) => {
       attn.pixels(map, now.A[here][h].flat().map((x) => (x === x ? attn.colour("viridis", x) : null)));
       name.textContent = `head ${h}` + (heads[h] ? ", moved" : "");
     });
-    for (const i of range(4)) for (const j of range(4)) this.map.cells[i][j].classList.toggle("attn-must", j > i || !now.real[here][j]);
+    for (const i of range(4)) for (const j of range(4)) this.map.cells[i][j].classList.toggle("attn-must", hidden(i, j));
     const fours = (numbers) => range(4).map((i) => numbers.slice(4 * i, 4 * i + 4));
     this.glide("weights", A.flat(), (numbers) => {
       const B = fours(numbers);
@@ -192,7 +193,7 @@ customElements.define("attn-bug", class extends attn.Figure {
       cell.textContent = prints[i] ? text(Math.max(...O[i].map((x, c) => Math.abs(x - before.O[here][i][c]))), 2) : "0";
       cell.classList.toggle("attn-changed", prints[i] === "attn-against");
     });
-    const told = [["attn-against", "moved and must not"], ["attn-may", "moved"]].map(([kind, what]) => {
+    const told = [["attn-against", "against the rule"], ["attn-may", "moved"]].map(([kind, what]) => {
       const which = words.map((word) => `“${word}”`).filter((_, i) => prints[i] === kind), looks = range(4).filter((h) => heads[h] === kind);
       if (looks.length) which.push(looks.length === 4 ? "all heads" : `head ${looks.join(", ")}`);
       return which.length ? `${which.join(", ")} ${what}` : "";

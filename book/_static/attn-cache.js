@@ -49,7 +49,7 @@ customElements.define("attn-cache", class extends attn.Figure {
     this.marks = [10, 12, 14, 16, 18, 20].map((power) => [power, text(whole(power) + (power === 20 ? " tokens" : ""), { ...middle, y: 249 })]);
     this.lines = Object.keys(names).map((kind) => ({
       line: svg("path", { class: `attn-tone attn-${tones[kind]}` }), dot: svg("circle", { class: `attn-tone attn-${tones[kind]}`, r: 4 }),
-      name: text("", { class: `attn-tone attn-${tones[kind]}` }), bytes: text("", { class: "attn-bytes", ...end }),
+      name: text("", { class: `attn-tone attn-${tones[kind]}` }), bytes: text("", { class: "attn-bytes", ...end }), bar: svg("rect", { class: `attn-of-bytes attn-${tones[kind]}`, height: 3 }),
     }));
     this.mine = { line: svg("path", { style: "stroke-width: 5" }), bytes: text("", { class: "attn-bytes attn-name" }) };
     this.less = { span: svg("path", { class: "attn-between" }), share: text("", { class: "attn-name" }) }; // than all heads
@@ -62,9 +62,9 @@ customElements.define("attn-cache", class extends attn.Figure {
     this.chart = svg("svg", { class: "attn-lanes" }, ...this.full, this.when, this.axis,
       ...[25, 30, 35, 40].map((power) => text(attn.size(2 ** power).replace(".00", ""), { x: 59, y: this.y(power) + 4, ...end })),
       text("one H100", { x: 70, y: this.y(Math.log2(holds)) - 5 }), ...this.marks.map(([, mark]) => mark), this.cursor, this.less.span,
-      ...this.lines.flatMap(({ line, dot, name, bytes }) => [line, dot, name, bytes]), this.mine.line, this.mine.bytes, this.less.share, this.ring, this.handle);
+      ...this.lines.flatMap(({ line, dot, name, bytes, bar }) => [line, dot, name, bytes, bar]), this.mine.line, this.mine.bytes, this.less.share, this.ring, this.handle);
     this.each = html("span");
-    this.picture.append(this.chart, html("p", {}, "Thick: your choice of ", this.each, ` a token. Thin: 16 bits, all tokens. Red: more than the ${attn.size(holds)} of an H100, weights aside.`));
+    this.picture.append(this.chart, html("p", {}, "Thick: your choice of ", this.each, ` a token. Thin: 16 bits, all tokens. Red: beyond an H100's ${attn.size(holds)}.`));
     const go = (length) => this.set({ length: Math.min(20, Math.max(10, length)) });
     attn.drag(this, this.chart, this.handle, (x) => go(Math.round(10 + (x - 64) * 10 / (this.x(20) - 64))), (dx, dy) => go(this.state.length + dx + dy));
     this.fit(this.chart);
@@ -85,11 +85,12 @@ customElements.define("attn-cache", class extends attn.Figure {
     this.bytes = bill(heads, held, bits);
     const wide = this.wide = this.chart.clientWidth || 640, right = this.x(20);
     kinds.forEach((kind, i) => {
-      const { name, bytes } = this.lines[i];
+      const { name, bytes, bar } = this.lines[i], long = 76 * this.thin[kind] / this.thin.heads;
       name.textContent = wide < 500 ? names[kind].match(/\((.*)\)/)[1] : names[kind]; // the short name where there is little room
       bytes.textContent = size(this.thin[kind]);
       attn.put(name, { x: right + 8 });
       attn.put(bytes, { x: wide });
+      attn.put(bar, { x: wide - long, width: long }); // beside lines on a logarithmic axis the bytes as they are
     });
     this.when.textContent = `at ${tokens.toLocaleString("en-US")} tokens`;
     attn.put(this.when, { x: wide });
@@ -115,11 +116,12 @@ customElements.define("attn-cache", class extends attn.Figure {
     const at = this.x(length), mine = first.pop(), { put } = attn, rise = (from, to) => `M${this.x(10)} ${this.y(from)}L${this.x(to)} ${this.y(from + to - 10)}`;
     put(this.cursor, { d: `M${at} 8V232` });
     let row = 18; // of the length
-    this.lines.forEach(({ line, dot, name, bytes }, i) => {
+    this.lines.forEach(({ line, dot, name, bytes, bar }, i) => {
       put(line, { d: rise(first[i], 20) });
       put(dot, { cx: at, cy: this.y(first[i] + length - 10) });
-      row = Math.max(row + 15, this.y(first[i] + 10) + 4); // names never stand on each other
+      row = Math.max(row + 18, this.y(first[i] + 10) + 4); // names never stand on each other
       for (const text of [name, bytes]) put(text, { y: row });
+      put(bar, { y: row + 3 });
     });
     const y = this.y(mine + Math.min(length, full) - 10), turned = at > this.x(17); // its bytes stay within the axes
     const meet = mine + full - first[2];

@@ -35,9 +35,9 @@ customElements.define("attn-induction", class extends attn.Figure {
       if (shown[0] === "2" && off === "none") met.set(shown, induction);
       return met.size === 4;
     },
-    seen: (figure, met) => "Weight on what followed in the first half: " + [...met].sort().map(([head, weight]) => `head ${head.slice(2)} ${attn.number(weight, 2)}`).join(", ") + ".",
+    seen: (figure, met) => "Weight on what followed in the first half: " + [...met].sort().map(([head, weight]) => `head ${head.slice(2)}: ${attn.number(weight, 2)}`).join(", ") + ".",
   }, {
-    ask: "Show head 1.1 and switch off the other heads, one at a time. Without which one does its diagonal vanish?",
+    ask: "Show head 1.1 and switch off the other heads, one at a time. Without which one does its diagonal fade?",
     guesses: { "0.0": "0.0, which looks one letter back", "0.1": "0.1", "1.0": "1.0", none: "none of them" },
     right: (figure, met) => {
       const [name, least] = [...met].reduce((a, b) => (b[1] < a[1] ? b : a));
@@ -87,7 +87,7 @@ customElements.define("attn-induction", class extends attn.Figure {
       ...[0, 3, 6, 9].map((loss) => svg("text", { x: 28, y: this.y(loss) + 4, "text-anchor": "end" }, String(loss))),
       svg("text", { x: 215, y: 140, "text-anchor": "middle" }, "loss of each letter (nats); dashed: the second half begins"));
     this.measures = attn.range(4).map(() => html("td"));
-    const named = ["loss in the first half", "loss in the second half", "there: weight one letter back", "there: weight on what followed in the first"];
+    const named = ["loss in the first half", "loss in the second half, but its first", "there: weight one letter back", "there: weight on what followed in the first"];
     const measures = attn.table("On average", ["", ""], named.map((name, i) => [html("th", { scope: "row" }, name), this.measures[i]]));
     this.picture.append(html("div", {}, html("p", {}, "Weights: rows are queries, columns keys, both in the order of the text"), html("div", { class: "attn-map" }, this.map, this.frame_of_row)),
       html("div", {}, line, this.key, this.chart, measures));

@@ -52,7 +52,27 @@ attn.mesh = (() => {
     return { blocks, span };
   };
 
+  /* What was tried: seconds against how many share heads, a line for each way to meet, { way: { how many share heads: seconds } }. */
+  const tried = (ways, heads, exchange, wide) => {
+    const { svg, range, number } = attn;
+    const logs = Object.values(ways).flatMap(Object.values).filter((value) => value).map(Math.log), [low, high] = [Math.min(...logs), Math.max(...logs)];
+    const x = (h) => 90 + (wide - 130) * h / 6, y = (value) => 60 - 38 * (Math.log(value) - low) / (high - low || 1);
+    return [svg("text", { y: 40 }, "80 layers,"), svg("text", { y: 54 }, "tried (log)"), svg("path", { d: `M82 76H${wide}` }), svg("text", { y: 93 }, "share heads"),
+      ...range(7).map((h) => svg("text", { x: x(h), y: 93, "text-anchor": "middle", class: h === heads ? "attn-name" : "" }, 2 ** h)),
+      ...Object.entries(ways).sort(([way]) => (way === exchange ? 1 : -1)).flatMap(([way, tries]) => {
+        const points = Object.entries(tries).filter(([, value]) => value), now = way === exchange;
+        return [svg("path", { class: now ? "attn-now" : "", d: points.map(([h, value], k) => (k ? "L" : "M") + x(h) + " " + y(value)).join("") }),
+          ...Object.entries(tries).map(([h, value]) => (value ? svg("circle", { class: now ? "attn-now" : "", cx: x(h), cy: y(value), r: now && +h === heads ? 6 : 4 })
+            : svg("path", { class: now ? "attn-now" : "", d: `M${x(h) - 4} 68l8 8m0 -8l-8 8` }))),
+          ...points.filter(() => now).map(([h, value]) => svg("text", { x: x(h), y: y(value) - 9, "text-anchor": "middle" }, number(value, 2) + " s")),
+          ...points.slice(0, 1).filter(() => !now).map(([h, value]) => {
+            const near = Math.abs(y(ways[exchange][h] ?? Infinity) - y(value)) < 24;
+            return svg("text", near ? { x: x(h) + 28, y: y(value) - 9 } : { x: x(h) - 4, y: y(value) - 9 }, way);
+          })];
+      })];
+  };
+
   const time = (ms) => (ms < 1000 ? `${attn.number(ms, 2)} ms` : `${attn.number(ms / 1000, 2)} s`);
 
-  return { cost, schedule, time };
+  return { cost, schedule, tried, time };
 })();

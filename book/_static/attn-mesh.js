@@ -1,5 +1,5 @@
 /* Chapter 12: choose a length and a mesh of H100s, and see where the time of an attention layer goes.
-   Needs attn-mesh-costs.js: what a layer costs on it. */
+   Needs attn-mesh-costs.js: what a layer costs on it, and what was tried. */
 customElements.define("attn-mesh", class extends attn.Figure {
   static title = "Seconds of attention against the mesh";
   static start = { length: 20, gpus: 10, heads: 0, exchange: "ring" };
@@ -84,7 +84,9 @@ customElements.define("attn-mesh", class extends attn.Figure {
   lay_bar(now, fits) {
     const wide = this.wide(), { put, sum } = attn, { time } = attn.mesh;
     put(this.chart, { viewBox: `0 0 ${wide} 70` });
-    this.glide("bar", [...now, sum(now) || 1], (ms) => {
+    // The bar of the longest that was tried on these GPUs fills the room.
+    const longest = Math.max(sum(now), ...Object.values(this.tries.get(this.on) ?? {}).flatMap(Object.values).map((seconds) => seconds / 0.08));
+    this.glide("bar", [...now, longest || 1], (ms) => {
       let x = 0;
       const places = this.bar.map((rect, i) => {
         const width = (wide - 120) * ms[i] / ms[4], from = x;
@@ -104,33 +106,19 @@ customElements.define("attn-mesh", class extends attn.Figure {
     });
     this.labels.forEach(({ ms, name, tie }, i) => {
       ms.textContent = fits ? time(now[i]) : "–";
-      for (const part of [ms, name, tie]) put(part, { opacity: now[i] ? 1 : 0.4 });
+      for (const part of [ms, name, tie]) put(part, { opacity: now[i] ? 1 : 0.4, visibility: fits ? "visible" : "hidden" });
     });
     this.end.textContent = fits ? time(sum(now)) : "does not fit";
   }
 
-  /* What was tried with these tokens on these GPUs: seconds against how many share heads, a line for each way to meet. */
+  /* Seconds of all that was tried with these tokens on these GPUs. */
   lay_tries(seconds) {
-    const { svg, range, number } = attn, { length, gpus, heads, exchange } = this.state, wide = this.wide(), key = `${length} ${gpus}`;
-    if (!this.tries.has(key)) this.tries.set(key, {});
-    const ways = this.tries.get(key);
+    const { heads, exchange } = this.state, wide = this.wide();
+    if (!this.tries.has(this.on)) this.tries.set(this.on, {});
+    const ways = this.tries.get(this.on);
     (ways[exchange] ??= {})[heads] = seconds;
-    const logs = Object.values(ways).flatMap(Object.values).filter((value) => value).map(Math.log), [low, high] = [Math.min(...logs), Math.max(...logs)];
-    const x = (h) => 90 + (wide - 130) * h / 6, y = (value) => 60 - 38 * (Math.log(value) - low) / (high - low || 1);
     this.tried.setAttribute("viewBox", `0 0 ${wide} 96`);
-    this.tried.replaceChildren(svg("text", { y: 40 }, "80 layers,"), svg("text", { y: 54 }, "tried (log)"), svg("path", { d: `M82 76H${wide}` }), svg("text", { y: 93 }, "share heads"),
-      ...range(7).map((h) => svg("text", { x: x(h), y: 93, "text-anchor": "middle", class: h === heads ? "attn-name" : "" }, 2 ** h)),
-      ...Object.entries(ways).sort(([way]) => (way === exchange ? 1 : -1)).flatMap(([way, tries]) => {
-        const points = Object.entries(tries).filter(([, value]) => value), now = way === exchange;
-        return [svg("path", { class: now ? "attn-now" : "", d: points.map(([h, value], k) => (k ? "L" : "M") + x(h) + " " + y(value)).join("") }),
-          ...Object.entries(tries).map(([h, value]) => (value ? svg("circle", { class: now ? "attn-now" : "", cx: x(h), cy: y(value), r: now && +h === heads ? 6 : 4 })
-            : svg("path", { class: now ? "attn-now" : "", d: `M${x(h) - 4} 68l8 8m0 -8l-8 8` }))),
-          ...points.filter(() => now).map(([h, value]) => svg("text", { x: x(h), y: y(value) - 9, "text-anchor": "middle" }, number(value, 2) + " s")),
-          ...points.slice(0, 1).filter(() => !now).map(([h, value]) => {
-            const near = Math.abs(y(ways[exchange][h] ?? Infinity) - y(value)) < 24;
-            return svg("text", near ? { x: x(h) + 28, y: y(value) - 9 } : { x: x(h) - 4, y: y(value) - 9 }, way);
-          })];
-      }));
+    this.tried.replaceChildren(...attn.mesh.tried(ways, heads, exchange, wide));
   }
 
   /* The first nodes, with what goes between those who hold tokens, and the time bar. */
@@ -207,12 +195,13 @@ customElements.define("attn-mesh", class extends attn.Figure {
     const whole = (x) => x.toLocaleString("en-US");
     const c = context < 1 ? null : attn.mesh.cost(n, context, tensor, exchange);
     const now = Object.keys(this.constructor.parts).map((part) => (c ? 1e3 * c[part] : 0)), total = this.total = c && 0.08 * attn.sum(now); // of 80 layers
+    this.on = `${length} ${gpus}`;
     this.lay_out(c, 2 ** gpus, tensor);
-    this.lay_bar(now, c);
     this.lay_tries(total);
+    this.lay_bar(now, c);
     const why = context < 1 ? `${tensor} cannot share heads among so few GPUs.` : `an all-to-all over ${whole(context)} GPUs needs as many heads, and each has ${64 / tensor}.`;
     this.answer.textContent = c ? `80 layers: ${number(total, 2)} s, ${whole(n / context)} tokens ${tensor > 1 ? "in each frame" : "on each GPU"}` : `Does not fit: ${why}`;
-    const mesh = `${whole(n)} tokens on ${whole(2 ** gpus)} GPUs`;
+    const mesh = `${whole(n)} tokens on ${whole(2 ** gpus)} GPU${gpus ? "s" : ""}`;
     const sentence = mesh + (c ? `, context ${whole(context)} × tensor ${tensor}, ${exchange}: ${number(total, 2)} seconds for 80 layers, `
       + `${number(8000 * c.wait / total, 0)} percent of them waiting.` : `: ${why}`);
     this.chart.setAttribute("aria-label", sentence);

@@ -5,7 +5,7 @@ customElements.define("attn-published", class extends attn.Figure {
   static start = { sentence: "it", map: "before", layer: 16, head: 3, at: 10 };
   static layers = 30;
   static heads = 9;
-  static maps = { first: "the first token", before: "the token before", itself: "the token itself", after: "the token after an earlier copy" };
+  static maps = { first: "the first token", before: "the token before", itself: "the token itself", after: "the token after an earlier copy", pattern: "every token: the whole pattern" };
   static tasks = [{
     ask: "Show in the map the weight on the first token. How many of the 270 heads give it more than half, from the fifth token on?",
     guesses: { few: "fewer than 50", many: "50 to 200", most: "more than 200" },
@@ -69,7 +69,8 @@ customElements.define("attn-published", class extends attn.Figure {
     this.marks = [0, 5, 10, 15, 20, 25, 29].map((layer) => [layer, text(String(layer), { y: 164 })]);
     this.handle = svg("g", { class: "attn-handle", tabindex: 0, role: "slider", "aria-label": "Head: arrow keys go to the next layer or head",
       "aria-valuemin": 0, "aria-valuemax": layers * heads - 1 }, this.grip = svg("rect", { class: "attn-grip", width: 24, height: 24 }), this.frame_of_head = svg("rect", { class: "attn-frame", height: 16 }));
-    this.chart = svg("svg", {}, ...this.squares, this.over, ...[0, 4, 8].map((head) => text(String(head), { x: 36, y: 16 + 16 * head, "text-anchor": "end" })),
+    this.patterns = svg("image", { x: 42, y: 4, height: 16 * heads, preserveAspectRatio: "none" });
+    this.chart = svg("svg", {}, ...this.squares, this.patterns, this.over, ...[0, 4, 8].map((head) => text(String(head), { x: 36, y: 16 + 16 * head, "text-anchor": "end" })),
       ...this.marks.map(([, mark]) => mark), text("head", { x: 16, y: 76, transform: "rotate(-90 16 76)" }), text("layer", { x: 0, y: 164, "text-anchor": "start" }), this.handle);
     const go = (layer, head) => this.set({ layer: Math.max(0, Math.min(layers - 1, layer)), head: Math.max(0, Math.min(heads - 1, head)) });
     attn.drag(this, this.chart, this.handle, (x, y) => go(Math.floor((x - 42) / this.unit), Math.floor((y - 4) / 16)),
@@ -102,6 +103,18 @@ customElements.define("attn-published", class extends attn.Figure {
     return attn.range(n).map((q) => [...codes.subarray(start + q * (q + 1) / 2, start + (q + 1) * (q + 2) / 2)].map((code) => code / 255));
   }
 
+  /* The weights of all heads in one picture, as a map of each stands below. */
+  painted(read) {
+    if (read.painted) return read.painted;
+    const { layers, heads } = this.constructor, n = read.words.length, canvas = attn.html("canvas", { width: layers * n, height: heads * n });
+    const rows = this.squares.map((_, i) => this.weights(read, i));
+    attn.pixels(canvas, attn.range(heads * n * layers * n).map((k) => {
+      const x = k % (layers * n), y = Math.floor(k / (layers * n)), weight = rows[Math.floor(x / n) * heads + Math.floor(y / n)][y % n][x % n];
+      return weight === undefined ? null : attn.colour("viridis", weight);
+    }));
+    return read.painted = canvas.toDataURL();
+  }
+
   /* What the map shows of a head: a mean over queries; NaN where there is none. */
   score(A, { tokens }, map) {
     const queries = {
@@ -119,19 +132,20 @@ customElements.define("attn-published", class extends attn.Figure {
     const chosen = layer * heads + head;
     if (chosen !== this.chosen) [this.former, this.chosen] = [this.chosen, chosen];
     // Where no token returns, there is no earlier copy: the map shows the token before in its place.
-    const none = this.state.map === "after" && new Set(read.tokens).size === read.tokens.length, map = none ? "before" : this.state.map;
+    const none = this.state.map === "after" && new Set(read.tokens).size === read.tokens.length, pattern = this.state.map === "pattern", map = none || pattern ? "before" : this.state.map;
     this.scores = range(this.squares.length).map((i) => this.score(this.weights(read, i), read, map));
     this.best = this.scores.indexOf(Math.max(...this.scores));
     const A = this.weights(read, this.chosen);
     read.top = words.slice(0, at + 1).map((word, j) => [word, A[at][j], j]).sort((a, b) => b[1] - a[1]);
 
-    this.squares.forEach((square, i) => square.setAttribute("fill", `rgb(${attn.colour("cividis", this.scores[i])})`));
+    this.squares.forEach((square, i) => square.setAttribute("fill", pattern ? "transparent" : `rgb(${attn.colour("cividis", this.scores[i])})`));
     const wide = this.chart.clientWidth || 700;
     if (this.sized !== wide) this.size(wide);
-    attn.put(this.over, { d: this.scores.map((x, i) => (x > 0.5 ? `M${42 + this.unit * (Math.floor(i / heads) + 0.5) - 2.5} ${12 + 16 * (i % heads)}a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0` : "")).join("") });
+    attn.put(this.patterns, { visibility: pattern ? "visible" : "hidden", href: pattern ? this.painted(read) : "" });
+    attn.put(this.over, { visibility: pattern ? "hidden" : "visible", d: this.scores.map((x, i) => (x > 0.5 ? `M${42 + this.unit * (Math.floor(i / heads) + 0.5) - 2.5} ${12 + 16 * (i % heads)}a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0` : "")).join("") });
     attn.put(this.frame_of_head, { x: 42 + this.unit * layer, y: 4 + 16 * head });
     attn.put(this.grip, { x: 42 + this.unit * (layer + 0.5) - 12, y: 16 * head });
-    this.chart_name.textContent = (none ? "No token of this sentence returns, so the map shows the token before. " : "") + `All 270 heads: weight on ${maps[map]}, mean ${map === "first" ? "from the fifth token on" : "over the sentence"}. Dark 0, bright 1; a dot: over ½. Drag the frame.`;
+    this.chart_name.textContent = (none ? "No token of this sentence returns, so the map shows the token before. " : "") + (pattern ? "All 270 heads, each with its weights on every token. Drag the frame." : `All 270 heads: weight on ${maps[map]}, mean ${map === "first" ? "from the fifth token on" : "over the sentence"}. Dark 0, bright 1; a dot: over ½. Drag the frame.`);
 
     this.line.show(words, at, A[at], losses.map((loss) => loss / 2));
     const named = (i) => `layer ${Math.floor(i / heads)}, head ${i % heads}`, was = this.former === undefined ? null : this.weights(read, this.former)[at], most = was && Math.max(...was);
@@ -168,6 +182,7 @@ customElements.define("attn-published", class extends attn.Figure {
     attn.put(this.chart, { viewBox: `0 0 ${wide} 170` });
     this.squares.forEach((square, i) => attn.put(square, { x: 42 + unit * Math.floor(i / heads), y: 4 + 16 * (i % heads), width: unit }));
     attn.put(this.frame_of_head, { width: unit });
+    attn.put(this.patterns, { width: unit * this.constructor.layers });
     for (const [layer, mark] of this.marks) attn.put(mark, { x: 42 + unit * (layer + 0.5) });
   }
 });

@@ -66,7 +66,7 @@ attn.puzzle_drawings = (() => {
         layers.at(-1).forEach(({ cells, given, asked, mark }, i) => {
           for (const part of [...cells, ...given.parts].flat()) to(part, { opacity: wants[i] ? 1 : 0.3 });
           fill(asked, wants[i]);
-          mark.textContent = right[i] ? "✓" : i === first ? "✗" : "";
+          mark.textContent = right[i] ? "✓" : wants[i] ? "✗" : "";
           for (const frame of [given.frame, mark]) frame.classList.toggle("attn-first-wrong", i === first);
         });
         lamps.forEach((lamp, k) => to(lamp, { style: `height: ${18 * shares[k]}px; transform: translateY(${-18 * shares[k]}px)`, class: "attn-is-" + (shares[k] === 1 ? "c" : "n") }));

@@ -8,7 +8,7 @@ customElements.define("attn-sentence", class extends attn.Figure {
   static stages = ["the characters", "attention of block 0", "the MLP of block 0", "attention of block 1", "the MLP of block 1", "the odds"];
   static texts = { "of the book": { text: this.start.text, at: 17 }, "held out": { text: "So the words set how strong", at: 26 }, "another subject": { text: "The dog sleeps in the garden", at: 27 } };
   static tasks = [{
-    shows: { part: "t0" },
+    shows: (figure) => ({ part: "t0", column: figure.first_difference.column }),
     ask: "Touch two equal letters, one after the other, such as the two “e” of “The query”. In which line do they first differ?",
     guesses: { x0: "the embedding", q0: "the query", t0: "the turned query", y0: "the stream after attention" },
     right: (figure) => figure.first_difference.name,
@@ -147,9 +147,9 @@ customElements.define("attn-sentence", class extends attn.Figure {
 
   /* The first line in which two chosen characters differ, and by how much. */
   get first_difference() {
-    const [i, j] = this.pair, most = (name) => Math.max(...[...this.values[name][i]].map((x, c) => Math.abs(x - this.values[name][j][c])));
-    const name = ["x0", "q0", "t0", "y0"].find((part) => most(part) > 1e-6);
-    return { name, most: most(name) };
+    const [i, j] = this.pair, apart = (name) => [...this.values[name][i]].map((x, c) => Math.abs(x - this.values[name][j][c]));
+    const name = ["x0", "q0", "t0", "y0"].find((part) => Math.max(...apart(part)) > 1e-6), most = Math.max(...apart(name));
+    return { name, most, column: apart(name).indexOf(most) };
   }
 
   draw() {

@@ -92,7 +92,7 @@ attn.Stream = class {
     strip.hidden = !line || !label || name[0] === "a" || line.length === 256;
     if (strip.hidden) return;
     bar.parentNode.before(strip);
-    named.textContent = `“${attn.letter(text[at])}” at ${before}`;
+    named.textContent = `${label}, at ${before}`;
     attn.paint_strip(canvas, line.length, [...line].map(this.colour(name)));
   }
 

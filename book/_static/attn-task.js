@@ -6,7 +6,7 @@
      right    (figure, met) => the key of the right guess
      done     (figure, met) => whether the reader has seen enough; met is a Map of the task's own, to remember what was shown
      seen     (figure, met) => what was to be seen, in a sentence or two
-     shows    what of the state is set once it is done, so that one sees what "seen" says
+     shows    (figure) => what of the state is set once it is done, so that one sees what "seen" says
      opens    what of the state "Next task" sets, where the task before may have left it otherwise
      yet      (figure, met) => what was shown so far, or what is still missing */
 attn.Task = class {
@@ -64,7 +64,7 @@ attn.Task = class {
     this.next.hidden = this.number + 1 === this.tasks.length;
     if (this.part.contains(document.activeElement)) this.part.firstChild.focus(); // the guesses go
     this.mark(right);
-    figure.set({ ...task.shows }); // a picture may now show what it kept back
+    figure.set(task.shows?.(figure) ?? {}); // a picture may now show what it kept back
   }
 
   mark(right) {

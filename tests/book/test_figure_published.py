@@ -184,6 +184,35 @@ def test_the_picture_of_a_head_is_its_weights(
     assert (A > 0.5).sum() > 10
 
 
+def test_the_pattern_of_every_head_is_its_weights(
+    figure: Locator, weights: dict[str, np.ndarray]
+) -> None:
+    choose(figure, "Sentence", "twice")
+    choose(figure, "Map: the weight on", "pattern")
+    settle(figure.page)
+    assert figure.locator(".attn-dots").get_attribute("visibility") == "hidden"
+    painted = figure.locator("image").evaluate(
+        """async (image) => {
+            const copy = new Image();
+            copy.src = image.getAttribute("href");
+            await copy.decode();
+            const [brush, { width, height }] = [document.createElement("canvas").getContext("2d"), copy];
+            Object.assign(brush.canvas, { width, height });
+            brush.drawImage(copy, 0, 0);
+            return [[height, width, 4], [...brush.getImageData(0, 0, width, height).data]];
+        }"""
+    )
+    A = weights["twice"]
+    all_heads = A.transpose(1, 2, 0, 3).reshape(
+        9 * A.shape[2], -1
+    )  # a row of heads after the other
+    seen = np.reshape(painted[1], painted[0])
+    assert seen.shape[:2] == all_heads.shape
+    assert (seen[all_heads > 0.5][:, 1] > 140).all()  # green grows with viridis
+    forbidden = np.tile(~np.tri(A.shape[2], dtype=bool), (9, 30))
+    assert not seen[forbidden].any() and (seen[~forbidden][:, 3] == 255).all()
+
+
 def test_a_strip_above_the_words_is_the_head_before(figure: Locator) -> None:
     words = figure.locator(".attn-tokens span")
 

@@ -310,30 +310,42 @@ def test_the_right_layer_does_what_each_probe_demands(page: Page) -> None:
         assert not A["large"].swapaxes(0, 1)[:, hidden].any()
 
 
-def test_a_mark_is_red_where_only_the_bug_moves(page: Page) -> None:
+def test_what_is_against_the_rule_is_red(page: Page) -> None:
     figure = page.locator("attn-bug")
     met = set()
     for seed in range(1, 22):
         put(figure, seed=seed, sentence=str(seed % 4), head="0", probe="none")
         for probe in PROBES[1:]:
             put(figure, probe=probe)
-            layers, marks, red = figure.evaluate(
-                """(f, probe) => [
-                    ["O", "A"].map(part => [f.bug, "none"].map(bug => [probe, probe === "swap" ? "flat" : "none"].map(
+            parts, hidden, marks, red, framed = figure.evaluate(
+                """(f, probe) => {
+                    const with_class = name => f.map.cells.slice(0, 4).map(row => row.slice(0, 4).map(
+                        cell => cell.classList.contains(name)));
+                    const before = probe === "swap" ? "flat" : "none";
+                    return [["O", "A"].map(part => [f.bug, "none"].map(bug => [probe, before].map(
                         done => f.run(bug, done)[part][+f.state.sentence].map(row => row.flat().map(String))))),
+                    with_class("attn-must"),
                     [...f.notes.lastChild.querySelectorAll(".attn-prints span")].map(mark => mark.className),
-                    f.out.cells.map(row => row[4].classList.contains("attn-changed"))]""",
+                    f.out.cells.map(row => row[4].classList.contains("attn-changed")),
+                    with_class("attn-against")];
+                }""",
                 probe,
             )
             expected: list[str] = []  # of four outputs, then of four heads
-            for bug, right in layers:
-                moved, may = (
-                    ~np.isclose(
-                        *np.array(pair, float), rtol=0, atol=1e-6, equal_nan=True
-                    ).all(-1)
-                    for pair in (bug, right)
+            for part, (bug, right) in zip("OA", parts, strict=True):
+                (now, old), (now_right, old_right) = (
+                    np.array(pair, float) for pair in (bug, right)
                 )
-                expected += list(np.where(moved, np.where(may, "attn-may", "attn-against"), ""))  # fmt: skip
+                moved, may = (
+                    ~np.isclose(x, y, rtol=0, atol=1e-6, equal_nan=True)
+                    for x, y in ((now, old), (now_right, old_right))
+                )
+                against = moved & ~may
+                if part == "A":
+                    against |= np.ravel(hidden) & ~(abs(now) < 1e-6)
+                    assert np.ravel(framed).tolist() == against[0].tolist()
+                may_move = np.where(moved.any(-1), "attn-may", "")
+                expected += list(np.where(against.any(-1), "attn-against", may_move))
             assert marks == expected, (seed, probe)
             assert red == [mark == "attn-against" for mark in marks[:4]]
             met |= set(marks)
@@ -452,7 +464,7 @@ def test_tasks_of_the_bug(page: Page) -> None:
     assert "It is not “an empty row gives NaN”" in said(figure)
     noted = figure.locator(".attn-notebook li").all_inner_texts()
     assert noted == [
-        "new last token: “the”, “cat”, “sat” moved and must not; “[new]”, all heads moved",
+        "new last token: “the”, “cat”, “sat”, all heads against the rule; “[new]” moved",
         "an empty row gives NaN",
     ]
     assert figure.locator(".attn-notebook del").inner_text() == "an empty row gives NaN"
