@@ -41,7 +41,7 @@ customElements.define("attn-beam", class extends attn.Figure {
       this.set({ step: more ? step + 1 : 1 }); // from the end it begins anew
       return !more || step + 1 < this.last;
     });
-    this.presets("Numbers", { "20,000,001": { model: "translator", text: "twenty million and one" }, "80,005": { model: "translator", text: "eighty thousand and five" } });
+    this.presets("The translator reads", { "20,000,001": { model: "translator", text: "twenty million and one" }, "80,005": { model: "translator", text: "eighty thousand and five" } });
     this.input = html("textarea", { rows: 1, maxlength: 160 });
     this.input.addEventListener("input", () => this.set({ text: this.input.value }));
     const field = html("label", { class: "attn-text" }, "A number in words", this.input);
@@ -125,13 +125,18 @@ customElements.define("attn-beam", class extends attn.Figure {
     const { svg } = attn, { end, name, quoted, words } = this.here, full = words.length ? 64 : 150, { wide, large, left, reach, x } = this.layout();
     const key = ({ said }, i) => said.slice(0, i + 1).join();
     let before = new Map([["", { y: 0, thick: full, used: 0 }]]), deepest = full;
+    // Greedy's sentence has ended, but goes on for as long as the beam keeps it.
+    const greedy_at = (i) => this.greedy[i] ?? (this.beam[i].kept.some((node) => key(node, i) === key(this.greedy.at(-1).kept[0], i)) ? this.greedy.at(-1) : undefined);
+    let tail = Math.min(done, this.greedy.length);
+    while (tail < done && greedy_at(tail)) tail++;
+    const ends = [["beam", this.beam, Math.min(done, this.beam.length)], ["greedy", this.greedy, tail]];
     const parts = [svg("rect", { x: left - 4, y: 0, width: 4, height: full, class: "attn-bank attn-kept" })], names = [];
     for (let i = 0; i < this.last; i++) {
       const column = new Map(), put = (node, kind) => column.set(key(node, i), { node, kind: [...column.get(key(node, i))?.kind ?? [], kind] });
       const { kept = [], dropped = [] } = this.beam[i] ?? {};
       for (const node of kept) put(node, "kept");
       for (const node of dropped.filter(({ score }, rank) => score > Math.log(0.005) && rank < 8)) put(node, "dropped");
-      if (this.greedy[i]) put(this.greedy[i].kept[0], "greedy");
+      if (greedy_at(i)) put(greedy_at(i).kept[0], "greedy");
       const ranks = new Map([...kept, ...dropped].sort((a, b) => b.score - a.score).map((node, rank) => [key(node, i), rank + 1]));
       let free = 0;
       const from = ([, { node }]) => before.get(key(node, i - 1)), down = (a, b) => from(a).y - from(b).y || b[1].node.score - a[1].node.score;
@@ -144,11 +149,12 @@ customElements.define("attn-beam", class extends attn.Figure {
         deepest = Math.max(deepest, free);
         const band = svg("path", { fill: "url(#attn-fade)" }), bank = svg("rect", { x: x(i) - 3, width: 3, height: Math.max(1, thick) }), line = svg("path", { class: "attn-edge attn-greedy" });
         for (const part of [band, bank]) part.setAttribute("class", `${part === band ? "attn-band" : "attn-bank"} ${kind.map((one) => "attn-" + one).join(" ")}`);
-        const tip = (steps, at = Math.min(done, steps.length) - 1) => i === at && said === key(steps[at].kept[0], i);
-        const tips = [["beam", this.beam], ["greedy", this.greedy]].flatMap(([of, steps]) => (tip(steps) ? of : []));
-        const probability = tips.length || reach > 50 ? " " + attn.number(Math.exp(node.score) + 1e-9, tips.length || reach > 72 ? 3 : 2) : "";
+        const tips = ends.flatMap(([of, steps, end]) => (i === end - 1 && said === key(steps[Math.min(i, steps.length - 1)].kept[0], i) ? of : []));
+        const probability = tips.length || reach > 50 ? attn.number(Math.exp(node.score) + 1e-9, tips.length || reach > 72 ? 3 : 2) : "";
         const brief = !large && i === this.last - 1 && node.said.at(-1) === end; // where all end, the word has no room
-        const label = svg("text", { x: x(i) + 4, class: ["attn-name", ...tips.map((of) => "attn-of-" + of)].join(" ") }, (reach > 90 && ranks.has(said) ? `#${ranks.get(said)} ` : "") + (node.said.length > i && !brief ? quoted(name(node.said[i])) + probability : tips.length || brief ? probability : reach > 72 ? "end" + probability : "") + (large ? " " + (tips[1] ? "both" : tips[0] ?? "") : ""));
+        const label = svg("text", { x: x(i) + 4, class: ["attn-name", ...tips.map((of) => "attn-of-" + of)].join(" ") }, [reach > 90 && ranks.has(said) && `#${ranks.get(said)}`,
+          ...(node.said.length > i && !brief ? [quoted(name(node.said[i])), probability] : tips.length || brief ? [probability] : reach > 72 ? ["end", probability] : []),
+          large && (tips[1] ? "both" : tips[0])].filter(Boolean).join(" "));
         if (!kind.includes("kept") && !kind.includes("greedy")) label.classList.add("attn-lost");
         if (i < done) parts.push(band, bank, ...(kind.includes("greedy") ? [line] : []));
         if (i < done) names.push(label);

@@ -153,10 +153,15 @@ attn.Flow = class extends attn.Figure {
     if (painted) cell.setAttribute("style", `--tint: rgb(${attn.colour("viridis", x)}); --on: ${x > 0.55 ? "#000" : "#fff"}`);
   }
 
-  /* From each lit number that is near a ray to the one that they make, as thick as its share; where it has none, there is no ray. */
+  /* From each lit number that is near a ray to the one that they make, from border to border, as thick as its share; where it has none, there is no ray. */
   aim(lit, to) {
     const from = lit.map(([key, share]) => [this.cells.get(key), share]).filter(([, share]) => share > 0.005);
-    const ends = attn.range(8).flatMap((k) => (from[k] ? [from[k][0].x, from[k][0].y, to.x, to.y, 18 * from[k][1]] : [to.x, to.y, to.x, to.y, 0]));
+    const flat = ({ x, y }) => Math.abs(to.x - x) > Math.abs(to.y - y);
+    const border = (at, other, along) => (along ? [at.x + Math.sign(other.x - at.x) * at.wide / 2, at.y] : [at.x, at.y + Math.sign(other.y - at.y) * at.tall / 2]);
+    const ends = attn.range(8).flatMap((k) => {
+      const [at, share] = from[k] ?? [to, 0];
+      return [...border(at, to, flat(at)), ...border(to, at, flat(at)), 18 * share];
+    });
     this.glide("rays", ends, (now) => this.rays.forEach((ray, k) => {
       const [x, y, u, v, thick] = now.slice(5 * k), flat = Math.abs(u - x) > Math.abs(v - y);
       attn.put(ray, { "stroke-width": thick, d: flat ? `M${x} ${y}C${(x + u) / 2} ${y} ${(x + u) / 2} ${v} ${u} ${v}` : `M${x} ${y}C${x} ${(y + v) / 2} ${u} ${(y + v) / 2} ${u} ${v}` });

@@ -72,7 +72,7 @@ customElements.define("attn-heads", class extends attn.Figure {
     });
     // What an answer is off by, on a scale that ends at 0.05 to both sides
     this.errors = range(2).map((i) => [svg("path", { class: "attn-axis", d: `M34 ${4 * tall * i + 106}h70m0 -4v8m-70 0v-8m35 -2v12` }), svg("circle", { class: "attn-mark", r: 4, cy: 4 * tall * i + 106 }),
-      svg("text", { x: 34, y: 4 * tall * i + 124 }), svg("text", { x: 109, y: 4 * tall * i + 110 })]);
+      svg("text", { x: 34, y: 4 * tall * i + 124 }), svg("text", { x: 116, y: 4 * tall * i + 110 })]);
     this.sticks = range(2).map((h) => range(8).map(() => [svg("path", { class: "attn-stick " + tones[h] }), svg("text", { "text-anchor": "end", class: "attn-name" })]));
     this.given = range(2).map((h) => range(2).map(() => svg("path", { class: "attn-stick " + tones[h] })));
     this.buttons = range(2).map((h) => {
@@ -84,7 +84,7 @@ customElements.define("attn-heads", class extends attn.Figure {
       this.syncs.push(() => button.setAttribute("aria-pressed", this.works(h)));
       return button;
     });
-    this.hint = svg("text", { y: 120, "text-anchor": "middle" }, "press a head");
+    this.hint = svg("text", { y: 50, "text-anchor": "middle" }, "press a head");
     const labels = this.sticks.flat().map(([, label]) => label), under = this.sticks.flat().map(([stick]) => stick);
     this.drawing = svg("svg", { role: "img", height: 8 * tall }, ...under, ...this.given.flat(), ...this.answers.flat(), ...this.errors.flat(), ...labels, this.hint);
     this.picture.append(html("div", { class: "attn-asks" }, html("div", {}, this.drawing, ...this.buttons), html("div", { class: "attn-degree" }, ...this.rows.map(({ part }) => part))));

@@ -39,7 +39,7 @@ customElements.define("attn-multihead", class extends attn.Flow {
       "O⁰¹": { value: (v) => v["O⁰"].map((row, i) => [...row, ...v["O¹"][i]]), drawn: (i, c) => "O" + heads[c >> 1] + i + c % 2 },
       W_o: part([554, 20], 26, [4, 3], 0, { weight: true, far: true, tone: (c) => tones[c >> 1], means: (one, other, c) => `A learnt number, in the half that reads ${names(c)}. Change it and watch.` }),
       O: part([293, 284], 48, [4, 3], 4, {
-        ...both, tall: 30, sum: true, heading: "O = [O⁰ O¹] W_o",
+        ...both, tall: 30, sum: true, far: true, heading: "O = [O⁰ O¹] W_o",
         formula: (i, j) => `[o⁰${sub(i)} o¹${sub(i)}] · column ${j} of W_o`,
         means: (word, _, i, j, v) => `What the layer tells ${word}: head 0 adds ${short(this.adds(v, 0)[i][j])}, head 1 adds ${short(this.adds(v, 1)[i][j])}.`,
       }),
@@ -91,7 +91,10 @@ customElements.define("attn-multihead", class extends attn.Flow {
     const says = super.draw(), v = this.values;
     const edited = this.inputs.some((name) => this.rows_changed(name).length);
     this.grounds.forEach((ground, h) => ground.classList.toggle("attn-untouched", edited && !this.rows_changed("O" + this.constructor.heads[h]).length));
-    for (const path of this.into) path.classList.toggle("attn-empty", this.state.stage < 4);
+    this.into.forEach((path, k) => {
+      path.classList.toggle("attn-empty", this.state.stage < 4);
+      path.classList.toggle("attn-strong", this.chosen.name === "O" && this.chosen.i === k % 4);
+    });
     const [one, other] = [0, 1].map((h) => this.constructor.adds(v, h).flat()), ends = one.map((x, k) => x + other[k]);
     const [low, high] = [Math.min(...one, ...ends, 0), Math.max(...one, ...ends, 1)], x = (value) => 1 + 46 * (value - low) / (high - low);
     this.glide("sums", [x(0), ...one.map(x), ...ends.map(x)], ([zero, ...now]) => [...this.sums].forEach(([, bars], k) => {
@@ -111,8 +114,9 @@ customElements.define("attn-multihead", class extends attn.Flow {
   columns_changed(name) { return attn.range(this.changed[name][0].length).filter((c) => this.changed[name].some((row) => row[c])); }
 
   tell() {
-    if (this.inputs.some((name) => this.rows_changed(name).length))
-      return ["A⁰", "A¹", "O"].filter((name) => this.shown({ name })).map((name) => `${name} changed ${this.rows_changed(name).map((i, k) => (k ? "" : "for ") + this.constructor.tokens[i]).join(", ") || "nowhere"}`).join("; ") + ".";
+    const shown = ["A⁰", "A¹", "O"].filter((name) => this.shown({ name }));
+    if (shown.length && this.inputs.some((name) => this.rows_changed(name).length))
+      return shown.map((name) => `${name} changed ${this.rows_changed(name).map((i, k) => (k ? "" : "for ") + this.constructor.tokens[i]).join(", ") || "nowhere"}`).join("; ") + ".";
     const looks = this.constructor.heads.map((mark, h) => {
       const row = this.values["A" + mark][2], top = Math.max(...row);
       return `in head ${h} at ${this.constructor.tokens[row.indexOf(top)]}, ${attn.number(top, 2)}`;

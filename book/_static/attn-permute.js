@@ -46,7 +46,7 @@ customElements.define("attn-permute", class extends attn.Figure {
     this.fits.moved = (moved) => Object.hasOwn(parts, moved);
     this.presets("What moves", Object.fromEntries(Object.entries(parts).map(([moved, name]) => [name, { moved }])));
     this.moves = [...this.controls.lastChild.querySelectorAll("button")];
-    this.tried = new Map(); // of each order and its mask and positions, { what moved: whether an output changed }
+    this.tried = new Map(); // under each mask, with and without positions, { what moved: the most outputs that changed }
     const reversed = { order: [2, 1, 0], moved: "tokens" };
     this.presets("Reversed, in", {
       "an encoder without positions": { ...reversed, causal: false, positions: false },
@@ -112,8 +112,8 @@ customElements.define("attn-permute", class extends attn.Figure {
     });
     this.glide("words", now.flat(), (all) => this.paint(first.map((word) => all.slice(11 * word, 11 * word + 11))));
     const same = O.map((row, i) => row.every((x, c) => Math.abs(x - before[q[i]][c]) < 1e-9)), changed = same.filter((one) => !one).length;
-    const set = [order, this.state.causal, this.state.positions].join(), tried = this.tried.get(set) ?? this.tried.set(set, {}).get(set);
-    if (order.join("") !== "012") tried[moved] = changed;
+    const set = [this.state.causal, this.state.positions].join(), tried = this.tried.get(set) ?? this.tried.set(set, {}).get(set);
+    if (order.join("") !== "012") tried[moved] = Math.max(changed, tried[moved] ?? 0);
     Object.keys(this.constructor.parts).forEach((move, k) => { this.moves[k].dataset.found = move in tried ? (tried[move] ? "≠" : "=") : ""; });
     first.forEach((word) => {
       const i = rows[word], { box, old, was } = this.outputs[word];

@@ -3,7 +3,7 @@ customElements.define("attn-pooling", class extends attn.Figure {
   static title = "Attention pooling over 32 cars";
   static start = { weight: 2.7, power: 110, kernel: "gaussian", bandwidth: 0.3 };
   static tasks = [{
-    ask: "Press “narrow window”: the star stands on a light car, and the answer is its 33.7 miles. What will the answer be at bandwidth 2?",
+    ask: "Press “narrow window”: the star stands on a light car, and the answer is 33.7 miles, nearly its 33.9. What will the answer be at bandwidth 2?",
     guesses: { same: "about 34, as before", light: "about 28, as the light cars", all: "about 23, near the mean of all" },
     right: ({ output }) => (output > 31 ? "same" : output > 25.5 ? "light" : "all"), // half way between two guesses
     done: ({ state: { weight, power, kernel, bandwidth } }) => weight === 1.8 && power === 66 && kernel === "gaussian" && bandwidth === 2,
@@ -64,7 +64,7 @@ Volvo 142E,2.78,109,21.4
     this.presets("Case", {
       "narrow window": { weight: 1.8, power: 66, kernel: "gaussian", bandwidth: 0.05 },
       "wide window": { weight: 1.8, power: 66, kernel: "gaussian", bandwidth: 2 },
-      "query far from all keys": { weight: 5.3, power: 60, kernel: "gaussian", bandwidth: 0.3 },
+      "query far from all keys": { weight: 5.3, power: 60, kernel: "gaussian", bandwidth: 0.05 },
     });
 
     // The names of the axes stand outside the field, which is closed: what is too wide ends at its frame.

@@ -606,6 +606,17 @@ def test_the_page_shows_the_translation(
         assert "no word" in figure.inner_text()
 
 
+def test_a_sentence_that_has_ended_goes_on_with_the_beam(page: Page) -> None:
+    figure = page.locator("attn-beam")
+    press(figure, "Again", "80,005")
+    put(figure, step=10)
+    tips = figure.locator(".attn-river text:is(.attn-of-greedy, .attn-of-beam)")
+    assert tips.all_text_contents() == ["#1 0.974 both"]  # it ended a step before
+    press(figure, "Again")
+    put(figure, step=10)  # the beam has dropped it
+    assert len(tips.all_text_contents()) == 2
+
+
 def test_branches_are_as_wide_as_their_probability(page: Page) -> None:
     """In the trap every beginning is drawn, and the heights of a column's are their probabilities."""
     figure = page.locator("attn-beam")

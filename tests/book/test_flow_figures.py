@@ -391,11 +391,17 @@ def test_tasks_of_the_heads(page: Page) -> None:
     )
     pale = "figure => figure.grounds.map(x => x.matches('.attn-untouched'))"
     assert figure.evaluate(pale) == [True, False]
-    touch(
-        figure, "O", 2, 0
-    )  # no ray from W_o, which is far: it would run over the weights
+    touch(figure, "O", 2, 0)  # no ray: from afar one would run over other numbers
     rays = "rays => rays.filter(ray => +ray.getAttribute('stroke-width')).length"
-    assert figure.locator(".attn-ray").evaluate_all(rays) == 2
+    assert figure.locator(".attn-ray").evaluate_all(rays) == 0
+    strong = "figure => figure.into.map((path, k) => path.matches('.attn-strong') ? k : -1).filter(k => k >= 0)"
+    assert figure.evaluate(strong) == [2, 6]
+    figure.get_by_label("Shown", exact=True).fill(
+        "1"
+    )  # nothing is there yet that could change
+    settle(page)
+    assert said(figure).endswith("Shown up to Q, K, V.")
+    figure.get_by_label("Shown", exact=True).fill("4")
     press(figure, "Next task", "in all three", "swapped")
     assert verdict(figure) == "Your guess: in all three. Now try."
     press(figure, "head 1 a copy of head 0")
