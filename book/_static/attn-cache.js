@@ -90,7 +90,7 @@ customElements.define("attn-cache", class extends attn.Figure {
       bytes.textContent = size(this.thin[kind]);
       attn.put(name, { x: right + 8 });
       attn.put(bytes, { x: wide });
-      attn.put(bar, { x: wide - long, width: long }); // beside lines on a logarithmic axis the bytes as they are
+      attn.put(bar, { x: wide - 76, width: long }); // beside lines on a logarithmic axis the bytes as they are
     });
     this.when.textContent = `at ${tokens.toLocaleString("en-US")} tokens`;
     attn.put(this.when, { x: wide });
@@ -128,8 +128,9 @@ customElements.define("attn-cache", class extends attn.Figure {
     put(this.ring, { cx: this.x(meet), cy: this.y(mine + full - 10), visibility: this.task.done && full < meet && meet < 20 ? "visible" : "hidden" });
     put(this.mine.line, { d: rise(mine, full) + `H${this.x(20)}` });
     put(this.handle, { transform: `translate(${at} ${y})` });
-    put(this.less.span, { d: `M${at} ${this.y(first[0] + length - 10)}V${y}` });
-    [this.mine.bytes, this.less.share].filter((text) => text.textContent).forEach((text, i) =>
-      put(text, { x: at + (turned ? -12 : 12), y: Math.min(210, y + 22) + 16 * i, "text-anchor": turned ? "end" : "start" }));
+    const top = this.y(first[0] + length - 10), room = at > 150; // left of the first line's dot nothing runs, nor at the foot
+    put(this.less.span, { d: `M${at} ${top}V${y}` });
+    put(this.less.share, room ? { x: at - 8, y: top - 8, "text-anchor": "end" } : { x: at + 6, y: 226, "text-anchor": "start" });
+    put(this.mine.bytes, { x: at + (turned ? -12 : 12), y: Math.min(226, y + 22), "text-anchor": turned ? "end" : "start" });
   }
 });
