@@ -11,7 +11,7 @@ attn.most_common = (text) => {
 customElements.define("attn-lm", class extends attn.Figure {
   static title = "A language model at work";
   static start = {
-    text: "The query is compared with each key, and the weights sum to 1.", at: 17, head: "1.1", off: "",
+    text: "The query is compared with each key, and the weights sum to 1.", at: 17, off: "",
     causal: true, positions: true, temperature: 0.7, k: 10,
   };
   static texts = {
@@ -69,7 +69,6 @@ customElements.define("attn-lm", class extends attn.Figure {
     this.model = new attn.LanguageModel(attn.lm);
     this.model_whole = this.model.reading();
     this.names = range(this.model.n_layers).flatMap((layer) => range(this.model.n_heads).map((h) => `${layer}.${h}`));
-    this.fits.head = (name) => this.names.includes(name);
     this.fits.off = (off) => off.split(" ").every((name) => !name || this.names.includes(name));
     attn.text_box(this, known, most);
     this.presets("Texts", Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, { text, at: text.length - 1 }])));
@@ -89,29 +88,22 @@ customElements.define("attn-lm", class extends attn.Figure {
     this.next = range(5).map(() => [html("th", { scope: "row" }), html("td", { class: "attn-bar" })]);
     const next = attn.table("What comes next?", ["character", "probability"], this.next);
     this.nextName = next.caption;
+    for (const table of [next, losses]) table.tHead.remove();
+    // Characters stand in columns: above each what it cost, below it what every head gives it. Longer texts scroll.
     this.rows = this.names.map((name) => this.row(name));
-    const heads = attn.table("Where each head looks: brightest most", ["head", "on", "where", "most at"], this.rows.map(({ cells }) => cells));
-    heads.classList.add("attn-strips");
-    for (const table of [heads, next, losses]) table.classList.add("attn-close");
-    losses.tHead.remove();
-    losses.classList.add("attn-thick");
-    this.picture.append(html("div", {}, this.line.line, this.key, this.guess, heads), html("div", {}, next, losses));
+    this.columns = html("div", {}, this.line.line, ...this.rows.map(({ strip }) => strip));
+    this.reads = html("div", { class: "attn-reads" }, html("div", {}, ...this.rows.map(({ label }) => label)), this.columns, html("div", {}, html("span", {}, "looks most"), ...this.rows.map(({ most }) => most)));
+    this.picture.append(html("div", {}, this.key, this.reads), next, html("div", {}, losses, this.guess));
   }
 
-  /* A head's line in the table: shown in the text, on or off, its weights as a strip. */
+  /* A head: on or off, its weights as a strip, and at which character it looks most. */
   row(name) {
-    const { html } = attn;
-    const shown = html("input", { type: "radio", name: "attn-lm-head", "aria-label": `show block ${name[0]}, head ${name[2]} in the text` });
-    const on = html("input", { type: "checkbox", "aria-label": `block ${name[0]}, head ${name[2]} on` });
-    shown.addEventListener("change", () => this.set({ head: name }));
+    const { html } = attn, on = html("input", { type: "checkbox", "aria-label": `block ${name[0]}, head ${name[2]} on` });
     on.addEventListener("change", () => this.set({ off: this.names.filter((other) => (other === name ? !on.checked : this.off.has(other))).join(" ") }));
-    this.syncs.push(() => {
-      shown.checked = this.state.head === name;
-      on.checked = !this.off.has(name);
-    });
-    const strip = html("canvas", { height: 1, "aria-hidden": "true" }), most = html("td");
-    const label = html("label", { class: "attn-check" }, shown, name);
-    return { name, strip, most, cells: [html("th", { scope: "row" }, label), html("td", {}, html("label", { class: "attn-check" }, on)), html("td", {}, strip), most] };
+    this.syncs.push(() => { on.checked = !this.off.has(name); });
+    const strip = html("canvas", { height: 1, "aria-hidden": "true" });
+    strip.addEventListener("pointerdown", ({ offsetX }) => this.line.choose(Math.floor(offsetX / strip.clientWidth * strip.width)));
+    return { name, strip, most: html("span"), label: html("label", { class: "attn-check" }, on, name) };
   }
 
   get off() { return new Set(this.state.off.split(" ")); }
@@ -163,8 +155,7 @@ customElements.define("attn-lm", class extends attn.Figure {
       this.losses[i].textContent = x === x ? number(x, 2) : "–";
       this.losses[i].style.setProperty("--share", x === x ? Math.min(1, x / Math.log(attn.lm.alphabet.length)) : 0);
     });
-    this.show_line(text, at, this.changed ? this.rise.map(Math.abs) : lost);
-    this.line.letters.forEach((part, i) => part.style.setProperty("--foot", this.changed && this.rise[i - 1] < 0 ? "var(--attn-back)" : "var(--attn-alarm)"));
+    this.show_line(text, at, lost, whole);
     this.show_heads(text, at);
     return this.show_next(text, at, lost) + ` The text loses ${this.lost === this.lost ? number(this.lost, 2) : "–"} nats a character, `
       + `held-out text ${number(attn.lm.held_out, 2)}.` + (text.length > 64 ? " Beyond 64 characters the model meets distances that it never saw in training." : "")
@@ -172,17 +163,25 @@ customElements.define("attn-lm", class extends attn.Figure {
       + (causal ? "" : " The mask is lifted.") + (this.unknown ? " Letters that the model does not know were left out." : "");
   }
 
-  show_line(text, at, feet) {
-    const { head } = this.state, A = this.weights(head, at);
-    this.line.show(text, at, A, feet);
-    this.key.textContent = `Colour: weights of head ${head}, the brightest ${attn.number(Math.max(...A), 2)}. ${this.changed ? `Foot: red more loss than the whole model, green less; red at ${this.rise.filter((x) => x > 0).length} of ${this.rise.length}.` : "Red foot: a loss, full at 5 nats."}` + (this.unknown ? " Letters that the model does not know were left out." : "");
+  /* What both models lose of a character, the loss that one of them has more upon it. */
+  show_line(text, at, lost, whole) {
+    this.line.show(text, at, [], lost.map((loss, i) => Math.min(loss, whole[i])));
+    this.line.letters.forEach((part, i) => {
+      part.style.setProperty("--more", Math.abs(this.rise[i - 1] ?? 0) / 5);
+      part.style.setProperty("--foot", this.rise[i - 1] < 0 ? "var(--attn-back)" : "var(--attn-alarm)");
+    });
+    for (const [name, value] of Object.entries({ n: text.length, at })) this.columns.style.setProperty(`--${name}`, value);
+    const unit = this.line.line.offsetWidth / text.length, left = unit * (at + 0.5) - this.columns.scrollLeft, room = this.columns.clientWidth;
+    if (this.line.swept !== at && (left < 0 || left > room)) this.columns.scrollLeft += left - 0.7 * room;
+    this.key.textContent = "Bars: the loss of each character, full at 5 nats" + (this.changed ? `; red: more than the whole model's, at ${this.rise.filter((x) => x > 0).length} of ${this.rise.length}; green: less.` : ".") + (this.unknown ? " Letters that the model does not know were left out." : "");
   }
 
   weights(head, at) { return this.reading.layers[+head[0]].weights[at][+head[2]]; }
 
   show_heads(text, at) {
     for (const row of this.rows) {
-      const { name, strip, most } = row, A = this.weights(name, at), top = A.indexOf(Math.max(...A)), back = at - top;
+      const { name, strip, most } = row, A = this.weights(name, at), top = A.indexOf(Math.max(...A)), back = at - top, off = this.off.has(name);
+      strip.classList.toggle("attn-untouched", off);
       if (row.drawn !== A || strip.width !== text.length) { // a reading keeps the weights that do not change
         row.drawn = A;
         strip.width = text.length;
@@ -192,8 +191,7 @@ customElements.define("attn-lm", class extends attn.Figure {
           brush.fillRect(j, 0, 1, 1);
         });
       }
-      const where = back === 0 ? "itself" : back > 0 ? `${back} back` : `${-back} ahead`;
-      most.textContent = this.off.has(name) ? "off" : `“${attn.letter(text[top])}”, ${where}: ${attn.number(A[top], 2)}`;
+      most.textContent = off ? "off" : `${back === 0 ? "itself" : back > 0 ? `${back} back` : `${-back} ahead`}: ${attn.number(A[top], 2)}`;
     }
   }
 

@@ -37,7 +37,7 @@ Object.assign(attn, (() => {
         if (part.hidden) return;
         if (part.textContent !== letter(text[i])) part.textContent = letter(text[i]); // new text costs a new layout
         part.classList.toggle("attn-chosen", i === at);
-        part.style.setProperty("--loss", i ? Math.min(1, losses[i - 1] / 5).toFixed(1) : 0); // in tenths: most stay
+        part.style.setProperty("--loss", i ? Math.min(1, losses[i - 1] / 5).toFixed(2) : 0);
         if (i < weights.length) attn.paint(part, "viridis", weights[i] / top);
         else part.style.background = part.style.color = "";
       });

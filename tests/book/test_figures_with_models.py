@@ -87,6 +87,12 @@ def losses(model: Any, ids: torch.Tensor) -> list[float]:
     return cross_entropy(logits, ids[1:], reduction="none").tolist()
 
 
+GREENS = """f => f.rows.map(({ strip }) => {
+    const { data } = strip.getContext("2d").getImageData(0, 0, strip.width, 1);
+    return attn.range(strip.width).map(i => data[4 * i + 1]);
+})"""
+
+
 def near(shown: str, x: float, digits: int = 2) -> bool:
     """As a figure prints it, or one digit away where single precision rounds to the other side."""
     return abs(float(shown) - x) <= 0.51 * 10**-digits
@@ -261,23 +267,25 @@ def test_the_page_shows_what_the_model_says(
         causal, positions = trial % 3 != 1, trial % 4 != 2
         tick(figure, "causal mask", causal)
         tick(figure, "positions", positions)
-        head = str(rng.choice(["0.3", "1.1"]))
-        figure.get_by_label(f"show block {head[0]}, head {head[2]} in").check()
         now = state(figure)
-        assert (now["text"], now["at"], now["off"], now["head"]) == (text, place, off, head)  # fmt: skip
+        assert (now["text"], now["at"], now["off"]) == (text, place, off)
 
         other, ids = changed(model, off, causal, positions), ids_of(text)
         lost, whole = losses(other, ids), losses(model, ids)
         moved = bool(off) or not (causal and positions)
-        worse, colours = figure.evaluate(
-            "f => [f.rise, f.line.letters.slice(1).map(letter => letter.style.getPropertyValue('--foot'))]"
+        worse, colours, *bars = figure.evaluate(
+            """f => [f.rise, ...["--foot", "--loss", "--more"].map(name =>
+                f.line.letters.slice(1, f.state.text.length).map(letter => letter.style.getPropertyValue(name)))]"""
         )
+        common, rest = np.array(bars, float)
+        np.testing.assert_allclose(common, np.minimum(1, np.minimum(lost, whole) / 5), atol=0.006)  # fmt: skip
+        np.testing.assert_allclose(rest, np.abs(np.subtract(lost, whole)) / 5, atol=1e-4)  # fmt: skip
         np.testing.assert_allclose(worse, np.subtract(lost, whole), atol=1e-4)
         assert moved or set(colours) <= {"", "var(--attn-alarm)"}
         if moved:
-            green = [c == "var(--attn-back)" for c in colours[: len(worse)]]
+            green = [c == "var(--attn-back)" for c in colours]
             assert green == [rise < 0 for rise in worse]
-        shown = cells(figure, 2)
+        shown = cells(figure, 1)
         assert near(shown[0][1], float(np.mean(lost)))
         assert near(shown[1][1], float(np.mean(whole)))
         assert shown[2][1] == number(figure_weights.loss(model), 2)
@@ -287,15 +295,23 @@ def test_the_page_shows_what_the_model_says(
         kept = logits.topk(now["k"]).values[-1]
         p = logits.where(logits >= kept, torch.tensor(-torch.inf))
         p = (p / now["temperature"]).softmax(-1).sort(descending=True)
-        for (name, share), expected, token in zip(cells(figure, 1), *p, strict=False):
+        for (name, share), expected, token in zip(cells(figure, 0), *p, strict=False):
             assert near(share or "0", expected.item(), 3)
             mark = " ✓" if alphabet[token] == text[place + 1] else ""
             assert name == (f"“{visible(alphabet[token])}”{mark}" if expected else "–")
-        for (name, _, _, most), row in zip(
-            cells(figure, 0), weights[:, :, place].flatten(0, 1), strict=True
+        names, mosts = figure.evaluate(
+            "f => ['label', 'most'].map(part => f.rows.map(row => row[part].textContent))"
+        )
+        painted = figure.evaluate(GREENS)
+        for name, most, row, greens in zip(
+            names, mosts, weights[:, :, place].flatten(0, 1), painted, strict=True
         ):
             assert (most == "off") == (name == off)
             assert name == off or near(most.rpartition(": ")[2], row.max().item())
+            seen = row[: 1 + place] if causal else row
+            expected = page.evaluate("xs => xs.map(x => attn.colour('viridis', x)[1])", (seen / seen.max()).tolist())  # fmt: skip
+            np.testing.assert_allclose(greens[: len(seen)], expected, atol=2)
+            assert not any(greens[len(seen) :])  # the strip ends where the query stands
         guess = figure.locator(".attn-answer").inner_text()
         assert guess.startswith(f"“{visible(text[place + 1])}” came, with ")
         assert near(guess.rpartition(" ")[2].rstrip("."), lost[place])
