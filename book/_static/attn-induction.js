@@ -3,10 +3,7 @@
 customElements.define("attn-induction", class extends attn.Figure {
   static title = "One block against two, on a text that repeats";
   static start = { shown: "1 0.0", off: "none", period: 16, text: 1, at: 20 };
-  static heads = {
-    "1 0.0": "one block: head 0.0", "1 0.1": "one block: head 0.1", "2 0.0": "two blocks: head 0.0",
-    "2 0.1": "two blocks: head 0.1", "2 1.0": "two blocks: head 1.0", "2 1.1": "two blocks: head 1.1",
-  };
+  static heads = ["1 0.0", "1 0.1", "2 0.0", "2 0.1", "2 1.0", "2 1.1"];
   /* What was shown of another text is forgotten: halves of other letters and lengths are not comparable. */
   static one_text({ state: { period, text } }, met) {
     const here = `${period} ${text}`;
@@ -57,17 +54,23 @@ customElements.define("attn-induction", class extends attn.Figure {
     const { html, svg } = attn, { heads } = this.constructor;
     this.models = { 1: new attn.LanguageModel(attn.induction[1]), 2: new attn.LanguageModel(attn.induction[2]) };
     this.fits.text = (text) => Number.isInteger(text) && text > 0;
-    this.choice("shown", "Head shown", heads);
+    this.fits.shown = (shown) => heads.includes(shown);
+    // All heads' maps, small: one is pressed, and stands below.
+    this.minis = heads.map((head) => {
+      const map = html("canvas", { "aria-hidden": "true" }), button = attn.button("", () => this.set({ shown: head }));
+      button.append(map, head.slice(2));
+      return { head, map, button };
+    });
+    for (const [blocks, name] of [["1", "One block"], ["2", "Two blocks"]]) {
+      const mine = this.minis.filter(({ head }) => head[0] === blocks);
+      this.control(html("div", { class: "attn-buttons attn-minis", role: "group", "aria-label": name }, name, ...mine.map(({ button }) => button)), () =>
+        mine.forEach(({ head, button }) => button.setAttribute("aria-pressed", head === this.state.shown)));
+    }
     this.choice("off", "Head switched off", { none: "none", "0.0": "0.0", "0.1": "0.1", "1.0": "1.0", "1.1": "1.1" });
     const options = [...this.controls.lastChild.querySelectorAll("option")]; // the model of one block has no head 1.0
     this.syncs.push(() => options.forEach((option) => { option.disabled = +option.value[0] >= +this.state.shown[0]; }));
     this.slider("period", "Letters in each half", [8, 32, 1]);
     this.button("Draw new letters", ({ text }) => ({ text: text + 1 }));
-    const one = { shown: "1 0.0", off: "none" }, two = { shown: "2 0.0", off: "none" };
-    this.presets("Case", {
-      "one block, 8 letters": { ...one, period: 8, at: 12 }, "one block, 32 letters": { ...one, period: 32, at: 40 },
-      "two blocks, 8 letters": { ...two, period: 8, at: 12 }, "two blocks, 32 letters": { ...two, period: 32, at: 40 },
-    });
 
     this.map = html("canvas", { class: "attn-square", role: "img" });
     for (const kind of ["pointermove", "pointerdown"])
@@ -89,9 +92,12 @@ customElements.define("attn-induction", class extends attn.Figure {
     this.measures = attn.range(4).map(() => html("td"));
     const named = ["loss in the first half", "loss in the second half, but its first", "there: weight one letter back", "there: weight on what followed in the first"];
     const measures = attn.table("On average", ["", ""], named.map((name, i) => [html("th", { scope: "row" }, name), this.measures[i]]));
-    this.picture.append(html("div", {}, html("p", {}, "Weights: rows are queries, columns keys, both in the order of the text"), html("div", { class: "attn-map" }, this.map, this.frame_of_row)),
+    this.picture.append(html("div", {}, this.name = html("p"), html("div", { class: "attn-map" }, this.map, this.frame_of_row)),
       html("div", {}, line, this.key, this.chart, measures));
   }
+
+  /* With other lengths a letter of the second half is chosen again. */
+  set(change) { super.set("period" in change && !("at" in change) ? { ...change, at: Math.round(1.25 * change.period) } : change); }
 
   /* From the chosen letter to those at which it looks, through the room between the halves. */
   draw_arcs(at, row) {
@@ -111,11 +117,30 @@ customElements.define("attn-induction", class extends attn.Figure {
     return [...half, ...half];
   }
 
+  /* The head of this name that is off in a model; the model of one block has no other. */
+  off(blocks) { return +this.state.off[0] >= +blocks ? "none" : this.state.off; }
+
+  /* What both models read, kept as long as letters and heads are the same, and the small maps of it. */
+  read() {
+    const { period, text, off } = this.state, { ids } = this, set = [period, text, off].join();
+    if (this.set_read === set) return;
+    this.set_read = set;
+    this.readings = Object.fromEntries(Object.entries(this.models).map(([blocks, model]) => [blocks, model.read(ids, model.reading({ off: [this.off(blocks)] }))]));
+    for (const { head, map } of this.minis) {
+      const weights = this.weights(head);
+      map.width = map.height = ids.length;
+      map.classList.toggle("attn-untouched", this.off(head[0]) === head.slice(2));
+      attn.pixels(map, weights.flatMap((row) => ids.map((_, j) => (j < row.length ? attn.colour("viridis", row[j]) : null))));
+    }
+  }
+
+  weights(head) { return this.readings[head[0]].layers[+head[2]].weights.map((heads) => [...heads[+head[4]]]); }
+
   draw() {
     const { shown, period } = this.state, { number, sum, range } = attn, { ids } = this, at = Math.min(this.state.at, 2 * period - 1);
-    const [blocks, name] = shown.split(" "), off = +this.state.off[0] >= +blocks ? "none" : this.state.off, mean = (xs) => sum(xs) / xs.length;
-    const model = this.models[blocks], reading = model.read(ids, model.reading({ off: [off] }));
-    const weights = reading.layers[+name[0]].weights.map((heads) => heads[+name[2]]), lost = attn.losses(reading);
+    const [blocks, name] = shown.split(" "), off = this.off(blocks), mean = (xs) => sum(xs) / xs.length;
+    this.read();
+    const weights = this.weights(shown), lost = attn.losses(this.readings[blocks]);
     const second = range(period).map((i) => period + i);
     this.lost = [mean(lost.slice(0, period - 1)), mean(lost.slice(period))]; // the first letter of the second half nobody can know
     this.induction = mean(second.map((i) => weights[i][i - period + 1]));
@@ -140,6 +165,7 @@ customElements.define("attn-induction", class extends attn.Figure {
     this.other.curve.setAttribute("points", other ? points(other) : "");
     this.other.name.textContent = other ? `grey: ${blocks === "1" ? "two blocks" : "one block"}` : "";
     const model_name = blocks === "1" ? "One block" : "Two blocks", without = off === "none" ? "" : ` without head ${off}`;
+    this.name.textContent = `${model_name}, head ${name}: rows are queries, columns keys`;
     const sentence = `${model_name}${without}: the first half loses ${number(this.lost[0], 2)} nats a letter, the second ${number(this.lost[1], 2)}. `
       + `In the second half head ${name} puts ${number(this.induction, 2)} on the letter that followed in the first half, and ${number(values[2], 2)} on the letter before.`;
     this.map.setAttribute("aria-label", sentence);

@@ -25,7 +25,7 @@ from moving import (
     tick,
     verdict,
 )
-from playwright.sync_api import Page
+from playwright.sync_api import Locator, Page
 from torch.nn.functional import cross_entropy
 
 import attn_tutor.torch as at
@@ -309,7 +309,8 @@ def test_the_page_shows_what_the_model_says(
             assert (most == "off") == (name == off)
             assert name == off or near(most.rpartition(": ")[2], row.max().item())
             seen = row[: 1 + place] if causal else row
-            expected = page.evaluate("xs => xs.map(x => attn.colour('viridis', x)[1])", (seen / seen.max()).tolist())  # fmt: skip
+            shares = (seen / seen.max()).tolist()
+            expected = page.evaluate("xs => xs.map(x => attn.colour('viridis', x)[1])", shares)  # fmt: skip
             np.testing.assert_allclose(greens[: len(seen)], expected, atol=2)
             assert not any(greens[len(seen) :])  # the strip ends where the query stands
         guess = figure.locator(".attn-answer").inner_text()
@@ -362,6 +363,16 @@ def test_it_writes_on_before_ones_eyes_and_stops(page: Page) -> None:
 # Induction
 
 
+def show(figure: Locator, blocks: int, head: str) -> Locator:
+    """Press the small map of a head."""
+    group = figure.get_by_role(
+        "group", name=["One block", "Two blocks"][blocks - 1], exact=True
+    )
+    button = group.get_by_role("button", name=head)
+    button.click()
+    return button
+
+
 @pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.full)])
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_induction_figure_shows_its_models(
@@ -371,7 +382,7 @@ def test_induction_figure_shows_its_models(
     press(figure, "Again")
     heads = ["0.0", "0.1", "1.0", "1.1"][: 2 * blocks] * rounds
     for trial, head in enumerate(heads):
-        choose(figure, "Head shown", f"{blocks} {head}")
+        small = show(figure, blocks, head)
         off = ["none", "0.0", "1.0", "none"][trial % (2 * blocks)]
         choose(figure, "Head switched off", off)
         slide(figure, "Letters in each half", trial / len(heads))
@@ -393,10 +404,14 @@ def test_induction_figure_shows_its_models(
         ]
         shown = [value for _, value in cells(figure, 0)]
         assert all(map(near, shown, expected)), (shown, expected)
-        painted = figure.locator("canvas").evaluate(
-            "map => [...map.getContext('2d').getImageData(0, 0, map.width, map.height).data]"
+        large, little = (
+            map_.evaluate(
+                "map => [...map.getContext('2d').getImageData(0, 0, map.width, map.height).data]"
+            )
+            for map_ in (figure.locator(".attn-square"), small.locator("canvas"))
         )
-        green = np.reshape(painted, (2 * n, 2 * n, 4))[..., 1]  # it grows with viridis
+        assert large == little
+        green = np.reshape(large, (2 * n, 2 * n, 4))[..., 1]  # it grows with viridis
         brightest = A.max() - A[A > 0.5] < 1e-3
         assert (green[A > 0.5] > 140).all() and (green[A < 0.1] < 70).all()
         assert brightest.any() or A.max() <= 0.5
@@ -645,28 +660,28 @@ def test_tasks_of_induction(page: Page) -> None:
     settle(page)
     missing = figure.get_by_label("Head switched off").locator("option:disabled")
     assert missing.all_text_contents() == ["1.0", "1.1"]  # of one block
-    show, off = (figure.get_by_label(x) for x in ("Head shown", "Head switched off"))
+    off = figure.get_by_label("Head switched off")
     press(figure, "only two blocks")
     assert verdict(figure) == "Your guess: only two blocks. Now try."
     guessed = verdict(figure)
-    for case in ("one block, 8 letters", "two blocks, 8 letters", "one block, 32 letters"):  # fmt: skip
-        press(figure, case)
+    for blocks, letters in ((1, 8), (2, 8), (1, 32)):
+        show(figure, blocks, "0.0")
+        figure.get_by_label("Letters in each half").fill(str(letters))
         settle(page)
         assert verdict(figure) == guessed  # too short, or not the same text
-    press(figure, "two blocks, 32 letters")
+    show(figure, 2, "0.0")
     settle(page)
     assert verdict(figure).startswith("As you guessed. In the second half one block loses")  # fmt: skip
     assert figure.get_by_text("grey: one block").count() == 1  # its losses stay
     press(figure, "Again")
     press(figure, "only two blocks")
-    for _ in range(2):
-        hit(show, "ArrowDown")
-        settle(page)
+    show(figure, 2, "0.0")
+    settle(page)
     assert verdict(figure).startswith("As you guessed. In the second half one block loses 2.81")  # fmt: skip
     press(figure, "Next task")
     press(figure, "head 0.0")
-    for _ in range(3):
-        hit(show, "ArrowDown")
+    for head in ("0.1", "1.0", "1.1"):
+        show(figure, 2, head)
         settle(page)
     assert verdict(figure).startswith("You guessed “head 0.0”; it is “head 1.1”.")
     press(figure, "Next task")
