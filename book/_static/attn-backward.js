@@ -12,7 +12,7 @@ customElements.define("attn-backward", class extends attn.Flow {
   };
   static stages = ["dO", "dV and dA", "r and dS", "dQ and dK", "dW"];
   static parts = (() => {
-    const { part, product, scores, weights, output, entry, short, factor } = attn.flow, { range } = attn;
+    const { part, product, scores, weights, output, entry, factor, decimals } = attn.flow, { range } = attn;
     const mask = () => range(3).map(() => Array(3).fill(true));
     const halved = { scale: () => 0.5, by: () => " / 2" }; // 1/√4
     const with_ln2 = { scale: () => Math.LN2 / 2, by: () => " · ln 2 / 2" }; // K is shown without its factor ln 2
@@ -37,7 +37,10 @@ customElements.define("attn-backward", class extends attn.Flow {
         value: (v) => v.A.map((row, i) => [attn.sum(row.map((a, j) => a * v.dA[i][j]))]), kind: "gradient",
         lit: (i) => range(3).flatMap((j) => [["A", i, j], ["dA", i, j]]),
         formula: (i) => `row ${i} of A · row ${i} of dA`,
-        says: (v, i) => v.A[i].map((a, j) => `${factor(a)} · ${factor(v.dA[i][j])}`).join(" + "),
+        says: (v, i) => {
+          const sum = (printed) => attn.sum(v.A[i].map((a, j) => printed(a) * printed(v.dA[i][j]))), digits = decimals(v.r[i][0], sum);
+          return v.A[i].map((a, j) => `${factor(a, digits)} · ${factor(v.dA[i][j], digits)}`).join(" + ");
+        },
         means: (word) => `The mean of the row of dA of ${word}, each entry times its weight.`,
       }),
       dS: part([374, 168], 34, [3, 3], 2, {
@@ -45,7 +48,10 @@ customElements.define("attn-backward", class extends attn.Flow {
         value: (v) => v.A.map((row, i) => row.map((a, j) => a * (v.dA[i][j] - v.r[i][0]))), pairs: true, named: 2, kind: "gradient", heading: "dS = A ⊙ (dA − r)",
         lit: (i, j) => [["A", i, j], ["dA", i, j], ["r", i, 0]],
         formula: (i, j) => `${entry("A", i, j)} · (${entry("dA", i, j)} − ${entry("r", i)})`,
-        says: (v, i, j) => `${short(v.A[i][j])} · (${short(v.dA[i][j])} − ${factor(v.r[i][0])})`,
+        says: (v, i, j) => {
+          const of = [v.A[i][j], v.dA[i][j], v.r[i][0]], digits = decimals(v.dS[i][j], (printed) => printed(of[0]) * (printed(of[1]) - printed(of[2])));
+          return `${factor(of[0], digits)} · (${factor(of[1], digits)} − ${factor(of[2], digits)})`;
+        },
         means: (one, other) => `How the loss answers to the score of ${one} for ${other}: its weight, times how far its dA is from the row's mean.`,
       }),
       dQ: { ...back("dQ = s dS K", 116, 29, 4, 3, product("dS", "K", with_ln2), pulls("query")), named: Infinity },
@@ -83,40 +89,48 @@ customElements.define("attn-backward", class extends attn.Flow {
     this.caption = svg("text", { x: 499, y: 272, "text-anchor": "middle", class: "attn-row-name" });
     this.mean = [svg("path", { class: "attn-cursor-line" }), svg("text", { x: 369, class: "attn-name" })];
     this.columns = range(3).map((j) => {
-      const [column, area] = [svg("path", { class: "attn-column" }), svg("path", { class: "attn-amount" })], [amount, name] = [svg("text", { class: "attn-name", "text-anchor": "middle" }),
-        svg("text", { y: 430, "text-anchor": "middle", class: "attn-row-name" })];
+      const [column, area] = [svg("path", { class: "attn-column" }), svg("path", { class: "attn-amount" })], [amount, name, top] = [svg("text", { class: "attn-name", "text-anchor": "middle" }),
+        svg("text", { y: 430, "text-anchor": "middle", class: "attn-row-name" }), svg("text", { "text-anchor": "middle", class: "attn-row-name" })];
       const part = svg("g", {}, column, area);
       part.addEventListener("click", () => this.cells.get(`dS${this.row}${j}`).cell.focus({ preventScroll: true }));
-      return { part, column, area, amount, name };
+      return { part, column, area, amount, name, top };
     });
-    this.balance = svg("g", { class: "attn-balance" }, this.caption, ...this.columns.map(({ part }) => part), this.mean[0], ...this.columns.flatMap(({ amount, name }) => [amount, name]), this.mean[1]);
+    this.balance = svg("g", { class: "attn-balance" }, this.caption, ...this.columns.map(({ part }) => part), this.mean[0], ...this.columns.flatMap(({ amount, name, top }) => [amount, name, top]), this.mean[1]);
     this.drawing.append(this.balance);
     attn.put(this.drawing, { viewBox: "0 0 772 436" });
     this.presets("The loss looks at", Object.fromEntries(Object.entries(this.constructor.cases).map(([name, dO]) => [name, { dO }])));
+  }
+
+  /* Another loss is no other layer: each of the cases is compared with itself. */
+  get origin() {
+    const { cases, start } = this.constructor, { dO } = this.state;
+    return { ...start, dO: Object.values(cases).find((one) => one.join() === dO.join()) ?? start.dO };
   }
 
   draw() {
     const says = super.draw(), { values: { A, dA, dS, r }, chosen: { name, i }, state: { stage } } = this, { tokens } = this.constructor, { short } = attn.flow;
     if (/^(S|A|O|dO|dA|dS|r|Q|dQ)$/.test(name)) this.row = i;
     const k = this.row ??= 2, all = [...dA.flat(), ...r.flat(), 0], low = Math.min(...all), high = Math.max(...all, low + 1);
-    const y = (x) => 414 - 132 * (x - low) / (high - low), balanced = stage > 1;
+    const y = (x) => 414 - 122 * (x - low) / (high - low), balanced = stage > 1;
     this.caption.textContent = `${tokens[k]}: width A, height dA` + (balanced ? ", area from r on dS" : "");
     this.glide("balance", [...A[k], ...dA[k].map(y), y(r[k][0]), y(0), +balanced], (now) => {
       const [mean, zero, on] = now.slice(6);
       let x = 366;
-      this.columns.forEach(({ column, area, amount, name: word }, j) => {
+      this.columns.forEach(({ column, area, amount, name: word, top }, j) => {
         const wide = 266 * now[j], end = now[3 + j], middle = x + wide / 2;
         attn.put(column, { d: `M${x} ${zero}V${end}H${x + wide}V${zero}Z` });
         attn.put(area, { d: `M${x} ${mean}V${mean + on * (end - mean)}H${x + wide}V${mean}Z` });
         attn.put(amount, { x: middle, y: (mean + end) / 2 + 4 });
         attn.put(word, { x: middle });
+        attn.put(top, { x: middle, y: end - (end > mean ? 3 : 6) });
         word.textContent = wide > 6 * tokens[j].length ? tokens[j] : "";
         x += wide;
       });
       attn.put(this.mean[0], { d: `M366 ${mean}H632` });
       attn.put(this.mean[1], { y: mean - 4 });
     });
-    this.columns.forEach(({ area, amount }, j) => {
+    this.columns.forEach(({ area, amount, top }, j) => {
+      top.textContent = balanced ? short(dA[k][j]) : ""; // where the amount does not say it
       area.setAttribute("class", "attn-amount attn-" + (dS[k][j] > 0 ? "plus" : "minus"));
       amount.textContent = balanced ? short(dS[k][j]) : short(dA[k][j]);
     });

@@ -115,7 +115,7 @@ customElements.define("attn-beam", class extends attn.Figure {
   /* The places of the steps. Before them stand the words that the translator reads, behind them what it has at the end. */
   layout() {
     const wide = this.tree.parentNode.clientWidth || 700, large = wide > 500, left = this.here.words.length ? 72 - 14 * !large : 4;
-    const reach = (wide - left - (large ? 112 : 62)) / (this.last - 0.25);
+    const reach = (wide - left - (large ? 150 : 62)) / (this.last - 0.25);
     return { wide, large, left, reach, x: (i) => (i < 0 ? left : left + 4 + reach * (i + 0.75)) };
   }
 
@@ -152,12 +152,14 @@ customElements.define("attn-beam", class extends attn.Figure {
         const tips = ends.flatMap(([of, steps, end]) => (i === end - 1 && said === key(steps[Math.min(i, steps.length - 1)].kept[0], i) ? of : []));
         const probability = tips.length || reach > 50 ? attn.number(Math.exp(node.score) + 1e-9, tips.length || reach > 72 ? 3 : 2) : "";
         const brief = !large && i === this.last - 1 && node.said.at(-1) === end; // where all end, the word has no room
+        const tiny = !tips.length && Math.exp(node.score) < 0.005; // its line says enough
         const label = svg("text", { x: x(i) + 4, class: ["attn-name", ...tips.map((of) => "attn-of-" + of)].join(" ") }, [reach > 90 && ranks.has(said) && `#${ranks.get(said)}`,
           ...(node.said.length > i && !brief ? [quoted(name(node.said[i])), probability] : tips.length || brief ? [probability] : reach > 72 ? ["end", probability] : []),
-          large && (tips[1] ? "both" : tips[0])].filter(Boolean).join(" "));
+        ].filter(Boolean).join(" "));
+        if (large) for (const of of tips) label.append(" ", svg("tspan", { class: `attn-of-${of}` }, of));
         if (!kind.includes("kept") && !kind.includes("greedy")) label.classList.add("attn-lost");
         if (i < done) parts.push(band, bank, ...(kind.includes("greedy") ? [line] : []));
-        if (i < done) names.push(label);
+        if (i < done && !tiny) names.push(label);
         this.glide(`${this.drawn} ${i} ${said}`, [start, y, x(i - 1), x(i) - 3], ([from, y, a, b]) => {
           const middle = (a + b) / 2, edge = (up) => [from + up, y + up];
           const [[p, q], [r, s]] = [edge(0), edge(thick)], [t, u] = edge(thick / 2);
@@ -180,19 +182,19 @@ customElements.define("attn-beam", class extends attn.Figure {
     const { svg } = attn, { words, name, next, start, end } = this.here, { wide, large, left, reach, x } = this.layout(), size = 16, high = 60, top = high + 24;
     this.map.classList.toggle("attn-gone", !words.length);
     if (!words.length) return void this.map.replaceChildren();
-    const rows = this.greedy.slice(0, done).map(({ kept: [node] }) => node), pitch = Math.min(17, (reach - 4) / 3);
+    const rows = this.greedy.slice(0, done).map(({ kept: [node] }) => node), pitch = Math.min(20, (reach - 4) / 3);
     this.map.setAttribute("viewBox", `0 0 ${wide} ${top + size * words.length + 2}`);
     const bars = this.greedy.slice(0, done).flatMap((_, i) => {
       const shares = attn.softmax([next(i ? this.greedy[i - 1].kept[0] : { said: [], score: 0, ...start }).logs])[0];
       return shares.map((p, y) => [p, y]).sort(([p], [q]) => q - p).slice(0, 3).flatMap(([p, y], rank) => {
         const at = x(i) - 3 + pitch * rank, chosen = y === rows[i].said.at(-1);
         return [svg("rect", { class: chosen ? "attn-bank attn-greedy" : "attn-bank", x: at, y: high - 48 * p, width: pitch - 3, height: Math.max(1, 48 * p) }),
-          svg("text", { class: "attn-small", x: at + pitch / 2 - 1.5, y: high + 12, "text-anchor": "middle" }, name(y))];
+          svg("text", { class: "attn-small", x: at + pitch / 2 - 1.5, y: high + 12, "text-anchor": "middle" }, large || chosen ? name(y) : "")];
       });
     });
     const cells = rows.flatMap(({ weights }, i) => weights.map((w, j) => svg("rect", { x: x(i) - 3, y: top + size * j, width: reach - 4, height: size - 1, fill: `rgb(${attn.colour("viridis", w)})` })));
     this.map.replaceChildren(svg("text", { class: "attn-small", x: 0, y: high - 22 }, large ? "likeliest next" : "next"),
-      ...words.map((word, j) => svg("text", { class: "attn-small", x: left - 6, y: top + size * j + 12, "text-anchor": "end" }, word)),
+      svg("text", { class: "attn-small", x: 0, y: top - 5 }, "looks at"), ...words.map((word, j) => svg("text", { class: "attn-small", x: left - 6, y: top + size * j + 12, "text-anchor": "end" }, word)),
       svg("g", { "clip-path": "url(#attn-mouth)" }, svg("g", { class: "attn-next" }, ...bars), svg("g", { class: "attn-weights" }, ...cells)));
     this.map.setAttribute("aria-label", rows.map(({ said, weights }) => `${name(said.at(-1))} looks most at ${words[weights.indexOf(Math.max(...weights))]}`).join("; "));
   }

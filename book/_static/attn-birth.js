@@ -11,8 +11,8 @@ customElements.define("attn-birth", class extends attn.Figure {
   static cliff = [140, 220];
   static toned = (name, text) => attn.html("b", { class: `attn-tone attn-${name}` }, text);
   static tasks = [{
-    ask: "At the end one head looks one letter back, and another, in the block above, copies. Play the training. Which of the two forms first, that is, comes to a mean weight of 0.3?",
-    guesses: { back: "the one that looks back", copy: "the one that copies", both: "both at once, within ten steps" },
+    ask: "At the end one head looks one letter back, and another, in the block above, copies. Play the training. Which of the two is first at a mean weight of 0.3, by more than ten steps?",
+    guesses: { back: "the one that looks back", copy: "the one that copies", both: "neither, they come within ten steps" },
     right: (figure) => {
       const [back, copy] = ["back", "copy"].map((name) => figure.birthday(name));
       return Math.abs(back - copy) <= 10 ? "both" : back < copy ? "back" : "copy";
@@ -90,7 +90,7 @@ customElements.define("attn-birth", class extends attn.Figure {
     const words = (x, y, text, more = {}) => svg("text", { x, y, ...more }, text), end = { "text-anchor": "end" }, middle = { "text-anchor": "middle" };
     const [from, to] = cliff.map((step) => this.x(step)), rows = { first: ["0", "2", "4"], back: ["0", "0.5", "1"] };
     this.cursors = range(2).map((zoom) => svg("path", { class: "attn-axis" }));
-    this.chart = svg("svg", { viewBox: "0 0 350 404", class: "attn-birth-chart" },
+    this.chart = svg("svg", { viewBox: "0 0 350 404", class: "attn-birth-chart" }, svg("marker", { id: "attn-measured", viewBox: "-2 -2 4 4", markerWidth: 4, markerHeight: 4, markerUnits: "userSpaceOnUse" }, svg("circle", { r: 2, class: "attn-measured" })),
       svg("path", { class: "attn-zoom", d: `M${from} 4H${to}V182L346 216V384H30V216L${from} 182Z` }), ...this.cursors,
       ...range(2).flatMap((zoom) => Object.entries(rows).flatMap(([name, ticks]) => [svg("path", { class: "attn-axis", d: `M30 ${this.y(name, +ticks[2], zoom)}V${this.y(name, 0, zoom)}H${zoom ? 346 : this.x(500)}` }),
         ...ticks.map((tick) => words(26, this.y(name, +tick, zoom) + 4, tick, end))])),
@@ -103,7 +103,7 @@ customElements.define("attn-birth", class extends attn.Figure {
     });
     this.curves = Object.keys(curves).map((name) => {
       const tone = { class: `attn-tone attn-${name}` };
-      return { lines: range(2).map(() => svg("path", tone)), dots: range(2).map(() => svg("circle", { ...tone, r: 4 })), label: svg("text", tone) };
+      return { lines: range(2).map(() => svg("path", { ...tone, "marker-start": "url(#attn-measured)", "marker-mid": "url(#attn-measured)" })), dots: range(2).map(() => svg("circle", { ...tone, r: 4 })), label: svg("text", tone) };
     });
     this.chart.append(...this.births, ...this.curves.flatMap(({ lines, dots, label }) => [...lines, ...dots, label]));
     this.picture.append(html("div", {}, this.line, this.key, html("div", { class: "attn-pair" }, ...this.maps.map(({ part }) => part))), this.chart);

@@ -51,9 +51,9 @@ customElements.define("attn-bug", class extends attn.Figure {
     Object.assign(this.fits, { probe: (probe) => Object.hasOwn(probes, probe), head: (head) => ["0", "1", "2", "3"].includes(head) });
     this.presets("Probe", Object.fromEntries(Object.entries(probes).map(([probe, [name]]) => [name, { probe }])));
     this.minis = range(4).map((head) => {
-      const map = html("canvas", { width: 4, height: 4, "aria-hidden": "true" }), name = html("span"), button = attn.button("", () => this.set({ head: String(head) }));
-      button.append(map, name);
-      return { map, name, button };
+      const [was, map] = range(2).map(() => html("canvas", { width: 4, height: 4, "aria-hidden": "true" })), name = html("span"), button = attn.button("", () => this.set({ head: String(head) }));
+      button.append(was, map, name); // before a probe, and after it
+      return { map, was, name, button };
     });
     this.control(html("div", { class: "attn-buttons attn-minis", role: "group", "aria-label": "Head" }, ...this.minis.map(({ button }) => button)), () =>
       this.minis.forEach(({ button }, head) => button.setAttribute("aria-pressed", String(head) === this.state.head)));
@@ -160,11 +160,12 @@ customElements.define("attn-bug", class extends attn.Figure {
     this.must.textContent = this.constructor.probes[probe][1];
     words.forEach((word, j) => { this.map.names[j].textContent = word; });
     const O = now.O[here], same = (x, y) => Math.abs(x - y) < 1e-6 || Object.is(x, y);
-    // Against the rule is what moves though in a right layer it stays, and a weight on a hidden key.
-    const right_now = this.run("none", probe), right_before = this.run("none", probe === "swap" ? "flat" : "none"), hidden = (i, j) => j > i || !now.real[here][j];
+    // Against the rule is what moves though in a right layer it stays, and a weight on a hidden key that has come with the probe.
+    const right_now = this.run("none", probe), right_before = this.run("none", probe === "swap" ? "flat" : "none");
+    const hidden = (i, j, { real } = now) => j > i || !real[here][j], leaks = (run, h, i, j) => hidden(i, j, run) && !same(run.A[here][h][i][j], 0);
     const moved = (x, old, right, right_old) => (same(x, old) ? "" : same(right, right_old) ? "attn-against" : "attn-may");
     const kinds = { O: O.map((row, i) => row.map((x, c) => moved(x, before.O[here][i][c], right_now.O[here][i][c], right_before.O[here][i][c]))),
-      A: now.A[here].map((rows, h) => rows.map((row, i) => row.map((x, j) => (probe !== "none" && hidden(i, j) && !same(x, 0) ? "attn-against"
+      A: now.A[here].map((rows, h) => rows.map((row, i) => row.map((x, j) => (leaks(now, h, i, j) && !leaks(before, h, i, j) ? "attn-against"
         : moved(x, before.A[here][h][i][j], right_now.A[here][h][i][j], right_before.A[here][h][i][j]))))) };
     const mark = ({ cells }, rows, old, found) => cells.slice(0, 4).forEach((row, i) => row.slice(0, 4).forEach((cell, j) => {
       const x = rows[i][j], moves = !same(x, old[i][j]);
@@ -174,9 +175,11 @@ customElements.define("attn-bug", class extends attn.Figure {
     mark(this.map, A, before.A[here][head], kinds.A[head]);
     mark(this.out, O, before.O[here], kinds.O);
     const [prints, heads] = [kinds.O, kinds.A].map((parts) => parts.map((cells) => ["attn-against", "attn-may"].find((kind) => cells.flat().includes(kind)) ?? ""));
-    this.minis.forEach(({ map, name }, h) => {
+    this.minis.forEach(({ map, was, name }, h) => {
       attn.pixels(map, now.A[here][h].flat().map((x) => (x === x ? attn.colour("viridis", x) : null)));
-      name.textContent = `head ${h}` + (heads[h] ? ", moved" : "");
+      attn.pixels(was, before.A[here][h].flat().map((x) => (x === x ? attn.colour("viridis", x) : null)));
+      was.hidden = probe === "none";
+      name.textContent = `head ${h}` + (now.A[here][h].flat().some((x, k) => !same(x, before.A[here][h].flat()[k])) ? ", moved" : "");
     });
     for (const i of range(4)) for (const j of range(4)) this.map.cells[i][j].classList.toggle("attn-must", hidden(i, j));
     const fours = (numbers) => range(4).map((i) => numbers.slice(4 * i, 4 * i + 4));

@@ -21,16 +21,21 @@ customElements.define("attn-cache", class extends attn.Figure {
   static windows = { all: "all tokens", window: "4 sinks and the last 4,096" };
   static kept = 4096 + 4; // tokens of a window
   static holds = 80e9; // bytes of an H100
+  static told = ([length, sizes]) => { // of a window, and of latents
+    const [window, latents] = sizes.map(attn.size);
+    return `at ${(2 ** length).toLocaleString("en-US")} tokens the window takes ${window} and latents ${latents}`;
+  };
   static tasks = [{
     ask: "Llama 3 70B with latents for the whole text, or with its 8 groups for 4 sinks and the last 4,096 tokens, both at 16 bits: from which of these lengths on is the window the smaller one? Give the groups the window, and look there.",
     guesses: { 12: "4,096", 14: "16,384", 17: "131,072" },
-    right: () => "14",
+    right: (figure, met) => ["12", "14"].find((length) => met.has(+length) && met.get(+length)[0] < met.get(+length)[1]) ?? "17",
     done: ({ state: { model, length, heads, bits, window }, bytes, thin }, met) => {
-      if (model === "llama" && heads === "groups" && bits === "16" && window === "window") met.set(length, `at ${(2 ** length).toLocaleString("en-US")} tokens the window takes ${attn.size(bytes)} and latents ${attn.size(thin.latents)}`);
+      if (model === "llama" && heads === "groups" && bits === "16" && window === "window") met.set(length, [bytes, thin.latents]);
       return (met.has(12) || met.has(13)) && met.has(14);
     },
-    yet: (figure, met) => (met.size ? `So far: ${[...met.values()].at(-1)}.` : ""),
-    seen: (figure, met) => `${[met.get(met.has(13) ? 13 : 12), met.get(14)].join("; ").replace("a", "A")}. It has not grown since 4,100 tokens, and latents go on.`,
+    yet: (figure, met) => (met.size ? `So far: ${this.told([...met].at(-1))}.` : ""),
+    seen: (figure, met) => `${[...met].filter(([length]) => length === 14 || length === (met.has(13) ? 13 : 12)).sort(([a], [b]) => a - b).map(this.told).join("; ").replace("a", "A")}. `
+      + "It has not grown since 4,100 tokens, and latents go on.",
   }];
 
   build() {
@@ -53,7 +58,7 @@ customElements.define("attn-cache", class extends attn.Figure {
     }));
     this.mine = { line: svg("path", { style: "stroke-width: 5" }), bytes: text("", { class: "attn-bytes attn-name" }) };
     this.less = { span: svg("path", { class: "attn-between" }), share: text("", { class: "attn-name" }) }; // than all heads
-    this.ring = svg("circle", { class: "attn-ghost", r: 10 }); // where a window comes below the latents, once the task is done
+    this.ring = [svg("circle", { class: "attn-ghost", r: 10 }), text("", { class: "attn-name", ...middle })]; // where a window comes below the latents, once the task is done
     this.cursor = svg("path", { class: "attn-axis" });
     this.dot = svg("circle", { r: 7 });
     this.handle = svg("g", { class: "attn-handle", tabindex: 0, role: "slider", "aria-label": "Length of the text", "aria-valuemin": 1024, "aria-valuemax": 2 ** 20 },
@@ -62,9 +67,9 @@ customElements.define("attn-cache", class extends attn.Figure {
     this.chart = svg("svg", { class: "attn-lanes" }, ...this.full, this.when, this.axis,
       ...[25, 30, 35, 40].map((power) => text(attn.size(2 ** power).replace(".00", ""), { x: 59, y: this.y(power) + 4, ...end })),
       text("one H100", { x: 70, y: this.y(Math.log2(holds)) - 5 }), ...this.marks.map(([, mark]) => mark), this.cursor, this.less.span,
-      ...this.lines.flatMap(({ line, dot, name, bytes, bar }) => [line, dot, name, bytes, bar]), this.mine.line, this.mine.bytes, this.less.share, this.ring, this.handle);
+      ...this.lines.flatMap(({ line, dot, name, bytes, bar }) => [line, dot, name, bytes, bar]), this.mine.line, this.mine.bytes, this.less.share, ...this.ring, this.handle);
     this.each = html("span");
-    this.picture.append(this.chart, html("p", {}, "Thick: your choice of ", this.each, ` a token. Thin: 16 bits, all tokens. Red: beyond an H100's ${attn.size(holds)}.`));
+    this.picture.append(this.chart, html("p", {}, "Thick: your choice of ", this.each, ` a token. Thin: 16 bits, all tokens. Red: more than the ${holds / 1e9} GB of an H100, which hold the weights too.`));
     const go = (length) => this.set({ length: Math.min(20, Math.max(10, length)) });
     attn.drag(this, this.chart, this.handle, (x) => go(Math.round(10 + (x - 64) * 10 / (this.x(20) - 64))), (dx, dy) => go(this.state.length + dx + dy));
     this.fit(this.chart);
@@ -125,12 +130,15 @@ customElements.define("attn-cache", class extends attn.Figure {
     });
     const y = this.y(mine + Math.min(length, full) - 10), turned = at > this.x(17); // its bytes stay within the axes
     const meet = mine + full - first[2];
-    put(this.ring, { cx: this.x(meet), cy: this.y(mine + full - 10), visibility: this.task.done && full < meet && meet < 20 ? "visible" : "hidden" });
+    put(this.ring[0], { cx: this.x(meet), cy: this.y(mine + full - 10) });
+    put(this.ring[1], { x: this.x(meet), y: this.y(mine + full - 10) + 26 });
+    this.ring[1].textContent = `${(100 * Math.round(2 ** meet / 100)).toLocaleString("en-US")} tokens`;
+    for (const part of this.ring) put(part, { visibility: this.task.done && full < meet && meet < 20 ? "visible" : "hidden" });
     put(this.mine.line, { d: rise(mine, full) + `H${this.x(20)}` });
     put(this.handle, { transform: `translate(${at} ${y})` });
     const top = this.y(first[0] + length - 10), room = at > 150; // left of the first line's dot nothing runs, nor at the foot
     put(this.less.span, { d: `M${at} ${top}V${y}` });
     put(this.less.share, room ? { x: at - 8, y: top - 8, "text-anchor": "end" } : { x: at + 6, y: 226, "text-anchor": "start" });
-    put(this.mine.bytes, { x: at + (turned ? -12 : 12), y: Math.min(226, y + 22), "text-anchor": turned ? "end" : "start" });
+    put(this.mine.bytes, { x: at + (turned ? -12 : 12), y: Math.min(210, y + 22), "text-anchor": turned ? "end" : "start" });
   }
 });

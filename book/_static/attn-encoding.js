@@ -44,6 +44,8 @@ customElements.define("attn-encoding", class extends attn.Figure {
     this.choice("width", "Width d", { 4: "4", 8: "8", 16: "16" });
     this.choice("base", "Base", { 10: "10", 100: "100", 10000: "10000" });
     this.choice("words", "Query and key", { alike: "alike", other: "of two words" });
+    const turned_alone = ["Steps seen in training", "Query and key"].map((name) => this.controls.querySelector(`[aria-label="${name}"]`).parentNode);
+    this.syncs.push(() => turned_alone.forEach((control) => { control.hidden = this.state.show !== "turned"; }));
     this.presets("Encoding", {
       "2 pairs, base 10": { width: "4", base: "10", show: "turned" }, "4 pairs, base 10,000": { width: "8", base: "10000", show: "turned" },
       "8 pairs, base 10": { width: "16", base: "10", show: "turned" }, "marks, 8 hands": { width: "16", base: "10000", show: "marks" },
@@ -66,18 +68,19 @@ customElements.define("attn-encoding", class extends attn.Figure {
     this.band = svg("rect", { class: "attn-seen", x: 40, y: 8, height: 146 });
     this.parts = range(8).map((i) => svg("polyline", { class: `attn-part attn-pair-${i}` }));
     this.curve = svg("polyline", { class: "attn-curve" });
+    this.sum = svg("text", { class: "attn-name attn-sum" }, "sum");
     this.ticks = range(3).map((i) => svg("text", { x: 34, y: 20 + 65 * i, "text-anchor": "end" }));
     this.handle = svg("g", { class: "attn-handle", tabindex: 0, role: "slider", "aria-label": "Step k",
       "aria-valuemin": 0, "aria-valuemax": farthest }, svg("circle", { r: 22, class: "attn-grip" }), svg("circle", { r: 6, class: "attn-mark" }));
     this.goal = svg("path", { class: "attn-reach" }); // of the last task
     this.axes = svg("path", { class: "attn-axis" });
     this.marks = range(5).map((i) => svg("text", { y: 168, "text-anchor": "middle" }, String(16 * i)));
-    this.chart.append(this.band, this.axes, this.goal, ...this.ticks, ...this.parts, this.curve, this.handle, svg("text", { x: 0, y: 168 }, "step"), ...this.marks);
+    this.chart.append(this.band, this.axes, this.goal, ...this.ticks, ...this.parts, this.curve, this.sum, this.handle, svg("text", { x: 0, y: 168 }, "step"), ...this.marks);
     attn.drag(this, this.chart, this.handle, (x) => this.walk(Math.round((x - 40) / this.unit)), (dx, dy) => this.walk(this.state.step + dx + dy));
     this.fit(this.chart);
 
     this.values = { marks: attn.heat("Row p: two columns for each hand", 8, ["sine", "cosine"]),
-      turned: attn.heat("Each pair's share of the product", 8, ["adds", "turned (radians)"], 1) };
+      turned: attn.heat("Each pair's share of the product; angles in radians", 8, ["adds", "turned", "seen up to"], 1) };
     this.answer = html("p", { class: "attn-answer" });
     for (const { map } of Object.values(this.values)) map.classList.add("attn-close");
     this.picture.append(html("div", {}, this.heading, this.clocks), html("div", {}, this.values.marks.map, this.values.turned.map),
@@ -113,7 +116,7 @@ customElements.define("attn-encoding", class extends attn.Figure {
       return [turn(query, p + k), long(rows[4 * k]), turn(key, p), long(here), turn(query, p), Math.min(rates[i] * seen, full - 0.02)];
     });
 
-    this.heading.textContent = turned ? "Key at r red, query at r + k dashed; grey: angles of the steps seen" : "Hands at r, in red, and at r + k, dashed";
+    this.heading.textContent = turned ? "Key red, query dashed; grey: angles seen; red rim: outside" : "Hands at r, in red, and at r + k, dashed";
     this.hands.forEach(({ clock, face, name }, i) => {
       clock.style.display = i < n ? "" : "none";
       face.classList.toggle("attn-new", turned && this.fresh.includes(i));
@@ -138,10 +141,11 @@ customElements.define("attn-encoding", class extends attn.Figure {
     this.glide("curves", [X(k), Y(products[4 * k]), ...curves.flat().map(Y)], ([x, y, ...ys]) => {
       [this.curve, ...this.parts].forEach((part, i) => part.setAttribute("points", i <= n ? line(ys.slice(many * i, many * (i + 1))) : ""));
       this.handle.setAttribute("transform", `translate(${x} ${y})`);
+      attn.put(this.sum, { x: X(0) + 6, y: ys[0] - 4 });
     });
     this.handle.setAttribute("aria-valuenow", k);
     this.handle.setAttribute("aria-valuetext", `step ${k}, product ${number(this.product)}`);
-    const shown = pairs.map((i) => (turned ? [shares[i][4 * k], rates[i] * k] : here.slice(2 * i, 2 * i + 2)));
+    const shown = pairs.map((i) => (turned ? [shares[i][4 * k], rates[i] * k, rates[i] * seen] : here.slice(2 * i, 2 * i + 2)));
     for (const [kind, { map }] of Object.entries(this.values)) map.hidden = kind !== show;
     this.values[show].show(shown, pairs.map((i) => `${turned ? "pair" : "hand"} ${i}`), "PuOr", (x) => (x + 1) / 2);
     [...this.values[show].map.tBodies[0].rows].forEach((row, i) => { row.hidden = i >= n; });

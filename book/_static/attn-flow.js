@@ -168,8 +168,8 @@ attn.Flow = class extends attn.Figure {
     }));
   }
 
-  /* A notch below a number, which stays free. */
-  nick(x, tall) { return `M${x} ${tall - 9}v9`; }
+  /* A notch across a bar, which leaves the number above it free. */
+  nick(x, tall, long = 6) { return `M${x} ${tall - long}v${long}`; }
 
   /* Bars of a matrix have one scale: of its largest number, now or at the start. */
   measure(values, before) {
@@ -179,13 +179,16 @@ attn.Flow = class extends attn.Figure {
   /* Rows of a part that differ from those of the start under the same settings. */
   rows_changed(name) { return this.changed[name].flatMap((row, i) => (row.includes(true) ? i : [])); }
 
+  /* What the inputs are compared with. */
+  get origin() { return this.constructor.start; }
+
   /* The words of the rows. */
   tokens() { return this.constructor.tokens; }
 
   draw() {
-    const { parts, start } = this.constructor, tokens = this.tokens(), { state, chosen: { name, i, j } } = this, { short, same, entry } = attn.flow;
+    const { parts } = this.constructor, tokens = this.tokens(), { state, chosen: { name, i, j } } = this, { short, same, entry } = attn.flow;
     const values = this.values = this.compute(state);
-    const before = this.before = this.compute({ ...state, ...Object.fromEntries(this.inputs.map((input) => [input, start[input]])) });
+    const before = this.before = this.compute({ ...state, ...Object.fromEntries(this.inputs.map((input) => [input, this.origin[input]])) });
     this.changed = Object.fromEntries(Object.keys(parts).map((part) => [part, values[part].map((row, k) => row.map((x, l) => !same(x, before[part][k][l])))]));
     for (const [of, drawn] of [...this.headings, ...this.arrows]) drawn.classList.toggle("attn-empty", !this.shown({ name: of }));
     for (const [of, drawn] of this.names) {
@@ -202,7 +205,7 @@ attn.Flow = class extends attn.Figure {
     for (const [key, at] of this.cells) {
       const x = values[at.name][at.i][at.j], { pairs, kind, weight } = parts[at.name], chosen = at.name === name && at.i === i && at.j === j;
       const is = { unseen: !this.shown(at), chosen, lit: made.has(key), new: this.changed[at.name][at.i][at.j], lost: Number.isNaN(x),
-        plus: kind === "gradient" && x > 0, minus: kind === "gradient" && x < 0 };
+        plus: kind === "gradient" && x > 0, minus: kind === "gradient" && x < 0, zero: kind === "gradient" && weight && same(x, 0) };
       const words = `${at.name}, ${weight ? `row ${at.i}` : tokens[at.i]}, ${pairs ? tokens[at.j] : `column ${at.j}`}: `;
       this.show(at, Object.keys(is).filter((one) => is[one]), words, x, kind === "weights");
     }
@@ -223,7 +226,7 @@ attn.Flow = class extends attn.Figure {
     if (left < 48 || left > this.box.clientWidth - 48) this.box.scrollLeft += left - this.box.clientWidth / 2;
     const sums = part.says ? part.says(values, i, j, state) : "an input", x = values[name][i][j];
     this.formula.replaceChildren(...attn.typeset(entry(name, i, j) + (part.formula ? " = " + part.formula(i, j, state) : ", an input")));
-    this.means.textContent = part.means(tokens[i], tokens[j], i, j, values);
+    this.means.replaceChildren(...attn.typeset(part.means(tokens[i], tokens[j], i, j, values)));
     const fixed = !this.inputs.includes(name);
     this.edit.classList.toggle("attn-empty", fixed);
     for (const [button, verb] of [[this.less, "Lower"], [this.more, "Raise"]]) button.setAttribute("aria-label", `${verb} ${entry(name, i, j)} by 1`);

@@ -153,9 +153,10 @@ customElements.define("attn-induction", class extends attn.Figure {
     const letters = ids.map((id) => "abcdefghijklmnopqrstuvwxyz"[id]).join(""), row = weights[at], top = row.indexOf(Math.max(...row));
     this.line.show(letters, at, row, lost);
     Object.assign(this.line.line.style, { maxWidth: `${1.2 * period + 0.1}ch`, fontSize: `${Math.min(1, 25 / period)}rem` }); // a half in each row
+    this.line.letters.forEach((part, i) => part.classList.toggle("attn-earlier", i < at && letters[i] === letters[at]));
     this.draw_arcs(at, row);
     for (const [side, i] of [["top", at], ["bottom", ids.length - 1 - at]]) this.frame_of_row.style[side] = `${100 * i / ids.length}%`;
-    this.key.textContent = `From “${letters[at]}” at position ${at} this head looks most at “${letters[top]}” at ${top}, ${number(row[top], 2)}. Red foot: the loss of the letter.`;
+    this.key.textContent = `From “${letters[at]}” at position ${at} this head looks most at “${letters[top]}” at ${top}, ${number(row[top], 2)}. Dashed: an earlier “${letters[at]}”. Red foot: the loss.`;
     const x = (i) => 34 + 362 * i / (ids.length - 1);
     this.half.setAttribute("d", `M${x(period)} 8V118`);
     const points = (losses) => losses.map((loss, i) => `${x(i + 1).toFixed(1)},${this.y(loss).toFixed(1)}`).join(" ");

@@ -82,6 +82,7 @@ customElements.define("attn-lm", class extends attn.Figure {
     this.line = new attn.TextLine(this, most);
     this.key = html("p");
     this.guess = html("p", { class: "attn-answer" });
+    this.cached = html("p");
     this.losses = range(3).map(() => html("td", { class: "attn-bar" }));
     const named = ["this text, as set", "the whole model", "on held-out text"];
     const losses = attn.table(`Loss, nats a character; full: a blind guess, ${attn.number(Math.log(known.length), 2)}`, ["", ""], named.map((name, i) => [html("th", { scope: "row" }, name), this.losses[i]]));
@@ -93,7 +94,7 @@ customElements.define("attn-lm", class extends attn.Figure {
     this.rows = this.names.map((name) => this.row(name));
     this.columns = html("div", {}, this.line.line, ...this.rows.map(({ strip }) => strip));
     this.reads = html("div", { class: "attn-reads" }, html("div", {}, ...this.rows.map(({ label }) => label)), this.columns, html("div", {}, html("span", {}, "looks most"), ...this.rows.map(({ most }) => most)));
-    this.picture.append(html("div", {}, this.key, this.reads), next, html("div", {}, losses, this.guess));
+    this.picture.append(html("div", {}, this.key, this.reads), next, html("div", {}, losses, this.guess, this.cached));
   }
 
   /* A head: on or off, its weights as a strip, and at which character it looks most. */
@@ -157,6 +158,7 @@ customElements.define("attn-lm", class extends attn.Figure {
     });
     this.show_line(text, at, lost, whole);
     this.show_heads(text, at);
+    this.cached.textContent = `At the last change the keys of ${reading.kept} characters were kept, of ${text.length - reading.kept} computed.`;
     return this.show_next(text, at, lost) + ` The text loses ${this.lost === this.lost ? number(this.lost, 2) : "–"} nats a character, `
       + `held-out text ${number(attn.lm.held_out, 2)}.` + (text.length > 64 ? " Beyond 64 characters the model meets distances that it never saw in training." : "")
       + (text.length === this.constructor.most ? ` It has ${text.length} characters, as many as this figure reads: take some away to write on.` : "")
@@ -187,7 +189,7 @@ customElements.define("attn-lm", class extends attn.Figure {
         strip.width = text.length;
         const brush = strip.getContext("2d");
         A.forEach((weight, j) => {
-          brush.fillStyle = `rgb(${attn.colour("viridis", weight / A[top])})`;
+          brush.fillStyle = `rgb(${attn.colour("viridis", weight)})`;
           brush.fillRect(j, 0, 1, 1);
         });
       }

@@ -7,7 +7,7 @@ customElements.define("attn-mask", class extends attn.Figure {
     zero: "weights 0 (masked_softmax)", uniform: "fill with −1e9, then softmax", nan: "fill with −∞, then softmax",
   };
   static tasks = [{
-    ask: "Hide the first key under a causal mask: “Learn” may then see nothing. What weights does “fill with −1e9, then softmax” give it?",
+    ask: "Under this causal mask the first key is hidden too, so “Learn” may see nothing. What weights does “fill with −1e9, then softmax” give it?",
     guesses: { zero: "all 0", uniform: "equal ones", nan: "NaN" },
     right: ({ A: [row] }) => (row.every(Number.isNaN) ? "nan" : attn.sum(row) ? "uniform" : "zero"),
     done: ({ state: { mask, convention } }) => convention === "uniform" && !mask[0].includes(true),
@@ -53,6 +53,7 @@ customElements.define("attn-mask", class extends attn.Figure {
       svg("path", { d: "M0 0V8" })));
     const head = html("div", { class: "attn-query attn-heading" }, html("span", {}, "query"), html("div", {}, ...tokens.map((token) => html("span", {}, token))),
       html("span", {}, "weights: a bar of length 1, cut by the keys", html("span", {}, "sum")));
+    this.words.classList.remove("visually-hidden"); // what the choice changes, or that it changes nothing here
     this.picture.append(html("div", { class: "attn-queries" }, head, ...tokens.map((token, i) =>
       html("div", { class: "attn-query" }, html("span", {}, token), html("div", {}, ...this.cells[i]), this.bars[i].part))));
   }

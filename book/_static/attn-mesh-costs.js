@@ -14,16 +14,17 @@ attn.mesh = (() => {
     const sending = (span) => { const [rate, hop] = joint(span); return start + hop + block / rate; };
     const inner = exchange === "double ring" ? near : context, outer = context / inner, work = attend / context;
     const round = sending(inner * tensor), far = sending(context * tensor), idle = (inner - 1) * Math.max(0, round - work);
-    let travel = outer > 1 ? far : round, traffic = outer * (inner - 1) * round + (outer - 1) * far;
+    let swaps, travel = outer > 1 ? far : round, traffic = outer * (inner - 1) * round + (outer - 1) * far;
     let wait = outer * idle + (outer - 1) * Math.max(0, far - inner * work - idle);
     if (exchange === "all-to-all") {
-      const part = 2 * tokens * (here + Math.max(kv, context)) * width * bytes / context, hop = joint(context * tensor)[1];
-      travel = context === 1 ? 0 : 2 * (start + hop) + Math.max((near - 1) * part / link, (context - near) * part / network);
-      wait = traffic = travel;
+      // Queries, keys and values go to whoever has their head, and outputs come back.
+      const hop = joint(context * tensor)[1], rate = Math.max((near - 1) / link, (context - near) / network), slice = tokens * width * bytes / context;
+      swaps = [here + 2 * Math.max(kv, context), here].map((rows) => (context === 1 ? 0 : start + hop + slice * rows * rate));
+      wait = traffic = travel = swaps[0] + swaps[1];
     }
     const [inside, step] = joint(tensor), share = tokens * all * width * bytes / tensor;
     const reduce = tensor === 1 ? 0 : start + 2 * (tensor - 1) * (step + share / inside);
-    return { project, attend, wait, reduce, traffic, travel, work, inner, outer, round, far, near: context * tensor <= node, step: exchange === "all-to-all" ? attend : work };
+    return { project, attend, wait, reduce, traffic, travel, swaps, work, inner, outer, round, far, inside: near > 1 ? start + 3.4e-6 + block / link : 0, near: context * tensor <= node, step: exchange === "all-to-all" ? attend : work };
   };
 
   /* Who is busy when: the first steps of a ring, one round of the inner rings of a double ring, or one swap and what follows. */
@@ -32,9 +33,10 @@ attn.mesh = (() => {
     if (!c) return { blocks, span: 1 };
     const { work, inner, outer, round, far, travel, near } = c;
     if (exchange === "all-to-all") {
-      if (travel) blocks.idle.push([0, travel]) && blocks[near ? "near" : "far"].push([0, travel]);
-      blocks.work.push([travel, travel + c.attend]);
-      return { blocks, span: travel + c.attend };
+      const [there, end] = [c.swaps[0], c.swaps[0] + c.attend], span = travel + c.attend;
+      if (travel) for (const swap of [[0, there], [end, span]]) blocks.idle.push(swap), blocks[near ? "near" : "far"].push(swap);
+      blocks.work.push([there, end]);
+      return { blocks, span };
     }
     const double = exchange === "double ring", steps = double ? inner : Math.min(inner, 5), pause = Math.max(0, round - work);
     for (const k of attn.range(steps)) {
@@ -42,6 +44,7 @@ attn.mesh = (() => {
       blocks.work.push([from, from + work]);
       if (!more) continue;
       blocks[double || near ? "near" : "far"].push([from, from + round]);
+      if (!double && !near && c.inside) blocks.near.push([from, from + c.inside]); // to a neighbour in the node, who then waits for the others
       if (pause) blocks.idle.push([from + work, from + work + pause]);
     }
     let span = Math.max(blocks.work.at(-1)[1], blocks.idle.at(-1)?.[1] ?? 0);
@@ -55,7 +58,9 @@ attn.mesh = (() => {
   /* What was tried: seconds against how many share heads, a line for each way to meet, { way: { how many share heads: seconds } }. */
   const tried = (ways, heads, exchange, wide) => {
     const { svg, range, number } = attn;
-    const logs = Object.values(ways).flatMap(Object.values).filter((value) => value).map(Math.log), [low, high] = [Math.min(...logs), Math.max(...logs)];
+    const logs = Object.values(ways).flatMap(Object.values).filter((value) => value).map(Math.log), middle = (Math.min(...logs) + Math.max(...logs)) / 2;
+    const half = Math.max(Math.LN10, Math.max(...logs) - Math.min(...logs)) / 2, [low, high] = [middle - half, middle + half]; // at least a factor of 10
+    const places = []; // of names
     const x = (h) => 90 + (wide - 130) * h / 6, y = (value) => 60 - 38 * (Math.log(value) - low) / (high - low || 1);
     return [svg("text", { y: 40 }, "80 layers,"), svg("text", { y: 54 }, "tried (log)"), svg("path", { d: `M82 76H${wide}` }), svg("text", { y: 93 }, "share heads"),
       ...range(7).map((h) => svg("text", { x: x(h), y: 93, "text-anchor": "middle", class: h === heads ? "attn-name" : "" }, 2 ** h)),
@@ -67,7 +72,10 @@ attn.mesh = (() => {
           ...points.filter(() => now).map(([h, value]) => svg("text", { x: x(h), y: y(value) - 9, "text-anchor": "middle" }, number(value, 2) + " s")),
           ...points.slice(0, 1).filter(() => !now).map(([h, value]) => {
             const near = Math.abs(y(ways[exchange][h] ?? Infinity) - y(value)) < 24;
-            return svg("text", near ? { x: x(h) + 28, y: y(value) - 9 } : { x: x(h) - 4, y: y(value) - 9 }, way);
+            const place = { x: x(h) + (near ? 28 : -4), y: y(value) - 9 };
+            while (places.some((other) => Math.abs(other.x - place.x) < 70 && Math.abs(other.y - place.y) < 13)) place.y += 13;
+            places.push(place);
+            return svg("text", place, way);
           })];
       })];
   };

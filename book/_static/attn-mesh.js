@@ -5,27 +5,29 @@ customElements.define("attn-mesh", class extends attn.Figure {
   static start = { length: 20, gpus: 10, heads: 0, exchange: "ring" };
   static parts = { project: "projections", attend: "attention", wait: "waiting", reduce: "adding up heads" };
 
+  static quickest = (met) => [...met].filter(([, seconds]) => seconds).reduce((a, b) => (b[1] < a[1] ? b : a))[0];
   static tasks = [{
     ask: "A million tokens on 1,024 GPUs, in a ring. How many GPUs should share the heads, so that the 80 layers take the least time? Try all four.",
     guesses: { 0: "1", 2: "4", 3: "8", 4: "16" },
-    right: () => "3",
+    right: (figure, met) => String(this.quickest(met)),
     done: ({ state: { length, gpus, heads, exchange }, total }, met) => {
-      if (length === 20 && gpus === 10 && exchange === "ring" && total) met.set(heads, attn.number(total, 2));
+      if (length === 20 && gpus === 10 && exchange === "ring" && total) met.set(heads, total);
       return [0, 2, 3, 4].every((tried) => met.has(tried));
     },
     yet: (figure, met) => `${[0, 2, 3, 4].filter((tried) => met.has(tried)).length} of 4 tried.`,
-    seen: (figure, met) => [...met].sort(([a], [b]) => a - b).map(([heads, seconds]) => `${2 ** heads}: ${seconds} s`).join(", ")
+    seen: (figure, met) => [...met].sort(([a], [b]) => a - b).map(([heads, seconds]) => `${2 ** heads}: ${attn.number(seconds, 2)} s`).join(", ")
       + ". With few the ring's blocks are too short to hide the traffic; beyond eight the heads leave the node.",
   }, {
     ask: "The same GPUs and tokens, but nobody shares heads. What do tokens best meet by? Try all three.",
+    opens: { length: 20, gpus: 10, heads: 0, exchange: "ring" },
     guesses: { ring: "a ring", "double ring": "a double ring", "all-to-all": "an all-to-all" },
-    right: () => "double ring",
+    right: (figure, met) => this.quickest(met),
     done: ({ state: { length, gpus, heads, exchange }, total }, met) => {
-      if (length === 20 && gpus === 10 && heads === 0) met.set(exchange, total ? attn.number(total, 2) + " s" : "does not fit");
+      if (length === 20 && gpus === 10 && heads === 0) met.set(exchange, total);
       return met.size === 3;
     },
     yet: (figure, met) => `${met.size} of 3 tried.`,
-    seen: (figure, met) => ["ring", "double ring", "all-to-all"].map((way) => `${way}: ${met.get(way)}`).join(", ")
+    seen: (figure, met) => ["ring", "double ring", "all-to-all"].map((way) => `${way}: ${met.get(way) ? attn.number(met.get(way), 2) + " s" : "does not fit"}`).join(", ")
       + ". In a double ring each adapter carries an eighth of what one of them carries in one ring.",
   }];
 
@@ -42,6 +44,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
       this.pass();
       return this.clock < 1;
     });
+    this.play = this.controls.lastChild;
     this.presets("Tokens on GPUs", {
       "8,192 on 8": { length: 13, gpus: 3, heads: 3, exchange: "ring" },
       "131,072 on 64, ring": { length: 17, gpus: 6, heads: 0, exchange: "ring" },
@@ -59,7 +62,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
     this.drawing = svg("svg", { class: "attn-mesh-drawing", "aria-hidden": true }, this.machine, this.messages, ...Object.values(this.blocks).flat(),
       ...["a GPU", "NVLink", "network"].map((name, i) => svg("text", { x: 0, y: 107 + 20 * i }, name)), this.cursor, this.spans, this.step);
     const tone = (kind, text) => html("b", { class: kind }, text), stage = html("div", {}, html("p", {}, "Boxes: nodes; frames: GPUs that share heads. ", tone("attn-of-beam", "Blue computes"), ", ",
-      tone("attn-of-greedy", "red waits"), ". Dots: blocks of K and V."), this.drawing);
+      tone("attn-of-greedy", "red waits"), ". Dots: ", this.sent = html("span"), "."), this.drawing);
     this.picture.append(stage);
     this.fit(stage);
 
@@ -130,7 +133,8 @@ customElements.define("attn-mesh", class extends attn.Figure {
     const line = ([, a], [b]) => `M${a + radius + 2} 30H${b - radius - 2}`, mid = ([a, b]) => (a + b) / 2, links = [];
     const ends = (row, low, last = row.at(-1)[1]) => // the way back, from beyond the picture where nodes are left out
       `M${row === members && nodes > shown ? `${last + radius + 2} 30H${wide - 8}` : `${last} 40`}V${low}H${mid(row[0])}V41`;
-    const ring = (row, low, first = 0) => row.length > 1 && links.push(...row.slice(1).map((to, i) => [line(row[i], to), first + i]), [ends(row, low), first + row.length - 1]);
+    const apart = (i) => Math.floor((i + 1) * tensor / 8) > Math.floor(i * tensor / 8); // a member and the next, in other nodes
+    const ring = (row, low, first = 0) => row.length > 1 && links.push(...row.slice(1).map((to, i) => [line(row[i], to), first + i, apart(first + i)]), [ends(row, low), first + row.length - 1, row === members && nodes > 1]);
     const inside = Math.max(1, per / tensor), spans = nodes > 1 || per > tensor;
     if (c && spans && exchange === "ring") ring(members, 70);
     if (c && exchange === "double ring") {
@@ -140,8 +144,8 @@ customElements.define("attn-mesh", class extends attn.Figure {
       if (nodes > 1 && teams.length > 1) links.push(...teams.slice(1).map((team, i) => [`M${middle(teams[i]) + 5} 56V72H${middle(team) - 5}V58`, null]),
         [`M${nodes > shown ? wide - 8 : last} ${nodes > shown ? 78 : 56}V78H${first}V58`, null]);
     }
-    const half = members.length / 2; // each sends to each: its messages are shown on their way to one far from it
-    if (c && spans && exchange === "all-to-all") members.forEach((from, i) => {
+    const half = Math.floor(members.length / 2); // each sends to each: its messages are shown on their way to one far from it
+    if (c && spans && exchange === "all-to-all" && half) members.forEach((from, i) => {
       const to = members[(i + half) % members.length];
       links.push([`M${mid(from)} 41Q${(mid(from) + mid(to)) / 2} 112 ${mid(to)} 41`, i]);
     });
@@ -149,9 +153,12 @@ customElements.define("attn-mesh", class extends attn.Figure {
       ...(tensor > 1 ? members.map(([a, b]) => svg("rect", { class: "attn-team", x: a - radius - 3, y: 16, width: b - a + 2 * radius + 6, height: 28, rx: 13 })) : []),
       ...links.map(([d]) => svg("path", { class: "attn-link", d })), ...range(all).map((g) => svg("circle", { class: "attn-gpu", cx: x(g), cy: 30, r: radius })),
       svg("text", { x: wide - 13, y: 52, "text-anchor": "end" }, nodes > shown ? `… ${nodes.toLocaleString("en-US")}` : ""));
+    this.fits_in = Boolean(c);
+    this.play.disabled = !c;
+    this.sent.textContent = exchange === "all-to-all" ? "Q, K, V, then O: one way of all" : "blocks of K and V";
     const paths = this.machine.querySelectorAll(".attn-link"), sent = () => svg("circle", { r: 4 });
     this.round = Math.max(1, exchange === "double ring" ? inside : gpus / tensor); // who hand a block round
-    this.links = links.map(([, from], i) => ({ path: paths[i], from, dot: sent() })); // from whom: null of a node to a node
+    this.links = links.map(([, from, far = exchange === "all-to-all" && nodes > 1], i) => ({ path: paths[i], from, far, dot: sent() })); // from whom: null of a node to a node
     this.held = range(c ? all : 0).map((g) => ({ member: Math.floor(g / tensor), dot: svg("circle", { cx: x(g), cy: 30, r: radius / 2 }) }));
     this.messages.replaceChildren(...[...this.links, ...this.held].map(({ dot }) => dot));
     put(this.drawing, { viewBox: `0 0 ${wide} 168` });
@@ -163,7 +170,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
       put(rect, { x: 62 + this.scale * from, width: Math.max(0, this.scale * (to - from) - (to > from)), y: { near: 115, far: 135 }[kind] ?? 95 });
     }));
     put(this.spans, { x: wide });
-    this.step.textContent = c ? `a step: ${attn.number(1e3 * c.step)} ms` + (gpus > tensor ? `, a message: ${attn.number(1e3 * c.travel)} ms` : "") : "";
+    this.step.textContent = c ? `a step: ${attn.number(1e3 * c.step)} ms` + (gpus <= tensor ? "" : exchange === "all-to-all" ? `, swaps: ${c.swaps.map((seconds) => attn.number(1e3 * seconds)).join(" and ")} ms` : `, a message: ${attn.number(1e3 * c.travel)} ms`) : "";
     const whole = c && c.attend + c.wait; // what is drawn may be its first steps
     this.spans.textContent = c ? `attention${span < 0.999 * whole ? `, ${attn.mesh.time(1e3 * span)}` : ""} of ${attn.mesh.time(1e3 * whole)}` : "";
     this.pass();
@@ -172,16 +179,17 @@ customElements.define("attn-mesh", class extends attn.Figure {
   /* What the clock shows: who waits, and how far the messages are. */
   pass() {
     const { put } = attn, { blocks, span } = this.timing, now = this.clock * span, busy = blocks.work.some(([from, to]) => from <= now && now <= to);
-    this.machine.classList.toggle("attn-waits", !busy);
+    this.machine.classList.toggle("attn-waits", !busy && this.fits_in);
+    this.machine.classList.toggle("attn-untouched", !this.fits_in);
     put(this.cursor, { d: `M${62 + this.scale * now} 92V152` });
     const step = this.state.exchange === "all-to-all" ? 0 : Math.max(0, blocks.work.findLastIndex(([from]) => from <= now));
     const { round } = this, tint = (member, k) => { // of a block by who had it first
       const place = member % round, first = member - place + (place - k % round + round) % round;
-      return `hsl(${45 * (first % 8)} 70% 55%)`;
+      return `hsl(${55 + 14 * (first % 8)} 65% ${first % 2 ? 35 : 55}%)`; // neither blue nor red, which say who works
     };
     this.held.forEach(({ member, dot }) => { dot.style.fill = tint(member, step); });
-    this.links.forEach(({ path, from, dot }) => {
-      const all = from === null ? blocks.far : this.state.exchange === "double ring" ? blocks.near : [...blocks.near, ...blocks.far];
+    this.links.forEach(({ path, from, far, dot }) => {
+      const all = from === null || far ? blocks.far : blocks.near;
       const k = all.findLastIndex(([start]) => start <= now), [start, end] = all[k] ?? [0, 1], share = Math.min(1, (now - start) / (end - start));
       const { x, y } = path.getPointAtLength(share * path.getTotalLength());
       dot.style.fill = from === null ? "" : tint(from, k);

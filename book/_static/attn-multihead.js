@@ -79,6 +79,7 @@ customElements.define("attn-multihead", class extends attn.Flow {
       ...(this.into = range(8).map((k) => svg("path", { class: "attn-heard " + tones[k >> 2], "stroke-width": 12, d: `M${k < 4 ? 270 : 437} ${299 + 30 * (k % 4)}h23` }))));
     // In O, below each number, what head 0 adds, from 0 on, and from there on what head 1 adds.
     this.sums = new Map([...this.cells.values()].filter(({ name }) => name === "O").map((at) => [at, tones.map((tone) => at.cell.insertBefore(svg("path", { class: "attn-amount " + tone }), at.text))]));
+    this.alike = range(3).map((j) => this.drawing.appendChild(svg("text", { class: "attn-row-name", x: 317 + 48 * j, y: 412, "text-anchor": "middle" })));
     const { W_q, W_k, W_v, W_o } = this.constructor.start;
     const cut = (columns) => Object.fromEntries(Object.entries({ W_q, W_k, W_v }).map(([name, W]) => [name, W.map((row) => columns.map((c) => row[c]))]));
     this.presets("Heads", {
@@ -95,13 +96,15 @@ customElements.define("attn-multihead", class extends attn.Flow {
       path.classList.toggle("attn-empty", this.state.stage < 4);
       path.classList.toggle("attn-strong", this.chosen.name === "O" && this.chosen.i === k % 4);
     });
+    const agree = this.state.stage < 4 ? [] : this.agree(); // columns of O to which both heads add the same
+    this.alike.forEach((text, j) => { text.textContent = agree.includes(j) ? "alike" : ""; });
     const [one, other] = [0, 1].map((h) => this.constructor.adds(v, h).flat()), ends = one.map((x, k) => x + other[k]);
     const [low, high] = [Math.min(...one, ...ends, 0), Math.max(...one, ...ends, 1)], x = (value) => 1 + 46 * (value - low) / (high - low);
     this.glide("sums", [x(0), ...one.map(x), ...ends.map(x)], ([zero, ...now]) => [...this.sums].forEach(([, bars], k) => {
       bars[0].setAttribute("d", `M${zero} 20H${now[k]}V25H${zero}Z`);
       bars[1].setAttribute("d", `M${now[k]} 25H${now[12 + k]}V30H${now[k]}Z`);
     }));
-    for (const { notch, i, j } of this.sums.keys()) notch.setAttribute("d", this.nick(x(this.before.O[i][j]), 30));
+    for (const { notch, i, j } of this.sums.keys()) notch.setAttribute("d", this.nick(x(this.before.O[i][j]), 30, 10));
     return says;
   }
 

@@ -11,7 +11,7 @@ customElements.define("attn-permute", class extends attn.Figure {
 
   static tasks = [{
     ask: "Put the words in another order, without a mask and without positions. Which move changes an output? Try all four.",
-    guesses: { tokens: "tokens", queries: "queries alone", pairs: "keys with values", keys: "keys without values", none: "none" },
+    guesses: { ...this.parts, none: "none of them" },
     right: (figure, met) => [...met].find(([, changed]) => changed)?.[0] ?? "none",
     done: ({ state: { order, moved, causal, positions }, changed }, met) => {
       if (order.join("") !== "012" && !causal && !positions) met.set(moved, changed);

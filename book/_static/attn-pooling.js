@@ -7,7 +7,7 @@ customElements.define("attn-pooling", class extends attn.Figure {
     guesses: { same: "about 34, as before", light: "about 28, as the light cars", all: "about 23, near the mean of all" },
     right: ({ output }) => (output > 31 ? "same" : output > 25.5 ? "light" : "all"), // half way between two guesses
     done: ({ state: { weight, power, kernel, bandwidth } }) => weight === 1.8 && power === 66 && kernel === "gaussian" && bandwidth === 2,
-    seen: ({ output, values }) => `The answer is ${attn.number(output, 1)}, the mean of all ${attn.number(attn.sum(values.flat()) / 32, 1)}: all cars pull now, nearly alike, wherever the star stands.`,
+    seen: ({ output, shares, all }) => `The answer is ${attn.number(output, 1)}, the mean of all ${attn.number(all, 1)} (dashed): every car pulls now, the nearest with ${attn.number(Math.max(...shares))}, the farthest with ${attn.number(Math.min(...shares))}; an even share is ${attn.number(1 / 32)}.`,
   }, {
     ask: "With other kernels there are places without any answer. Find one.",
     done: ({ empty }) => empty,
@@ -53,6 +53,7 @@ Volvo 142E,2.78,109,21.4
     const { html, svg, range } = attn, cars = this.constructor.cars;
     this.names = cars.map((car) => car[0]);
     this.values = cars.map((car) => [car[3]]);
+    this.all = attn.sum(this.values.flat()) / cars.length;
     const features = cars.map((car) => car.slice(1, 3)), columns = attn.transpose(features);
     this.mean = columns.map((column) => attn.sum(column) / cars.length);
     this.deviation = columns.map((column, l) =>
@@ -77,15 +78,17 @@ Volvo 142E,2.78,109,21.4
     // Beside it the miles, as tall as the field. From each car a thread as thick as its weight; the answer is where they balance.
     this.beam = svg("rect", { width: 10, y: this.miles(33.9), height: this.miles(10.4) - this.miles(33.9), fill: "url(#attn-economy)" });
     this.marks = [15, 20, 25, 30].map((miles) => [miles, text(String(miles), { y: this.miles(miles) + 4 })]);
+    this.level = svg("path", { class: "attn-reach" }); // the mean of all
     this.threads = cars.map(() => svg("path", { class: "attn-thread" }));
     this.mark = svg("path", { class: "attn-mark", d: "M0 0l12-7v14Z" });
     this.answer = text("", { class: "attn-answer" });
     this.plane.append(svg("clipPath", { id: "attn-field" }, this.field[0]), svg("linearGradient", { id: "attn-economy", x1: 0, x2: 0, y1: 1, y2: 0 }, ...stops), this.field[1],
       ...[100, 200, 300].map((y) => text(String(y), { x: 32, y: this.y(y) + 4, "text-anchor": "end" })), text("horsepower", { x: 0, y: 14 }),
-      ...this.ticks.map(([, part]) => part), ...this.names_of_axes, this.beam, ...this.marks.map(([, part]) => part), ...this.threads);
+      ...this.ticks.map(([, part]) => part), ...this.names_of_axes, this.beam, this.level, ...this.marks.map(([, part]) => part), ...this.threads);
     this.dots = cars.map(([name, , y, economy]) => this.plane.appendChild(svg("circle", {
       class: "attn-key", cy: this.y(y), fill: `rgb(${attn.colour("cividis", (economy - 10.4) / 23.5)})` },
       svg("title", {}, `${name}, ${economy} mpg`))));
+    this.nearest = this.plane.appendChild(svg("ellipse", { class: "attn-part", "clip-path": "url(#attn-field)" })); // as far as the car that counts most, in deviations
     this.reach = this.plane.appendChild(svg("ellipse", { class: "attn-reach", "clip-path": "url(#attn-field)" }));
     this.handle = this.plane.appendChild(svg("g", { class: "attn-handle", tabindex: 0, role: "slider",
       "aria-label": "Query: the arrow keys move it", "aria-valuemin": 1.5, "aria-valuemax": 5.5 },
@@ -99,7 +102,7 @@ Volvo 142E,2.78,109,21.4
     attn.drag(this, this.plane, this.handle, (x, y) => this.move(1.4 + (x - 38) / this.unit, 30 + (262 - y) / 0.734),
       (dx, dy) => this.move(this.state.weight + 0.02 * dx, this.state.power + 2 * dy));
 
-    this.picture.append(this.plane);
+    this.picture.append(this.plane, html("p", {}, "Dashed: the bandwidth, and beside mpg the mean of all. Thin: as far as the nearest car, in standard deviations."));
     this.fit(this.plane);
   }
 
@@ -118,6 +121,7 @@ Volvo 142E,2.78,109,21.4
     for (const [i, name] of this.names_of_axes.entries()) attn.put(name, { x: [38 + field / 2, axis - 8][i] });
     for (const [, mark] of this.marks) attn.put(mark, { x: axis + 16 });
     attn.put(this.beam, { x: axis });
+    attn.put(this.level, { d: `M${axis - 14} ${this.miles(this.all)}h24` });
     this.dots.forEach((dot, j) => attn.put(dot, { cx: this.x(this.constructor.cars[j][1]) }));
   }
 
@@ -135,7 +139,7 @@ Volvo 142E,2.78,109,21.4
     // The Gaussian is softmax of the scores, as on the page: it has an answer even where its kernel rounds to 0.
     const scores = this.keys.map((key) => -attn.sum(key.map((x, l) => (x - query[0][l]) ** 2)) / (2 * bandwidth ** 2));
     const A = kernel === "gaussian" ? attn.softmax([scores])
-      : attn.normalize(attn[kernel + "_kernel"](query, this.keys, bandwidth)), shares = A[0];
+      : attn.normalize(attn[kernel + "_kernel"](query, this.keys, bandwidth)), shares = this.shares = A[0];
     const empty = this.empty = attn.sum(shares) === 0, output = attn.matmul(A, this.values)[0][0];
     this.output = output;
 
@@ -153,11 +157,12 @@ Volvo 142E,2.78,109,21.4
 
     const first = shares.indexOf(Math.max(...shares));
     this.mark.classList.toggle("attn-empty", empty);
-    this.glide("all", [weight, power, bandwidth, empty ? 22 : output, ...shares], ([weight, power, bandwidth, answer, ...shares]) => {
+    this.glide("all", [weight, power, bandwidth, empty ? 8.4 : output, ...shares], ([weight, power, bandwidth, answer, ...shares]) => {
       const [cx, cy] = [this.x(weight), this.y(power)], { axis } = this;
       this.handle.setAttribute("transform", `translate(${cx} ${cy})`);
-      for (const [name, value] of Object.entries({ cx, cy, rx: this.unit * bandwidth * this.deviation[0], ry: 0.734 * bandwidth * this.deviation[1] }))
-        this.reach.setAttribute(name, value);
+      const from = this.standardise([weight, power]), far = Math.hypot(...this.keys[first].map((x, l) => x - from[l]));
+      for (const [ring, radius] of [[this.reach, bandwidth], [this.nearest, empty ? 0 : far]])
+        attn.put(ring, { cx, cy, rx: this.unit * radius * this.deviation[0], ry: 0.734 * radius * this.deviation[1] });
       this.mark.setAttribute("transform", `translate(${axis + 11} ${this.miles(answer)})`);
       attn.put(this.answer, { x: axis + 26, y: this.miles(answer) + 4 });
       for (const [miles, mark] of this.marks) mark.classList.toggle("attn-empty", Math.abs(miles - answer) < 2);

@@ -2,7 +2,7 @@
    Needs attn-text.js, attn-published-data.js: the sentences, their losses, and every weight in 255ths. */
 customElements.define("attn-published", class extends attn.Figure {
   static title = "The heads of a published model";
-  static start = { sentence: "it", map: "before", layer: 16, head: 3, at: 10 };
+  static start = { sentence: "it", map: "pattern", layer: 16, head: 3, at: 10 };
   static layers = 30;
   static heads = 9;
   static maps = { first: "the first token", before: "the token before", itself: "the token itself", after: "the token after an earlier copy", pattern: "every token: the whole pattern" };
@@ -20,8 +20,11 @@ customElements.define("attn-published", class extends attn.Figure {
     guesses: { low: "in layers 0 to 9", middle: "in layers 10 to 19", high: "in layers 20 to 29" },
     right: ({ state: { layer } }) => ["low", "middle", "high"][Math.floor(layer / 10)],
     done: ({ state: { map }, best, chosen }) => map === "before" && chosen === best,
-    seen: ({ state: { layer, head }, scores, best }) => `Layer ${layer}, head ${head} gives the token before ${attn.number(scores[best], 2)} of its weight, whichever token it is. `
-      + "Just above it, in layers 17 and 18, stand the heads that need to know it.",
+    seen: (figure) => {
+      const { state: { layer, head }, scores, best, read } = figure, [least, most] = [Math.min, Math.max].map((end) => attn.number(end(...figure.given(figure.weights(read, best), read, "before")), 2));
+      return `Layer ${layer}, head ${head} gives the token before ${attn.number(scores[best], 2)} of its weight in the mean, never less than ${least} here and at most ${most}. `
+        + "Just above it, in layers 17 and 18, stand the heads that need to know it.";
+    },
   }, {
     ask: "Choose “eight words, twice” and show the weight on the token after an earlier copy. How many heads put more than half of their weight there? Choose the best of them.",
     guesses: { one: "one or none", few: "2 to 20", many: "more than 20" },
@@ -59,9 +62,7 @@ customElements.define("attn-published", class extends attn.Figure {
     this.choice("sentence", "Sentence", Object.fromEntries(Object.entries(this.sentences).map(([key, { name }]) => [key, name])));
     this.choice("map", "Map: the weight on", maps);
     Object.assign(this.fits, { layer: whole(layers), head: whole(heads), at: whole(99) });
-    this.presets("Heads", Object.fromEntries(Object.entries({
-      "16.0 one back": [16, 0], "18.6 after the copy": [18, 6], "18.8 the first": [18, 8], "11.6 itself": [11, 6], "16.3 of “it”": [16, 3], "21.6 of “it”": [21, 6],
-    }).map(([name, [layer, head]]) => [name, { layer, head }])));
+    this.presets("Layer and head", Object.fromEntries([[11, 6], [16, 0], [16, 3], [18, 6], [18, 8], [21, 6]].map(([layer, head]) => [`${layer}.${head}`, { layer, head }])));
 
     const text = (words, more = {}) => svg("text", { "text-anchor": "middle", ...more }, words);
     this.squares = range(layers * heads).map(() => svg("rect", { height: 16 }));
@@ -115,14 +116,19 @@ customElements.define("attn-published", class extends attn.Figure {
     return read.painted = canvas.toDataURL();
   }
 
-  /* What the map shows of a head: a mean over queries; NaN where there is none. */
-  score(A, { tokens }, map) {
-    const queries = {
+  /* What a head gives, query by query, to what the map asks for. */
+  given(A, { tokens }, map) {
+    return {
       first: () => A.slice(4).map((row) => row[0]),
       before: () => A.slice(1).map((row, i) => row[i]),
       itself: () => A.slice(1).map((row, i) => row[i + 1]),
       after: () => A.map((row, i) => attn.range(i).filter((j) => tokens[j] === tokens[i]).map((j) => row[j + 1])).filter((found) => found.length).map(attn.sum),
     }[map]();
+  }
+
+  /* The mean of it, which the map shows; NaN where there is no such query. */
+  score(A, read, map) {
+    const queries = this.given(A, read, map);
     return attn.sum(queries) / queries.length;
   }
 
@@ -148,8 +154,8 @@ customElements.define("attn-published", class extends attn.Figure {
     this.chart_name.textContent = (none ? "No token of this sentence returns, so the map shows the token before. " : "") + (pattern ? "All 270 heads, each with its weights on every token. Drag the frame." : `All 270 heads: weight on ${maps[map]}, mean ${map === "first" ? "from the fifth token on" : "over the sentence"}. Dark 0, bright 1; a dot: over ½. Drag the frame.`);
 
     this.line.show(words, at, A[at], losses.map((loss) => loss / 2));
-    const named = (i) => `layer ${Math.floor(i / heads)}, head ${i % heads}`, was = this.former === undefined ? null : this.weights(read, this.former)[at], most = was && Math.max(...was);
-    this.line.letters.forEach((part, i) => part.style.setProperty("--former", i <= at && was ? `rgb(${attn.colour("viridis", was[i] / most)})` : "transparent"));
+    const named = (i) => `layer ${Math.floor(i / heads)}, head ${i % heads}`, was = this.former === undefined ? null : this.weights(read, this.former)[at];
+    this.line.letters.forEach((part, i) => part.style.setProperty("--former", i <= at && was ? `rgb(${attn.colour("viridis", was[i])})` : "transparent"));
     this.key.textContent = `Colour: weights of ${named(chosen)}, the brightest ${number(read.top[0][1], 2)}. ${was ? `Strip above: of ${named(this.former)}, the head before. ` : ""}Red foot: loss, full at 10 nats.`;
     this.top_name.textContent = `From “${words[at]}”, token ${at}, it looks most at`;
     this.rows.forEach(([name, bar], i) => {

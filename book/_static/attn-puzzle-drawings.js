@@ -16,7 +16,7 @@ attn.puzzle_drawings = (() => {
     parts.forEach(([part, text], c) => {
       const y = row?.[c] ?? 0, width = Math.max(0, Math.min(64 * (number ? y / 9 : y), x + 64 - from)), kind = "attn-mid attn-is-" + (number ? "n" : "abcd"[c]);
       to(part, { x: from, width, class: kind });
-      to(text, { x: number ? x + 32 : from + width / 2, class: kind });
+      to(text, { x: number ? x + 32 : from + width / 2, class: kind + (text.matches(".attn-unasked") ? " attn-unasked" : "") });
       text.textContent = number ? (c ? "" : +y.toFixed(1)) : width > 12 ? "abcd"[c] : "";
       from += width;
     });
@@ -64,7 +64,10 @@ attn.puzzle_drawings = (() => {
         }
         const first = right.indexOf(false);
         layers.at(-1).forEach(({ cells, given, asked, mark }, i) => {
-          for (const part of [...cells, ...given.parts].flat()) to(part, { opacity: wants[i] ? 1 : 0.3 });
+          for (const [box, text] of [...cells, ...given.parts]) {
+            to(box, { opacity: wants[i] ? 1 : 0.3 });
+            text.classList.toggle("attn-unasked", !wants[i]); // on a pale ground
+          }
           fill(asked, wants[i]);
           mark.textContent = right[i] ? "✓" : wants[i] ? "✗" : "";
           for (const frame of [given.frame, mark]) frame.classList.toggle("attn-first-wrong", i === first);

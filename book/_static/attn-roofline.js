@@ -30,7 +30,7 @@ Object.assign(attn, (() => {
         ...[8, 32, 295, 4096].map((a) => text(x(a), 222, whole(a), "middle")), ...[10, 100, 1000].map((a) => text(40, y(a * 1e12) + 4, whole(a), "end")),
         text(220, 240, "operations for each byte of slow memory", "middle"), text(52, 16, "10¹² operations a second"), text(x(book) + 12, roof(book) + 14, "textbook"),
         svg("rect", { class: "attn-score", width: 10, height: 10, x: x(book) - 5, y: roof(book) - 5 }), this.dot, this.size);
-      const named = ["operations (10¹²)", "moved from and to slow memory (GB)", "at least (ms)", "a tile in fast memory (KiB)"], { controls } = figure;
+      const named = ["operations (10¹²)", "moved from and to slow memory (GB)", "time by this bill (ms)", "a tile in fast memory (KiB)"], { controls } = figure;
       this.bars = named.map((name, i) => [0, 1].map((tiles) => {
         const y = 16 + 50 * i + 15 * tiles;
         return i === 3 && !tiles ? null : { bar: svg("rect", { class: tiles ? "attn-mark" : "attn-score", x: 0, y, height: 12 }), value: svg("text", { class: "attn-name", y: y + 10 }) };

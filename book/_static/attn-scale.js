@@ -3,17 +3,18 @@ customElements.define("attn-scale", class extends attn.Figure {
   static title = "Scores and weights against the width";
   static start = { power: 6, scale: "none", draw: 1 };
   static scales = { none: "none", root: "divide by √d", width: "divide by d" };
+  static both = (met) => Object.keys(this.scales).filter((name) => met.has(name + " 2") && met.has(name + " 10")); // seen at both widths
   static tasks = [{
-    ask: "One of the three curves stays level from width 4 to width 1,024. Which division draws it? Choose one as the scale, and go to both widths; do the same with another.",
+    ask: "One of the three curves stays level from width 4 to width 1,024. Which division draws it? Choose one as the scale, and go to both widths; do the same with another, until you have met it.",
     guesses: { none: "none", root: "√d", width: "d" },
     right: (figure) => figure.steadiest(),
     done: ({ state: { scale, power } }, met) => {
       if (power === 2 || power === 10) met.set(`${scale} ${power}`, true);
-      const both = ["none", "root", "width"].filter((name) => met.has(name + " 2") && met.has(name + " 10"));
+      const both = this.both(met);
       return both.includes("root") && both.length > 1;
     },
-    seen: (figure, met) => Object.entries({ none: "Undivided", width: "Divided by d", root: "Divided by √d" })
-      .filter(([scale]) => met.has(scale + " 2") && met.has(scale + " 10"))
+    yet: (figure, met) => this.both(met).map((name) => `${figure.constructor.scales[name]}: ${attn.number(figure.typical(name, 2), 2)} at width 4, ${attn.number(figure.typical(name, 10), 2)} at 1,024.`).join(" "),
+    seen: (figure, met) => Object.entries({ none: "Undivided", width: "Divided by d", root: "Divided by √d" }).filter(([scale]) => this.both(met).includes(scale))
       .map(([scale, name]) => `${name}, the largest weight is ${attn.number(figure.typical(scale, 2), 2)} at width 4 and ${attn.number(figure.typical(scale, 10), 2)} at 1,024 (medians of 200 draws).`).join(" "),
   }];
   build() {
@@ -57,7 +58,7 @@ customElements.define("attn-scale", class extends attn.Figure {
 
   y(share) { return 166 - 140 * share; }
 
-  x(power) { return 44 + (this.wide - 152) * power / 10; }
+  x(power) { return 44 + (this.wide - 158) * power / 10; }
 
   /* The largest weight at this width, the median of draws 1 to 200: products with the first d entries, for all widths at once. */
   typical(scale, power) {
@@ -115,7 +116,7 @@ customElements.define("attn-scale", class extends attn.Figure {
       const middle = sum(now) / 8, off = Math.sqrt(sum(now.map((s) => (s - middle) ** 2)) / 8), [band, said] = this.spread;
       attn.put(band, { x: x(middle - off), width: 2 * (x(off) - x(0)) });
       attn.put(said, { x: x(0), y: 14 });
-      said.textContent = `scores, spread ${number(off, 2)}`;
+      said.textContent = `scores, spread ${number(off, 2)}` + (scale === "none" || wide < 500 ? "" : "; pale: undivided");
       for (const [score, line, name] of this.ticks) {
         const fits = score === 0 || (Math.abs(score) < reach && Math.abs(score) > reach / 4);
         attn.put(line, { d: fits ? `M${x(score)} 18V164` : "" });
@@ -123,8 +124,8 @@ customElements.define("attn-scale", class extends attn.Figure {
         name.textContent = fits ? number(score, 0) : "";
       }
       this.lanes.forEach(([, stem, dot, score, share, weight], j) => {
-        const y = 30 + 18 * j, left_of = now[j] < 0;
-        attn.put(this.ghosts[j], { d: `M${x(0)} ${y}H${x(Math.max(-reach, Math.min(reach, all[8 + j])))}` });
+        const y = 30 + 18 * j, left_of = now[j] < 0 || x(now[j]) + 52 > left, was = all[8 + j], way = Math.sign(was);
+        attn.put(this.ghosts[j], { d: Math.abs(was) <= reach ? `M${x(0)} ${y}H${x(was)}` : `M${x(0)} ${y}H${x(way * reach) - 14 * way}m${4 * way} 0h${3 * way}m${4 * way} 0h${3 * way}` }); // what is longer is broken
         attn.put(stem, { d: `M${x(0)} ${y}H${x(now[j])}` });
         attn.put(dot, { cx: x(now[j]) });
         attn.put(score, { x: x(now[j]) + (left_of ? -9 : 9), "text-anchor": left_of ? "end" : "start" });
@@ -173,7 +174,7 @@ customElements.define("attn-scale", class extends attn.Figure {
     for (const [power, name] of this.widths) attn.put(name, { x: this.x(power) });
     for (const [scale, [curve, name]] of Object.entries(this.curves)) {
       attn.put(curve, { d: "M" + attn.range(11).map((power) => `${this.x(power)} ${this.y(this.typical(scale, power))}`).join("L") });
-      attn.put(name, { x: this.x(10) + 10, y: this.y(this.typical(scale, 10)) + 4 });
+      attn.put(name, { x: this.x(10) + 16, y: this.y(this.typical(scale, 10)) + 4 });
     }
   }
 });

@@ -28,7 +28,7 @@ attn.Stream = class {
       name.addEventListener("click", () => figure.set({ part: "r", column: +name.value }));
       return { name, bar, row: [html("th", { scope: "row" }, name), bar] };
     });
-    this.part = html("div", { class: "attn-through" }, figure.line.line, this.way, attn.table("The next character’s odds", ["", ""], this.odds.map(({ row }) => row)));
+    this.part = html("div", { class: "attn-through" }, figure.line.line, this.way, html("small", {}, "Red foot: the loss of a letter. Threads: orange below 0, violet above."), attn.table("The next character’s odds", ["", ""], this.odds.map(({ row }) => row)));
   }
 
   show(text, at, part, shown, row) {

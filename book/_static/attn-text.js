@@ -28,9 +28,8 @@ Object.assign(attn, (() => {
       });
     }
 
-    /* Coloured by the weights of the chosen character, the largest brightest; a red foot is as dark as the loss of its character. */
+    /* Coloured by the weights of the chosen character, from 0 to 1; a red foot is as dark as the loss of its character. */
     show(text, at, weights, losses) {
-      const top = Math.max(...weights);
       this.text = text;
       this.letters.forEach((part, i) => {
         part.hidden = i >= text.length;
@@ -38,7 +37,7 @@ Object.assign(attn, (() => {
         if (part.textContent !== letter(text[i])) part.textContent = letter(text[i]); // new text costs a new layout
         part.classList.toggle("attn-chosen", i === at);
         part.style.setProperty("--loss", i ? Math.min(1, losses[i - 1] / 5).toFixed(2) : 0);
-        if (i < weights.length) attn.paint(part, "viridis", weights[i] / top);
+        if (i < weights.length) attn.paint(part, "viridis", weights[i]);
         else part.style.background = part.style.color = "";
       });
       for (const [name, value] of Object.entries({ valuemax: text.length - 1, valuenow: at, valuetext: `“${letter(text[at])}” at position ${at}` }))

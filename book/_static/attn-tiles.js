@@ -19,7 +19,7 @@ customElements.define("attn-tiles", class extends attn.Figure {
     seen: (figure, met) => [...met].map(([key, { total, output }]) => `In the order ${key.split(",").slice(3).join(", ")}: total ${attn.number(total)}, output ${attn.number(output)}.`).join(" ")
       + " What came before a higher top has shrunk by just as much as if the top had been known.",
   }, {
-    ask: "Press “bytes that tiles move”. From which number T of rows on does the layer wait for arithmetic and no longer for memory? Set it, and the one below it.",
+    ask: "Press “bytes that tiles move”. By this bill, from which number T of rows on does the layer wait for arithmetic and no longer for memory? Set it, and the one below it.",
     guesses: { 6: "64", 7: "128", 8: "256", 9: "512" },
     right: (figure, met) => String(Math.min(...[...met.keys()].filter((power) => attn.bill(2 ** power).bound === "arithmetic"))),
     done: (figure, met) => {
@@ -27,7 +27,7 @@ customElements.define("attn-tiles", class extends attn.Figure {
       return [...met].some(([power, { bound }]) => bound === "arithmetic" && met.get(power - 1)?.bound === "memory");
     },
     seen: (figure, met) => [...met].sort((a, b) => a[0] - b[0]).map(([power, { seconds, bound, room }]) => `T = ${2 ** power}: ${attn.rounded(1e3 * seconds)} ms, waits for ${bound}, needs ${attn.rounded(room / 1024)} KiB.`).join(" ")
-      + " Fast memory has 227 KiB.",
+      + " Fast memory has 227 KiB; a cache of 50 MB, which this bill leaves out, spares a part of the reading.",
   }];
   static place = 4; // of the query, which a causal mask lets see keys 0 to 4
 

@@ -109,6 +109,7 @@ Object.assign(attn, (() => {
       while (kept < ids.length && ids[kept] === reading.ids[kept]) kept += 1;
       if (kept === ids.length && kept === reading.ids.length) return reading;
       if (!reading.causal) kept = 0;
+      reading.kept = kept;
       for (const list of [reading.ids, reading.logits, ...reading.layers.flatMap(Object.values)]) list.length = kept;
       const fresh = ids.slice(kept), rows = fresh.map((id) => this.embedding.slice(id * this.d, (id + 1) * this.d));
       reading.ids.push(...fresh);
@@ -125,7 +126,7 @@ Object.assign(attn, (() => {
       const changes = (layer) => attn.range(this.n_heads).some((h) => reading.off.has(`${layer}.${h}`) !== off.includes(`${layer}.${h}`));
       const first = this.blocks.findIndex((_, layer) => changes(layer)), kept = (layer) => first < 0 || layer <= first;
       const layers = before.map((lists, layer) => Object.fromEntries(Object.entries(lists).map(([name, list]) => [name, kept(layer) ? [...list] : []])));
-      const now = { ...reading, off: new Set(off), ids: [...reading.ids], layers };
+      const now = { ...reading, kept: 0, off: new Set(off), ids: [...reading.ids], layers };
       if (first < 0) return { ...now, logits: [...reading.logits] };
       const rows = layers[first].rows.map((x) => x.slice());
       for (let layer = first; layer < this.n_layers; layer++) {

@@ -172,7 +172,7 @@ def test_the_map_is_of_all_heads(
 def test_the_picture_of_a_head_is_its_weights(
     figure: Locator, weights: dict[str, np.ndarray]
 ) -> None:
-    press(figure, "18.6 after the copy")
+    press(figure, "18.6")
     choose(figure, "Sentence", "twice")
     settle(figure.page)
     A = weights["twice"][18, 6]
@@ -224,7 +224,7 @@ def test_a_strip_above_the_words_is_the_head_before(figure: Locator) -> None:
 
     assert set(colours("borderTopColor")) == {"rgba(0, 0, 0, 0)"}
     looked = colours("backgroundColor")
-    press(figure, "21.6 of “it”")
+    press(figure, "21.6")
     assert colours("borderTopColor") == looked != colours("backgroundColor")
     assert "Strip above: of layer 16, head 3, the head before." in figure.inner_text()
     press(figure, "Again")
@@ -268,8 +268,8 @@ def test_tasks_of_the_published_heads(figure: Locator) -> None:
     line = figure.get_by_label("Token that looks: the arrow keys choose it")
     for _ in range(10 - state(figure)["at"]):
         hit(line, "ArrowRight")
-    press(figure, "16.3 of “it”")
+    press(figure, "16.3")
     assert verdict(figure) == "Your guess: one at each. Now try."
-    press(figure, "21.6 of “it”")
+    press(figure, "21.6")
     assert "As you guessed. Layer 16, head 3: “trophy”, 0.58. Layer 21, head 6: “case”" in verdict(figure)  # fmt: skip
     assert not figure.get_by_role("button", name="Next task").is_visible()

@@ -309,8 +309,7 @@ def test_the_page_shows_what_the_model_says(
             assert (most == "off") == (name == off)
             assert name == off or near(most.rpartition(": ")[2], row.max().item())
             seen = row[: 1 + place] if causal else row
-            shares = (seen / seen.max()).tolist()
-            expected = page.evaluate("xs => xs.map(x => attn.colour('viridis', x)[1])", shares)  # fmt: skip
+            expected = page.evaluate("xs => xs.map(x => attn.colour('viridis', x)[1])", seen.tolist())  # fmt: skip
             np.testing.assert_allclose(greens[: len(seen)], expected, atol=2)
             assert not any(greens[len(seen) :])  # the strip ends where the query stands
         guess = figure.locator(".attn-answer").inner_text()
@@ -604,7 +603,7 @@ def test_tasks_of_the_birth(page: Page) -> None:
     assert verdict(figure) == "Your guess: the one that looks back. Now try."
     press(figure, "Play the training")
     assert verdict(figure) == (
-        "You guessed “the one that looks back”; it is “both at once, within ten steps”. "
+        "You guessed “the one that looks back”; it is “neither, they come within ten steps”. "
         "Head 0.0 comes to a weight of 0.3 at step 171, head 1.1 at step 173 "
         "(a line drawn between the measured steps), and meanwhile the loss of the second copy falls from 2.96 to 0.83."
     )

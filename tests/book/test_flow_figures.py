@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import numpy as np
 import pytest
-from moving import hit, press, said, settle, state, tick, verdict
+from moving import hit, number, press, said, settle, state, tick, verdict
 from playwright.sync_api import Locator, Page
 
 import attn_tutor.numpy as an
@@ -90,6 +91,36 @@ def test_bars_are_as_long_as_their_numbers_and_rays_as_thick_as_their_shares(
     terms = numbers(figure)["A"][2] * numbers(figure)["V"][:, 1]
     shares = np.abs(terms[terms != 0]) / np.abs(terms).sum()
     np.testing.assert_allclose(thick, 18 * np.repeat(shares, 2))
+
+
+@pytest.mark.parametrize("name", ["layer", "multihead", "backward"])
+def test_what_is_printed_comes_out(page: Page, name: str) -> None:
+    """A reader who multiplies and adds what stands there gets what stands behind the last =."""
+    figure = page.locator(f"attn-{name}")
+    press(figure, "Again")
+    sentences = figure.evaluate(
+        """figure => {
+            figure.state.stage = figure.constructor.stages.length - 1;
+            return [...figure.cells.keys()].map(at => { figure.state.at = at; return figure.draw(); });
+        }"""
+    )
+    sums = 0
+    for sentence in sentences:
+        _, *sides = sentence.partition(". ")[0].rstrip(".").split(" = ")
+        if len(sides) < 2:
+            continue  # an input, or a key that the mask hides
+        formula, x = sides[-2:]
+        formula = formula.replace("−", "-").replace("·", "*").replace("/ √", "/ root")
+        formula = re.sub(
+            r"exp (\(.*?\)|[\d.]+)", r"exp(\1)", formula.replace("ln 2", "ln2")
+        )
+        value = eval(
+            formula, {"exp": np.exp, "ln2": np.log(2), "root2": 2**0.5, "root3": 3**0.5}
+        )  # noqa: S307 — of the figure's own words
+        digits = len(x.partition(".")[2])
+        assert number(value, digits) == x, sentence
+        sums += 1
+    assert sums > 40
 
 
 def test_a_mouse_that_drags_an_input_changes_it(page: Page) -> None:
@@ -275,7 +306,7 @@ def test_a_touched_number_shows_what_made_it(page: Page) -> None:
     )
     assert lit(figure) == [f"S, IS, {word}" for word in WORDS]
     assert touch(figure, "O", 2, 1).startswith(
-        "O₂₁ = 0.66 · 0 + 0.21 · 3 + 0.07 · 6 + 0.07 · (−2) = 0.89."
+        "O₂₁ = 0.661 · 0 + 0.208 · 3 + 0.066 · 6 + 0.066 · (−2) = 0.89."
     )
     assert lit(figure) == [
         *(f"V, {word}, column 1" for word in WORDS),
@@ -291,7 +322,9 @@ def test_a_touched_number_shows_what_made_it(page: Page) -> None:
         *(f"Q, {word}, column 3" for word in WORDS[:3]),
         *(f"dS, {word}, IS" for word in WORDS[:3]),
     ]
-    assert touch(back, "r", 2, 0).startswith("r₂ = 0.57 · 0 + 0.29 · 7 + 0.14 · 7 = 3.")
+    assert touch(back, "r", 2, 0).startswith(
+        "r₂ = 0.571 · 0 + 0.286 · 7 + 0.143 · 7 = 3."
+    )
     assert touch(back, "dW_q", 1, 2).startswith(
         "dW_q₁₂ = 0 · 0 + 1 · 0 + 1 · 1.98 = 1.98."
     )
