@@ -51,13 +51,14 @@ customElements.define("attn-tiles", class extends attn.Figure {
     this.keys = range(8).map(() => ({ ghost: block("ghost"), bar: block("score"), weight: text({ class: "attn-name" }), score: text({ y: 160 }), value: text({ y: 178 }) }));
     this.lines = ["total z", "pooled u", "output u / z"].map((name, i) => {
       const y = [4, 48, 104][i], ticks = range(8).map(() => text({ class: "attn-small", y: y + (i < 2 ? 34 : 47), "text-anchor": "middle" }));
-      return { blocks: range(i < 2 ? 8 : 0).map(() => block("score", {})), ghost: block("ghost", { x: 84, y, height: 20 }), axis: svg("path", { class: "attn-axis" }), ticks, name: text({ x: 2, y: y + 15 }, name), value: text({ y: y + (i < 2 ? 15 : 34), class: "attn-name" }) };
+      return { blocks: range(i < 2 ? 8 : 0).map(() => block("score", {})), ghost: block("ghost", { x: 84, y: y - 3, height: 5 }), axis: svg("path", { class: "attn-axis" }), ticks, name: text({ x: 2, y: y + 15 }, name), value: text({ y: y + (i < 2 ? 15 : 34), class: "attn-name" }) };
     });
     this.discs = range(8).map(() => svg("circle")); // as large as a weight, where its value stands
     this.balance = svg("path", { class: "attn-mark" });
     this.axis = svg("path", { class: "attn-axis" });
+    this.factor = text({ class: "attn-name", "text-anchor": "middle" }); // above the first bar that shrinks
     this.goal = svg("path", { class: "attn-reach" });
-    this.bars = svg("svg", { role: "img", class: "attn-sums" }, this.axis, text({ x: 2, y: 160 }, "s"), text({ x: 2, y: 178 }, "v"), ...this.keys.flatMap(Object.values));
+    this.bars = svg("svg", { role: "img", class: "attn-sums" }, this.axis, text({ x: 2, y: 160 }, "s"), text({ x: 2, y: 178 }, "v"), ...this.keys.flatMap(Object.values), this.factor);
     this.totals = svg("svg", { class: "attn-sums attn-totals", "aria-hidden": true }, ...this.lines.flatMap(({ blocks, ticks, ...more }) => [...blocks, ...Object.values(more), ...ticks]), ...this.discs, this.balance, this.goal);
     this.next = range(8).map((tile) => attn.button(`tile ${tile}`, () => this.taken.includes(tile) || this.set({ order: this.state.order + tile })));
     this.arrivals = html("div", { class: "attn-arrivals", role: "group", "aria-label": "Which tile arrives next?" }, ...this.next);
@@ -127,6 +128,9 @@ customElements.define("attn-tiles", class extends attn.Figure {
       weight.textContent = arrived.includes(j) ? number(e[j], 2) : "";
       [score.textContent, value.textContent] = hidden ? ["−∞", ""] : [number(S[j], 2), number(V[j], 1)];
     });
+    const shrunk = old.findIndex((x) => x > 0);
+    this.factor.textContent = shrunk < 0 ? "" : `× ${number(shrink)}`;
+    put(this.factor, { x: 24 + pitch * shrunk + pitch / 2, y: floor - 5 - high * (old[shrunk] ?? 0) });
     const comes = this.order + order.at(-1) === order; // what comes falls from its bar into both sums
     if (comes) for (const j of fresh) this.glides.get("keys").now[j] = e[j];
     this.glide("keys", e, (e) => this.keys.forEach(({ bar, weight }, j) => {
@@ -139,8 +143,8 @@ customElements.define("attn-tiles", class extends attn.Figure {
     const room = wide - left - 56, parts = ["total", "pooled", "output"], ends = [most(() => 1), most((j) => V[j]), Math.max(...keys.map((j) => V[j]))], scales = ends.map((end) => room / end);
     const goals = this.lines.slice(0, 2).flatMap((_, i) => {
       let at = left;
-      const places = new Map(arrived.map((j) => [j, [at, 4 + 44 * i, e[j] * (i ? V[j] : 1) * scales[i], 20, at += e[j] * (i ? V[j] : 1) * scales[i]]]));
-      return S.flatMap((_, j) => places.get(j)?.slice(0, 4) ?? [at, 4 + 44 * i, 0, 20]);
+      const places = new Map(arrived.map((j) => [j, [at, 6 + 44 * i, e[j] * (i ? V[j] : 1) * scales[i], 18, at += e[j] * (i ? V[j] : 1) * scales[i]]]));
+      return S.flatMap((_, j) => places.get(j)?.slice(0, 4) ?? [at, 6 + 44 * i, 0, 18]);
     });
     const up = this.arrivals.offsetHeight + 182 - floor, falling = this.glides?.get("blocks")?.now;
     if (comes) for (const j of fresh) for (const i of [0, 1]) falling.splice(32 * i + 4 * j, 4, 24 + pitch * j + (pitch - fat) / 2, -up - high * e[j], fat, high * e[j]);
