@@ -133,7 +133,7 @@ def test_keys_of_a_tile_fall_into_the_sums(page: Page) -> None:
     x, y, width, height = np.array(places).T
     falls = y[y < 0]
     assert len(falls) > 3 and falls[0] < -100  # from the middle of the bars
-    assert (np.diff(y[y.argmin() :]) >= 0).all() and y[-1] == 4
+    assert (np.diff(y[y.argmin() :]) >= 0).all() and y[-1] == 6
     assert height[-1] == 20 < height[y.argmin()]
 
 
