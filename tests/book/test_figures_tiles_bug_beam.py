@@ -134,7 +134,7 @@ def test_keys_of_a_tile_fall_into_the_sums(page: Page) -> None:
     falls = y[y < 0]
     assert len(falls) > 3 and falls[0] < -100  # from the middle of the bars
     assert (np.diff(y[y.argmin() :]) >= 0).all() and y[-1] == 6
-    assert height[-1] == 20 < height[y.argmin()]
+    assert height[-1] == 18 < height[y.argmin()]
 
 
 def test_bytes_of_tiles_are_the_ledgers(page: Page, rng: np.random.Generator) -> None:
