@@ -193,9 +193,10 @@ customElements.define("attn-beam", class extends attn.Figure {
       });
     });
     const cells = rows.flatMap(({ weights }, i) => weights.map((w, j) => svg("rect", { x: x(i) - 3, y: top + size * j, width: reach - 4, height: size - 1, fill: `rgb(${attn.colour("viridis", w)})` })));
+    const { weights: now } = rows.at(-1), most = Math.max(...now), seen = svg("text", { class: "attn-small", x: x(rows.length - 1) - 5 + reach / 2, y: top + size * now.indexOf(most) + 12, "text-anchor": "middle", style: `fill: ${most > 0.55 ? "#000" : "#fff"}` }, attn.number(most, 2));
     this.map.replaceChildren(svg("text", { class: "attn-small", x: 0, y: high - 22 }, large ? "likeliest next" : "next"),
       svg("text", { class: "attn-small", x: 0, y: top - 5 }, "looks at"), ...words.map((word, j) => svg("text", { class: "attn-small", x: left - 6, y: top + size * j + 12, "text-anchor": "end" }, word)),
-      svg("g", { "clip-path": "url(#attn-mouth)" }, svg("g", { class: "attn-next" }, ...bars), svg("g", { class: "attn-weights" }, ...cells)));
+      svg("g", { "clip-path": "url(#attn-mouth)" }, svg("g", { class: "attn-next" }, ...bars), svg("g", { class: "attn-weights" }, ...cells), seen));
     this.map.setAttribute("aria-label", rows.map(({ said, weights }) => `${name(said.at(-1))} looks most at ${words[weights.indexOf(Math.max(...weights))]}`).join("; "));
   }
 });

@@ -111,7 +111,7 @@ customElements.define("attn-birth", class extends attn.Figure {
 
   x(step, zoom = 0) { return zoom ? 34 + 308 * (step - 140) / 80 : 30 + 216 * step / 500; }
 
-  y(name, value, zoom = 0) { return 212 * zoom + (["first", "second"].includes(name) ? 90 - 20 * value : 180 - 74 * value) - 8 * zoom; }
+  y(name, value, zoom = 0) { return 212 * zoom + (["first", "second"].includes(name) ? 90 - 18 * value : 180 - 74 * value) - 8 * zoom; }
 
   again() {
     this.seen.clear();

@@ -70,9 +70,9 @@ customElements.define("attn-bug", class extends attn.Figure {
     this.asks = html("p");
     this.found = html("p");
     this.notes = html("ol");
-    const hand = html("details", {}, html("summary", {}, "Scores by hand"), this.asks, attn.table("Differences of scores", ["key", "by hand", "in the layer"], this.hand));
+    this.by_hand = html("details", {}, html("summary", {}, "Scores by hand"), this.asks, attn.table("Differences of scores", ["key", "by hand", "in the layer"], this.hand));
     this.picture.append(this.must, html("div", {}, this.map.map), html("div", {}, this.out.map),
-      html("div", { class: "attn-notebook", role: "group", "aria-label": "Notebook" }, ask, this.found, this.notes), hand);
+      html("div", { class: "attn-notebook", role: "group", "aria-label": "Notebook" }, ask, this.found, this.notes, html("p", {}, "Squares: the four outputs; discs: the heads. Red: what a right layer does not do; grey: moved as it may.")), this.by_hand);
   }
 
   /* Probes and names so far; the right name is not counted. */
@@ -165,21 +165,22 @@ customElements.define("attn-bug", class extends attn.Figure {
     const hidden = (i, j, { real } = now) => j > i || !real[here][j], leaks = (run, h, i, j) => hidden(i, j, run) && !same(run.A[here][h][i][j], 0);
     const moved = (x, old, right, right_old) => (same(x, old) ? "" : same(right, right_old) ? "attn-against" : "attn-may");
     const kinds = { O: O.map((row, i) => row.map((x, c) => moved(x, before.O[here][i][c], right_now.O[here][i][c], right_before.O[here][i][c]))),
-      A: now.A[here].map((rows, h) => rows.map((row, i) => row.map((x, j) => (leaks(now, h, i, j) && !leaks(before, h, i, j) ? "attn-against"
+      A: now.A[here].map((rows, h) => rows.map((row, i) => row.map((x, j) => (leaks(now, h, i, j) && !range(4).some((g) => leaks(before, g, i, j)) ? "attn-against attn-leak"
         : moved(x, before.A[here][h][i][j], right_now.A[here][h][i][j], right_before.A[here][h][i][j]))))) };
     const mark = ({ cells }, rows, old, found) => cells.slice(0, 4).forEach((row, i) => row.slice(0, 4).forEach((cell, j) => {
       const x = rows[i][j], moves = !same(x, old[i][j]);
-      const is = { moved: moves, against: found[i][j] === "attn-against", up: moves && x > old[i][j], down: moves && x < old[i][j] };
+      const is = { moved: moves, against: found[i][j].startsWith("attn-against"), up: moves && x > old[i][j], down: moves && x < old[i][j] };
       for (const [name, so] of Object.entries(is)) cell.classList.toggle("attn-" + name, so);
     }));
     mark(this.map, A, before.A[here][head], kinds.A[head]);
     mark(this.out, O, before.O[here], kinds.O);
-    const [prints, heads] = [kinds.O, kinds.A].map((parts) => parts.map((cells) => ["attn-against", "attn-may"].find((kind) => cells.flat().includes(kind)) ?? ""));
+    const [prints, heads] = [kinds.O, kinds.A].map((parts) => parts.map((cells) => ["attn-against attn-leak", "attn-against", "attn-may"].find((kind) => cells.flat().includes(kind)) ?? ""));
     this.minis.forEach(({ map, was, name }, h) => {
       attn.pixels(map, now.A[here][h].flat().map((x) => (x === x ? attn.colour("viridis", x) : null)));
       attn.pixels(was, before.A[here][h].flat().map((x) => (x === x ? attn.colour("viridis", x) : null)));
       was.hidden = probe === "none";
-      name.textContent = `head ${h}` + (now.A[here][h].flat().some((x, k) => !same(x, before.A[here][h].flat()[k])) ? ", moved" : "");
+      name.textContent = `head ${h}`;
+      name.classList.toggle("attn-has-moved", now.A[here][h].flat().some((x, k) => !same(x, before.A[here][h].flat()[k])));
     });
     for (const i of range(4)) for (const j of range(4)) this.map.cells[i][j].classList.toggle("attn-must", hidden(i, j));
     const fours = (numbers) => range(4).map((i) => numbers.slice(4 * i, 4 * i + 4));
@@ -194,9 +195,9 @@ customElements.define("attn-bug", class extends attn.Figure {
     range(4).forEach((i) => {
       const cell = this.out.cells[i][4];
       cell.textContent = prints[i] ? text(Math.max(...O[i].map((x, c) => Math.abs(x - before.O[here][i][c]))), 2) : "0";
-      cell.classList.toggle("attn-changed", prints[i] === "attn-against");
+      cell.classList.toggle("attn-changed", prints[i] === "attn-against"); // of outputs none leaks
     });
-    const told = [["attn-against", "against the rule"], ["attn-may", "moved"]].map(([kind, what]) => {
+    const told = [["attn-against", "moved, where a right layer stays"], ["attn-against attn-leak", "gave a hidden key weight"], ["attn-may", "moved"]].map(([kind, what]) => {
       const which = words.map((word) => `“${word}”`).filter((_, i) => prints[i] === kind), looks = range(4).filter((h) => heads[h] === kind);
       if (looks.length) which.push(looks.length === 4 ? "all heads" : `head ${looks.join(", ")}`);
       return which.length ? `${which.join(", ")} ${what}` : "";
@@ -211,8 +212,11 @@ customElements.define("attn-bug", class extends attn.Figure {
     this.asks.textContent = `The query “${words[query]}” against key ${first}: q·k/√4 minus that of key ${first} by hand, and the logarithm of the ratio of the weights.`;
     this.hand.forEach(([key, hand, layer], i) => {
       key.parentNode.hidden = i >= rows.length;
+      layer.classList.toggle("attn-changed", i < rows.length && !same(rows[i][1], rows[i][2]));
       if (i < rows.length) [key.textContent, hand.textContent, layer.textContent] = [`${rows[i][0]} ${words[rows[i][0]]}`, text(rows[i][1], 3), text(rows[i][2], 3)];
     });
+    if (probe === "flat" && this.probed !== probe) this.by_hand.open = true; // its rule is about them
+    this.probed = probe;
     const [name, place, symptom] = attn.bugs[named] ?? [], right = named === this.bug;
     this.found.replaceChildren(...(named === "?" ? [] : [
       right ? `Yes: ${name}. What shows it: ${symptom}. ` : `No. With “${name}” you would see this: ${symptom}. `, html("a", { href: "#" + place }, "The entry in the gallery")]));

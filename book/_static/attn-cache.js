@@ -33,7 +33,7 @@ customElements.define("attn-cache", class extends attn.Figure {
       if (model === "llama" && heads === "groups" && bits === "16" && window === "window") met.set(length, [bytes, thin.latents]);
       return (met.has(12) || met.has(13)) && met.has(14);
     },
-    yet: (figure, met) => (met.size ? `So far: ${this.told([...met].at(-1))}.` : ""),
+    yet: ({ state: { model, heads, bits } }, met) => (model !== "llama" || heads !== "groups" || bits !== "16" ? "The question is about Llama 3 70B with its 8 groups, at 16 bits." : met.size ? `So far: ${this.told([...met].at(-1))}.` : ""),
     seen: (figure, met) => `${[...met].filter(([length]) => length === 14 || length === (met.has(13) ? 13 : 12)).sort(([a], [b]) => a - b).map(this.told).join("; ").replace("a", "A")}. `
       + "It has not grown since 4,100 tokens, and latents go on.",
   }];
@@ -47,6 +47,8 @@ customElements.define("attn-cache", class extends attn.Figure {
     this.fits.model = (model) => Object.hasOwn(models, model);
     this.presets("Model, as published", Object.fromEntries(Object.entries(models).map(([model, [name, heads]]) =>
       [name, { model, heads, bits: "16", window: "all" }])));
+    const buttons = [...this.controls.lastChild.querySelectorAll("button")]; // the model stays pressed with other bits
+    this.syncs.push(() => Object.keys(models).forEach((model, k) => buttons[k].setAttribute("aria-pressed", model === this.state.model)));
 
     const end = { "text-anchor": "end" }, middle = { "text-anchor": "middle" }, text = (words, more) => svg("text", more, words);
     this.full = [svg("rect", { class: "attn-over", x: 64, y: 8, height: this.y(Math.log2(holds)) - 8 }), svg("path", { class: "attn-reach" })]; // more than an H100 holds
@@ -58,7 +60,7 @@ customElements.define("attn-cache", class extends attn.Figure {
     }));
     this.mine = { line: svg("path", { style: "stroke-width: 5" }), bytes: text("", { class: "attn-bytes attn-name" }) };
     this.less = { span: svg("path", { class: "attn-between" }), share: text("", { class: "attn-name" }) }; // than all heads
-    this.ring = [svg("circle", { class: "attn-ghost", r: 10 }), text("", { class: "attn-name", ...middle })]; // where a window comes below the latents, once the task is done
+    this.ring = [svg("circle", { class: "attn-ghost", r: 10 }), text("", { class: "attn-name", ...end })]; // where a window comes below the latents, once the task is done
     this.cursor = svg("path", { class: "attn-axis" });
     this.dot = svg("circle", { r: 7 });
     this.handle = svg("g", { class: "attn-handle", tabindex: 0, role: "slider", "aria-label": "Length of the text", "aria-valuemin": 1024, "aria-valuemax": 2 ** 20 },
@@ -69,7 +71,7 @@ customElements.define("attn-cache", class extends attn.Figure {
       text("one H100", { x: 70, y: this.y(Math.log2(holds)) - 5 }), ...this.marks.map(([, mark]) => mark), this.cursor, this.less.span,
       ...this.lines.flatMap(({ line, dot, name, bytes, bar }) => [line, dot, name, bytes, bar]), this.mine.line, this.mine.bytes, this.less.share, ...this.ring, this.handle);
     this.each = html("span");
-    this.picture.append(this.chart, html("p", {}, "Thick: your choice of ", this.each, ` a token. Thin: 16 bits, all tokens. Red: more than the ${holds / 1e9} GB of an H100, which hold the weights too.`));
+    this.picture.append(this.chart, html("p", {}, "Thick: your choice of ", this.each, `. Thin: 16 bits, all tokens. Red: more than the ${holds / 1e9} GB of one H100, with no room for weights yet.`));
     const go = (length) => this.set({ length: Math.min(20, Math.max(10, length)) });
     attn.drag(this, this.chart, this.handle, (x) => go(Math.round(10 + (x - 64) * 10 / (this.x(20) - 64))), (dx, dy) => go(this.state.length + dx + dy));
     this.fit(this.chart);
@@ -110,7 +112,7 @@ customElements.define("attn-cache", class extends attn.Figure {
     for (const part of [this.mine.line, this.dot]) part.setAttribute("class", `attn-tone attn-${tones[heads]}`);
     const first = [...kinds.map((kind) => bill(kind, 1024, 16)), bill(heads, 1024, bits)];
     this.glide("lines", [length, window === "all" ? 20 : Math.log2(kept), ...first.map(Math.log2)], (now) => this.paint(now));
-    this.each.textContent = `${model}, ${size(this.bytes / held)}`;
+    this.each.textContent = `${model}, ${size(this.bytes / held)} a ${window === "all" ? "token" : "kept token"}`;
     const sentence = `${model} with ${names[heads]}, ${bits} bits, ${windows[window]}: a text of ${tokens.toLocaleString("en-US")} tokens takes ${size(this.bytes)}.`;
     attn.put(this.handle, { "aria-valuenow": tokens, "aria-valuetext": sentence });
     return sentence;
@@ -131,7 +133,7 @@ customElements.define("attn-cache", class extends attn.Figure {
     const y = this.y(mine + Math.min(length, full) - 10), turned = at > this.x(17); // its bytes stay within the axes
     const meet = mine + full - first[2];
     put(this.ring[0], { cx: this.x(meet), cy: this.y(mine + full - 10) });
-    put(this.ring[1], { x: this.x(meet), y: this.y(mine + full - 10) + 26 });
+    put(this.ring[1], { x: this.x(meet) - 8, y: this.y(mine + full - 10) - 14 });
     this.ring[1].textContent = `${(100 * Math.round(2 ** meet / 100)).toLocaleString("en-US")} tokens`;
     for (const part of this.ring) put(part, { visibility: this.task.done && full < meet && meet < 20 ? "visible" : "hidden" });
     put(this.mine.line, { d: rise(mine, full) + `H${this.x(20)}` });

@@ -14,7 +14,7 @@ attn.Flow = class extends attn.Figure {
     this.fits.at = (at) => this.cells.has(at);
     this.slider("stage", "Shown", [0, last, 1], (stage) => (stage < last ? "up to " : "all, with ") + stages[stage]);
     this.button("Next step", ({ stage }) => {
-      const next = stage < last ? stage + 1 : 0, part = Object.keys(parts).find((name) => parts[name].stage === next && parts[name].at && (parts[name].value || !next));
+      const next = stage < last ? stage + 1 : 0, part = stages[next] in parts ? stages[next] : Object.keys(parts).find((name) => parts[name].stage === next && parts[name].at && (parts[name].value || !next));
       return { stage: next, at: `${part}${Math.min(2, parts[part].size[0] - 1)}0` };
     });
     this.button("Undo changes", () => Object.fromEntries(this.inputs.map((name) => [name, start[name]])));

@@ -75,8 +75,7 @@ customElements.define("attn-heads", class extends attn.Figure {
         svg("path", { class: "attn-notch" }), text("", { x: 0, y: y + 30 })];
     });
     // What an answer is off by, on a scale that ends at 0.05 to both sides
-    this.errors = range(2).map((i) => [svg("path", { class: "attn-axis", d: `M34 ${4 * tall * i + 106}h70m0 -4v8m-70 0v-8m35 -2v12` }), svg("circle", { class: "attn-ghost", r: 4, cy: 4 * tall * i + 106 }), svg("path", { class: "attn-mark" }),
-      svg("text", { x: 34, y: 4 * tall * i + 124, class: "attn-name", style: "font-weight: 400" }), svg("text", { x: 116, y: 4 * tall * i + 110 })]);
+    this.errors = range(2).map(() => [svg("path", { class: "attn-axis" }), svg("circle", { class: "attn-ghost", r: 4 }), svg("path", { class: "attn-mark" }), svg("text"), svg("text")]);
     this.sticks = range(2).map((h) => range(8).map(() => [svg("path", { class: "attn-stick " + tones[h] }), svg("text", { "text-anchor": "end", class: "attn-name attn-tone " + tones[h] })]));
     this.given = range(2).map((h) => range(2).map(() => svg("path", { class: "attn-stick " + tones[h] })));
     this.buttons = range(2).map((h) => {
@@ -150,11 +149,15 @@ customElements.define("attn-heads", class extends attn.Figure {
       }));
       this.given.forEach((all, h) => all.forEach((stick, i) =>
         attn.put(stick, { d: curve(22, level(i, said[i]), middle - half, middle_of(h)), "stroke-width": 8 * Math.abs(added[2 * h + i]), opacity: works[h] * 0.8 })));
-      this.errors.forEach(([, ghost, needle, told, ends], i) => {
+      this.errors.forEach(([line, ghost, needle, told, ends], i) => {
+        // Above, where no stick runs; where there is no room, below.
+        const [left, y] = wide > 300 ? [92, 4 * tall * i + 10] : [34, 4 * tall * i + 106], off = said[i] - true_ones[i], way = Math.sign(off), x = (error) => left + 35 * (1 + Math.max(-1, Math.min(1, error / 0.05)));
         ends.textContent = wide > 160 ? "±0.05" : "";
-        const off = said[i] - true_ones[i], y = 4 * tall * i + 106, way = Math.sign(off), x = (error) => 69 + 35 * Math.max(-1, Math.min(1, error / 0.05));
+        attn.put(line, { d: `M${left} ${y}h70m0 -4v8m-70 0v-8m35 -2v12` });
+        attn.put(told, { x: left, y: y + 18 });
+        attn.put(ends, { x: left + 82, y: y + 4 });
         attn.put(needle, { d: Math.abs(off) <= 0.05 ? `M${x(off) - 4} ${y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z` : `M${x(off)} ${y - 5}l${8 * way} 5l${-8 * way} 5Z` }); // farther off: an arrow
-        attn.put(ghost, { cx: x(before[i] - truth[i]), visibility: any ? "visible" : "hidden" });
+        attn.put(ghost, { cx: x(before[i] - truth[i]), cy: y, visibility: any ? "visible" : "hidden" });
         told.textContent = `off by ${number(off, 3)}` + (any ? `, moved ${number(this.moved[i], 3)}` : "");
       });
       this.answers.forEach(([, , heat, notch], i) => {

@@ -35,7 +35,9 @@ customElements.define("attn-induction", class extends attn.Figure {
     seen: (figure, met) => "Weight on what followed in the first half: " + [...met].sort().map(([head, weight]) => `head ${head.slice(2)}: ${attn.number(weight, 2)}`).join(", ") + ".",
   }, {
     ask: "Show head 1.1 and switch off the other heads, one at a time. Without which one does its diagonal fade?",
-    guesses: { "0.0": "0.0, which looks one letter back", "0.1": "0.1", "1.0": "1.0", none: "none of them" },
+    opens: { shown: "2 1.1", off: "none" },
+    shows: () => ({ off: "0.0" }),
+    guesses: { "0.0": "without 0.0", "0.1": "without 0.1", "1.0": "without 1.0", none: "without none of them" },
     right: (figure, met) => {
       const [name, least] = [...met].reduce((a, b) => (b[1] < a[1] ? b : a));
       return least < 0.5 ? name : "none";
@@ -43,11 +45,11 @@ customElements.define("attn-induction", class extends attn.Figure {
     done: (figure, met) => {
       const { state: { shown, off }, induction } = figure;
       this.one_text(figure, met);
-      if (shown === "2 1.1" && ["0.0", "0.1", "1.0"].includes(off)) met.set(off, induction);
-      return met.size === 3;
+      if (shown === "2 1.1" && ["none", "0.0", "0.1", "1.0"].includes(off)) met.set(off, induction);
+      return ["0.0", "0.1", "1.0"].every((name) => met.has(name));
     },
-    seen: (figure, met) => [...met].sort().map(([off, weight]) => `Without ${off} the diagonal has weight ${attn.number(weight, 2)}.`).join(" ")
-      + " Head 1.1 looks for a key that says “before me stood your letter”, and only a head of the block below can have written that.",
+    seen: (figure, met) => [...met].sort().map(([off, weight]) => `${off === "none" ? "With all heads" : `Without ${off}`} the diagonal has weight ${attn.number(weight, 2)}.`).join(" ")
+      + " Head 0.0 looks one letter back. Head 1.1 looks for a key that says “before me stood your letter”, and only a head of the block below can have written that.",
   }];
 
   build() {
@@ -86,11 +88,12 @@ customElements.define("attn-induction", class extends attn.Figure {
     this.other = { curve: svg("polyline", { class: "attn-part" }), name: svg("text", { y: 14, x: 396, "text-anchor": "end" }) }; // the other model, once it was shown
     this.been = new Map(); // letters and model -> losses
     this.half = svg("path", { class: "attn-axis", "stroke-dasharray": "4 3" });
-    this.chart.append(svg("path", { class: "attn-axis", d: "M34 8V118H396" }), this.half, this.other.curve, this.other.name, this.curve,
-      ...[0, 3, 6, 9].map((loss) => svg("text", { x: 28, y: this.y(loss) + 4, "text-anchor": "end" }, String(loss))),
-      svg("text", { x: 215, y: 140, "text-anchor": "middle" }, "loss of each letter (nats); dashed: the second half begins"));
+    this.here = svg("path", { class: "attn-frame" }); // the chosen letter
+    this.chart.append(svg("path", { class: "attn-axis", d: "M34 8V118H396" }), svg("path", { class: "attn-reach", d: `M34 ${this.y(Math.log(26))}H396` }), this.here, this.half, this.other.curve, this.other.name, this.curve,
+      ...["0", Math.log(26).toFixed(2), "6", "9"].map((loss) => svg("text", { x: 28, y: this.y(+loss) + 4, "text-anchor": "end" }, loss)),
+      svg("text", { x: 215, y: 140, "text-anchor": "middle" }, "loss of each letter (nats); red: a blind guess; dashed: half"));
     this.measures = attn.range(4).map(() => html("td"));
-    const named = ["loss in the first half", "loss in the second half, but its first", "there: weight one letter back", "there: weight on what followed in the first"];
+    const named = ["loss in the first half", "loss in the second half, but its first", "second half: weight one letter back", "second half: on what followed in the first"];
     const measures = attn.table("On average", ["", ""], named.map((name, i) => [html("th", { scope: "row" }, name), this.measures[i]]));
     this.picture.append(html("div", {}, this.name = html("p"), html("div", { class: "attn-map" }, this.map, this.frame_of_row)),
       html("div", {}, line, this.key, this.chart, measures));
@@ -159,6 +162,7 @@ customElements.define("attn-induction", class extends attn.Figure {
     this.key.textContent = `From “${letters[at]}” at position ${at} this head looks most at “${letters[top]}” at ${top}, ${number(row[top], 2)}. Dashed: an earlier “${letters[at]}”. Red foot: the loss.`;
     const x = (i) => 34 + 362 * i / (ids.length - 1);
     this.half.setAttribute("d", `M${x(period)} 8V118`);
+    this.here.setAttribute("d", at ? `M${x(at)} 112v12` : "");
     const points = (losses) => losses.map((loss, i) => `${x(i + 1).toFixed(1)},${this.y(loss).toFixed(1)}`).join(" ");
     this.glide("losses", [...lost], (now) => this.curve.setAttribute("points", points(now)));
     if (off === "none") this.been.set(letters + blocks, [...lost]);

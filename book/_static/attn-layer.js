@@ -36,7 +36,8 @@ customElements.define("attn-layer", class extends attn.Flow {
     seen: (figure, met) => [false, true].map((causal) => `${causal ? "With" : "Without"} the mask the rows of `
       + attn.flow.list([...met.get(causal)].map((i) => figure.tokens()[i])) + " changed.").join(" "),
   }, {
-    ask: "Undo changes. Then change one number of W_v and nothing else. Which of S, A and O change?",
+    opens: { X: this.X, causal: false },
+    ask: "Change one number of W_v and nothing else. Which of S, A and O change?",
     guesses: { all: "S, A and O", two: "A and O", one: "O alone" },
     right: (figure) => (figure.rows_changed("S").length ? "all" : figure.rows_changed("A").length ? "two" : "one"),
     done: (figure) => figure.inputs.every((name) => (name === "W_v") === figure.rows_changed(name).length > 0) && figure.state.stage === 4,

@@ -22,6 +22,19 @@ customElements.define("attn-lm", class extends attn.Figure {
   };
   static most = 128; // characters: twice as many as it was trained on
   static tasks = [{
+    ask: "The model keeps the keys and values of what it has read. Type one more letter at the end. Of how many characters must it compute them now?",
+    guesses: { all: "of all", half: "of some", one: "of that letter alone" },
+    right: ({ state: { text }, fresh }) => (fresh === 1 ? "one" : fresh === text.length ? "all" : "half"),
+    done: ({ state: { text } }, met) => {
+      if (!met.has("text")) met.set("text", text);
+      const before = met.get("text");
+      if (text !== before && !(text.startsWith(before) && text.length === before.length + 1)) met.set("text", text); // another text
+      return text !== met.get("text");
+    },
+    seen: ({ state: { text, causal }, fresh }) => `Of ${fresh} (underlined), and of ${text.length - fresh} they were kept. `
+      + (causal ? "No earlier character can see the new one, so nothing of theirs has changed." : "Without the mask every character sees the new one, so all must be computed anew."),
+  }, {
+    opens: { causal: true, positions: true, off: "" },
     ask: "Take away the causal mask. Now each character sees the one that it has to guess. What will the loss of the text do?",
     guesses: { falls: "fall, nearly to 0", stays: "stay", rises: "rise" },
     right: (figure, met) => {
@@ -70,7 +83,7 @@ customElements.define("attn-lm", class extends attn.Figure {
     this.model_whole = this.model.reading();
     this.names = range(this.model.n_layers).flatMap((layer) => range(this.model.n_heads).map((h) => `${layer}.${h}`));
     this.fits.off = (off) => off.split(" ").every((name) => !name || this.names.includes(name));
-    attn.text_box(this, known, most);
+    attn.text_box(this, known, most, 1);
     this.presets("Texts", Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, { text, at: text.length - 1 }])));
     this.presets("Heads", Object.fromEntries(Object.entries(sets).map(([name, off]) => [name, { off }])));
     this.check("causal", "causal mask");
@@ -86,7 +99,7 @@ customElements.define("attn-lm", class extends attn.Figure {
     this.losses = range(3).map(() => html("td", { class: "attn-bar" }));
     const named = ["this text, as set", "the whole model", "on held-out text"];
     const losses = attn.table(`Loss, nats a character; full: a blind guess, ${attn.number(Math.log(known.length), 2)}`, ["", ""], named.map((name, i) => [html("th", { scope: "row" }, name), this.losses[i]]));
-    this.next = range(5).map(() => [html("th", { scope: "row" }), html("td", { class: "attn-bar" })]);
+    this.next = range(4).map(() => [html("th", { scope: "row" }), html("td", { class: "attn-bar" })]);
     const next = attn.table("What comes next?", ["character", "probability"], this.next);
     this.nextName = next.caption;
     for (const table of [next, losses]) table.tHead.remove();
@@ -158,7 +171,9 @@ customElements.define("attn-lm", class extends attn.Figure {
     });
     this.show_line(text, at, lost, whole);
     this.show_heads(text, at);
-    this.cached.textContent = `At the last change the keys of ${reading.kept} characters were kept, of ${text.length - reading.kept} computed.`;
+    this.fresh = text.length - reading.kept;
+    this.line.letters.forEach((letter, i) => letter.classList.toggle("attn-fresh", i >= reading.kept && i < text.length));
+    this.cached.textContent = `Underlined: keys computed at the last change; ${reading.kept} were kept.`;
     return this.show_next(text, at, lost) + ` The text loses ${this.lost === this.lost ? number(this.lost, 2) : "–"} nats a character, `
       + `held-out text ${number(attn.lm.held_out, 2)}.` + (text.length > 64 ? " Beyond 64 characters the model meets distances that it never saw in training." : "")
       + (text.length === this.constructor.most ? ` It has ${text.length} characters, as many as this figure reads: take some away to write on.` : "")

@@ -69,7 +69,7 @@ attn.mesh = (() => {
         return [svg("path", { class: now ? "attn-now" : "", d: points.map(([h, value], k) => (k ? "L" : "M") + x(h) + " " + y(value)).join("") }),
           ...Object.entries(tries).map(([h, value]) => (value ? svg("circle", { class: now ? "attn-now" : "", cx: x(h), cy: y(value), r: now && +h === heads ? 6 : 4 })
             : svg("path", { class: now ? "attn-now" : "", d: `M${x(h) - 4} 68l8 8m0 -8l-8 8` }))),
-          ...points.filter(() => now).map(([h, value]) => svg("text", { x: x(h), y: y(value) - 9, "text-anchor": "middle" }, number(value, 2) + " s")),
+          ...points.filter(() => now).map(([h, value]) => svg("text", { x: x(h), y: y(value) - 9, "text-anchor": "middle" }, time(1000 * value))),
           ...points.slice(0, 1).filter(() => !now).map(([h, value]) => {
             const near = Math.abs(y(ways[exchange][h] ?? Infinity) - y(value)) < 24;
             const place = { x: x(h) + (near ? 28 : -4), y: y(value) - 9 };
@@ -80,7 +80,12 @@ attn.mesh = (() => {
       })];
   };
 
-  const time = (ms) => (ms < 1000 ? `${attn.number(ms, 2)} ms` : `${attn.number(ms / 1000, 2)} s`);
+  const units = [["days", 864e5], ["hours", 36e5], ["min", 6e4], ["s", 1000], ["ms", 1]];
+  /* Milliseconds in the largest unit of which there are two or more, seconds from one on. */
+  const time = (ms, digits = 2) => {
+    const [unit, size] = units.find(([unit, size]) => ms >= (unit === "s" ? 1 : 2) * size) ?? units.at(-1);
+    return `${attn.number(ms / size, digits)} ${unit}`;
+  };
 
   return { cost, schedule, tried, time };
 })();

@@ -170,7 +170,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
       put(rect, { x: 62 + this.scale * from, width: Math.max(0, this.scale * (to - from) - (to > from)), y: { near: 115, far: 135 }[kind] ?? 95 });
     }));
     put(this.spans, { x: wide });
-    this.step.textContent = c ? `a step: ${attn.number(1e3 * c.step)} ms` + (gpus <= tensor ? "" : exchange === "all-to-all" ? `, swaps: ${c.swaps.map((seconds) => attn.number(1e3 * seconds)).join(" and ")} ms` : `, a message: ${attn.number(1e3 * c.travel)} ms`) : "";
+    this.step.textContent = c ? `a step: ${attn.mesh.time(1e3 * c.step, 3)}` + (gpus <= tensor ? "" : exchange === "all-to-all" ? `, swaps: ${c.swaps.map((seconds) => attn.number(1e3 * seconds)).join(" and ")} ms` : `, a message: ${attn.mesh.time(1e3 * c.travel, 3)}`) : "";
     const whole = c && c.attend + c.wait; // what is drawn may be its first steps
     this.spans.textContent = c ? `attention${span < 0.999 * whole ? `, ${attn.mesh.time(1e3 * span)}` : ""} of ${attn.mesh.time(1e3 * whole)}` : "";
     this.pass();
@@ -181,7 +181,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
     const { put } = attn, { blocks, span } = this.timing, now = this.clock * span, busy = blocks.work.some(([from, to]) => from <= now && now <= to);
     this.machine.classList.toggle("attn-waits", !busy && this.fits_in);
     this.machine.classList.toggle("attn-untouched", !this.fits_in);
-    put(this.cursor, { d: `M${62 + this.scale * now} 92V152` });
+    put(this.cursor, { d: this.fits_in ? `M${62 + this.scale * now} 92V152` : "" });
     const step = this.state.exchange === "all-to-all" ? 0 : Math.max(0, blocks.work.findLastIndex(([from]) => from <= now));
     const { round } = this, tint = (member, k) => { // of a block by who had it first
       const place = member % round, first = member - place + (place - k % round + round) % round;
@@ -208,7 +208,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
     this.lay_tries(total);
     this.lay_bar(now, c);
     const why = context < 1 ? `${tensor} cannot share heads among so few GPUs.` : `an all-to-all over ${whole(context)} GPUs needs as many heads, and each has ${64 / tensor}.`;
-    this.answer.textContent = c ? `80 layers: ${number(total, 2)} s, ${whole(n / context)} tokens ${tensor > 1 ? "in each frame" : "on each GPU"}` : `Does not fit: ${why}`;
+    this.answer.textContent = c ? `80 layers: ${attn.mesh.time(1000 * total)}, ${whole(n / context)} token${n > context ? "s" : ""} ${tensor > 1 ? "in each frame" : "on each GPU"}` : `Does not fit: ${why}`;
     const mesh = `${whole(n)} tokens on ${whole(2 ** gpus)} GPU${gpus ? "s" : ""}`;
     const sentence = mesh + (c ? `, context ${whole(context)} × tensor ${tensor}, ${exchange}: ${number(total, 2)} seconds for 80 layers, `
       + `${number(8000 * c.wait / total, 0)} percent of them waiting.` : `: ${why}`);

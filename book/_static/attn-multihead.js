@@ -73,7 +73,7 @@ customElements.define("attn-multihead", class extends attn.Flow {
         ...[206, 322, 438].map((left) => svg("rect", { class: "attn-lane", x: left + 48 * h, y: 20, width: 48, height: 72 })),
         svg("rect", { class: "attn-lane", x: 554, y: 20 + 48 * h, width: 78, height: 48 }),
         svg("text", { class: "attn-tone", x: x(8), y: 144, "text-anchor": h ? "end" : "start" }, `head ${h}`)),
-      arrows: [["Q", `M${h ? 490 : 240} 96V124`], ["A", `M${x(188)} 198H${x(210)}`]].map(([to, d]) => [to + heads[h], d, tones[h]]),
+      arrows: [["Q", `M${[254, 370, 486].map((left) => left + 24 * (2 * h - 1)).map((at) => `${at} 93V${h ? 110 : 102}`).join("M")}H${h ? 450 : 278}V124`], ["A", `M${x(188)} 198H${x(210)}`]].map(([to, d]) => [to + heads[h], d, tones[h]]),
     }));
     this.build_flow(730, lane.flatMap(({ arrows }) => arrows), ...(this.grounds = lane.map(({ ground }) => ground)), ...heads.flatMap((h, k) => this.spin("A" + h, "V" + h, "O" + h, tones[k])),
       ...(this.into = range(8).map((k) => svg("path", { class: "attn-heard " + tones[k >> 2], "stroke-width": 12, d: `M${k < 4 ? 270 : 437} ${299 + 30 * (k % 4)}h23` }))));

@@ -11,12 +11,13 @@ customElements.define("attn-permute", class extends attn.Figure {
 
   static tasks = [{
     ask: "Put the words in another order, without a mask and without positions. Which move changes an output? Try all four.",
-    guesses: { ...this.parts, none: "none of them" },
+    guesses: { tokens: "of all three", queries: "of queries alone", pairs: "of keys and values", keys: "of keys alone", none: "none of them" },
     right: (figure, met) => [...met].find(([, changed]) => changed)?.[0] ?? "none",
     done: ({ state: { order, moved, causal, positions }, changed }, met) => {
       if (order.join("") !== "012" && !causal && !positions) met.set(moved, changed);
       return met.size === 4;
     },
+    yet: (figure, met) => `${met.size} of 4 moves tried.`,
     seen: (figure, met) => "Outputs changed: " + [...met].map(([moved, changed]) => `${figure.constructor.parts[moved]}, ${changed} of 3`).join("; ") + ".",
   }];
 
@@ -110,6 +111,7 @@ customElements.define("attn-permute", class extends attn.Figure {
       const [i, taken] = [rows[word], A[rows[word]]];
       return [i, columns[word], sources[word], ...columns.map((j) => taken[j]), ...sources.map((j) => taken[j]), ...O[i]];
     });
+    this.heard = columns.map((place) => v[place]); // of each key's word, whose value it brings
     this.glide("words", now.flat(), (all) => this.paint(first.map((word) => all.slice(11 * word, 11 * word + 11))));
     const same = O.map((row, i) => row.every((x, c) => Math.abs(x - before[q[i]][c]) < 1e-9)), changed = same.filter((one) => !one).length;
     const set = [this.state.causal, this.state.positions].join(), tried = this.tried.get(set) ?? this.tried.set(set, {}).get(set);
@@ -138,15 +140,12 @@ customElements.define("attn-permute", class extends attn.Figure {
     const x = (place) => 80 + 165 * place, slide = ({ part }, place) => part.setAttribute("transform", `translate(${x(place)})`);
     words.forEach(([i, j, source, ...numbers], word) => {
       for (const [parts, place] of [[this.queries, i], [this.outputs, i], [this.keys, j], [this.values, source]]) slide(parts[word], place);
-      words.forEach(([, to], key) => {
-        const line = this.lines[3 * word + key];
-        line.setAttribute("d", `M${x(i)} 106C${x(i)} 150 ${x(to)} 158 ${x(to)} 202`);
-        line.setAttribute("stroke-width", (26 * numbers[key]).toFixed(2));
-      });
       const { mix, output } = this.outputs[word];
       let left = -75;
+      const pieces = []; // middles of the pieces of the bar: each line ends beneath the piece that it makes
       mix.forEach(([bar, text], of) => {
         const wide = 150 * numbers[3 + of];
+        pieces.push(left + wide / 2);
         bar.setAttribute("x", left);
         bar.setAttribute("width", wide);
         text.setAttribute("x", left + wide / 2);
@@ -154,6 +153,11 @@ customElements.define("attn-permute", class extends attn.Figure {
         left += wide;
       });
       output.textContent = "output " + attn.row(numbers.slice(6), 2);
+      words.forEach(([, to], key) => {
+        const line = this.lines[3 * word + key], from = x(i) + pieces[this.heard[key]];
+        line.setAttribute("d", `M${from} 106C${from} 150 ${x(to)} 158 ${x(to)} 202`);
+        line.setAttribute("stroke-width", (26 * numbers[key]).toFixed(2));
+      });
     });
   }
 });

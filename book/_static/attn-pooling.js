@@ -62,6 +62,12 @@ Volvo 142E,2.78,109,21.4
 
     this.choice("kernel", "Kernel", { gaussian: "Gaussian", boxcar: "boxcar", triangular: "triangular", epanechnikov: "Epanechnikov" });
     this.slider("bandwidth", "Bandwidth", [0.05, 2, 0.05], (x) => x.toFixed(2));
+    // The kernel against the distance from the star, and where the cars stand on it.
+    this.curve = svg("path", { class: "attn-curve" });
+    this.edge = svg("path", { class: "attn-reach" });
+    this.places = cars.map(() => svg("circle", { r: 2.5 }));
+    this.controls.append(svg("svg", { viewBox: "0 0 190 58", class: "attn-kernel", "aria-hidden": true }, svg("path", { class: "attn-axis", d: "M4 40H186" }), this.edge, this.curve, ...this.places,
+      svg("text", { x: 4, y: 54 }, "0"), svg("text", { x: 186, y: 54, "text-anchor": "end" }, "distance, in deviations: 4")));
     this.presets("Case", {
       "narrow window": { weight: 1.8, power: 66, kernel: "gaussian", bandwidth: 0.05 },
       "wide window": { weight: 1.8, power: 66, kernel: "gaussian", bandwidth: 2 },
@@ -125,6 +131,18 @@ Volvo 142E,2.78,109,21.4
     this.dots.forEach((dot, j) => attn.put(dot, { cx: this.x(this.constructor.cars[j][1]) }));
   }
 
+  /* The weight that a car gets before the row is divided by its sum. */
+  draw_kernel(query) {
+    const { kernel, bandwidth } = this.state, end = 4, y = (x) => 38 - 32 * x, x = (distance) => 4 + 182 * distance / end;
+    const at = (distance) => attn[kernel + "_kernel"]([[0]], [[distance]], bandwidth)[0][0];
+    attn.put(this.curve, { d: "M" + attn.range(183).map((k) => `${4 + k} ${y(at(end * k / 182))}`).join("L") });
+    attn.put(this.edge, { d: `M${x(bandwidth)} 6V40` });
+    this.places.forEach((place, j) => {
+      const distance = Math.hypot(...this.keys[j].map((value, l) => value - query[l]));
+      attn.put(place, { cx: Math.min(186, x(distance)), cy: y(at(distance)), fill: `rgb(${attn.colour("cividis", (this.values[j][0] - 10.4) / 23.5)})` });
+    });
+  }
+
   standardise(car) { return car.map((x, l) => (x - this.mean[l]) / this.deviation[l]); }
 
   move(weight, power) {
@@ -169,13 +187,14 @@ Volvo 142E,2.78,109,21.4
       this.dots.forEach((dot, j) => {
         const [x, y, end] = [+dot.getAttribute("cx"), +dot.getAttribute("cy"), this.miles(this.values[j][0])];
         dot.setAttribute("r", Math.sqrt(9 + 300 * shares[j]));
-        attn.put(this.threads[j], { d: `M${x} ${y}C${(x + axis) / 2} ${y} ${(x + axis) / 2} ${end} ${axis} ${end}`, "stroke-width": 26 * shares[j] });
+        attn.put(this.threads[j], { visibility: shares[j] < 5e-4 ? "hidden" : "visible", d: `M${x} ${y}C${(x + axis) / 2} ${y} ${(x + axis) / 2} ${end} ${axis} ${end}`, "stroke-width": 26 * shares[j] });
       });
     });
-    const count = shares.filter((share) => share > 0).length;
+    const count = shares.filter((share) => share >= 5e-4).length; // what is printed as 0.001 and more
+    this.draw_kernel(query[0]);
     this.answer.textContent = empty ? "0/0" : number(output, 2);
     return `The query stands at ${place}. ` + (empty
       ? "No car lies within reach: the window is empty, all weights are 0, and so is their sum."
-      : `${count} of 32 cars have a weight above 0. ${this.names[first]} counts most, ${number(shares[first])}. The answer is ${number(output, 2)} mpg.`);
+      : `${count} of 32 cars have a weight of 0.001 or more. ${this.names[first]} counts most, ${number(shares[first])}. The answer is ${number(output, 2)} mpg.`);
   }
 });

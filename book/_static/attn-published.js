@@ -39,7 +39,7 @@ customElements.define("attn-published", class extends attn.Figure {
         + `A word of the first copy costs ${mean(losses.slice(0, half))} nats, of the second, after its first, ${mean(losses.slice(half + 1))}.`;
     },
   }, {
-    opens: { sentence: "it", map: "before" },
+    opens: { sentence: "it", map: "pattern" },
     ask: "The trophy again. What does “it” look at most, in layer 16, head 3, and what in layer 21, head 6?",
     guesses: { same: "both at the trophy", suitcase: "both at the suitcase", differ: "one at each" },
     right: (figure, met) => {

@@ -30,12 +30,13 @@ customElements.define("attn-sentence", class extends attn.Figure {
     ask: "Each block adds twice to the stream. Which of the four additions is the longest for this character? Open the four boxes and touch “adds” in each.",
     guesses: { p0: "attention of block 0", f0: "MLP of block 0", p1: "attention of block 1", f1: "MLP of block 1" },
     right: (figure, met) => ["p0", "f0", "p1", "f1"].reduce((a, b) => (met.get(b) > met.get(a) ? b : a)),
-    done: ({ state: { part, text, at, stage }, length }, met) => {
+    done: ({ state: { part, text, at }, length }, met) => {
       if (met.get("of") !== text + at) met.clear();
       met.set("of", text + at);
-      if (stage === 5 && /^[pf]/.test(part)) met.set(part, length);
+      if (/^[pf]/.test(part)) met.set(part, length);
       return met.size === 5;
     },
+    yet: (figure, met) => `${met.size - 1} of 4 seen.`,
     seen: (figure, met) => "Lengths: " + ["p0", "f0", "p1", "f1"].map((part) => `${figure.parts[part].of} ${attn.number(met.get(part), 2)}`).join(", ")
       + `. Over the ${figure.state.text.length} characters here the longest is ${attn.longest_additions(figure.parts, figure.values).join(", ")}: what a part adds depends on what it reads.`,
   }];
@@ -92,7 +93,7 @@ customElements.define("attn-sentence", class extends attn.Figure {
   opener(name, attributes, ...inside) {
     const button = attn.html("button", { type: "button", ...attributes }, ...inside);
     button.addEventListener("click", () => this.open(name));
-    this.syncs.push(() => button.setAttribute("aria-pressed", this.values && (button.parentNode === this.stream.way ? this.parts[name].of === this.parts[this.state.part].of : this.state.part === name)));
+    this.syncs.push(() => button.setAttribute("aria-pressed", this.values && (button.parentNode === this.stream.way ? this.parts[name].of === this.parts[this.shown_part].of : this.state.part === name)));
     return button;
   }
 
@@ -145,6 +146,9 @@ customElements.define("attn-sentence", class extends attn.Figure {
   /* The character of which a line is shown: the chosen one, or whose key meets its query. */
   row_of(name) { return this.parts[this.drawn_part].head !== undefined && name[0] === "u" ? this.column : Math.min(this.state.at, this.state.text.length - 1); }
 
+  /* The part that is open; where it is not shown yet, the characters. */
+  get shown_part() { return this.parts[this.state.part].stage <= this.state.stage ? this.state.part : "x0"; }
+
   /* The first line in which two chosen characters differ, and by how much. */
   get first_difference() {
     const [i, j] = this.pair, apart = (name) => [...this.values[name][i]].map((x, c) => Math.abs(x - this.values[name][j][c]));
@@ -157,7 +161,7 @@ customElements.define("attn-sentence", class extends attn.Figure {
     for (const part of this.picture.children) part.classList.toggle("attn-empty", !text);
     if (!text) return "There is no text yet. Type a character, and the model guesses the next.";
     const v = this.values = this.compute(text), shown = (name) => parts[name].stage <= stage;
-    const name = this.drawn_part = shown(this.state.part) ? this.state.part : "x0", row = v[name][at], j = this.column = Math.min(this.state.column, row.length - 1);
+    const name = this.drawn_part = this.shown_part, row = v[name][at], j = this.column = Math.min(this.state.column, row.length - 1);
     this.length = Math.hypot(...row);
     this.line.show(text, at, name[0] === "a" ? row : [], stage < 5 ? v.ids.map(() => 0) : attn.losses({ ids: v.ids, logits: v.z }));
     const flat = this.lines.filter(([of]) => of[0] !== "a"), squares = this.lines.filter(([of]) => of[0] === "a");

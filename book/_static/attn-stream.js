@@ -17,7 +17,7 @@ attn.Stream = class {
       figure.open(names[place(offsetX / clientWidth, names.length)], { column: place(offsetY / clientHeight, height) });
     });
     this.drawing = svg("svg", { "aria-hidden": "true" }, ...this.fan.flat(), ...this.pipes.flat());
-    this.labels = names.map((name, k) => html("span", { style: `left: calc(${20 * k}% + 7px)` }, parts[name].label, ...(k ? [html("sub", {}, String((k - 1) >> 1))] : [])));
+    this.labels = names.map((name, k) => html("span", { style: `left: calc(${20 * k}% + ${k ? 15 : 7}px)` }, parts[name].label, ...(k ? [html("sub", {}, String((k - 1) >> 1))] : [])));
     this.way = html("div", { class: "attn-way" }, ...this.labels, html("div", { class: "attn-ribbon" }, this.ribbon, this.front, this.whose), this.drawing,
       ...boxes.map(([name, title, b], k) => figure.opener(name, { style: `left: ${20 * (k + 1)}%` }, html("b", {}, title), html("small", {}, `block ${b}`))));
     this.twin = { canvas: html("canvas", { "aria-hidden": "true" }), named: html("span") };

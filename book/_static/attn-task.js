@@ -46,7 +46,6 @@ attn.Task = class {
   take(key) {
     if (this.done) return;
     this.guess = key;
-    this.met.clear();
     this.say(this.guessed);
     this.mark();
     this.figure.set({});

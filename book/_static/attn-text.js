@@ -48,7 +48,7 @@ Object.assign(attn, (() => {
   /* A box to type in: what the model has no letter for stays out, and is counted. */
   const text_box = (figure, known, most, rows = 2, name = "Text: type what you like") => {
     const { html } = attn;
-    const box = html("textarea", { rows, maxlength: most, spellcheck: "false", autocapitalize: "off", "aria-label": "Text" });
+    const box = html("textarea", { rows, maxlength: most, placeholder: "Type something: the model guesses how it goes on", spellcheck: "false", autocapitalize: "off", "aria-label": "Text" });
     box.addEventListener("input", () => {
       const text = [...box.value].filter((letter) => known.includes(letter)).join("");
       figure.unknown = box.value.length - text.length;

@@ -552,7 +552,7 @@ def test_the_training_is_drawn_on_a_linear_axis_and_its_cliff_at_large(
             share = (steps[inside] - low) / (high - low)
             np.testing.assert_allclose((x - x[0]) / (x[-1] - x[0]), share, atol=1e-3)
             value = means[inside, name]
-            tall = (20, 74)[name > 1]
+            tall = (18, 74)[name > 1]
             np.testing.assert_allclose(y - y[0], tall * (value[0] - value), atol=0.2)
     crossed = []
     for column in (2, 3):
@@ -622,7 +622,15 @@ def test_tasks_of_the_birth(page: Page) -> None:
 def test_tasks_of_the_language_model(page: Page) -> None:
     figure = page.locator("attn-lm")
     press(figure, "Again")
-    press(figure, "fall, nearly to 0")
+    press(figure, "of all")
+    box = figure.get_by_label("Text", exact=True)
+    box.press("End")
+    box.press_sequentially(" ")
+    assert verdict(figure).startswith(
+        "You guessed “of all”; it is “of that letter alone”. Of 1 (underlined), and of 62 they were kept."
+    )
+    assert figure.locator(".attn-fresh").all_text_contents() == ["␣"]
+    press(figure, "like its book", "Next task", "fall, nearly to 0")
     hit(figure.get_by_label("causal mask"), "Space")
     settle(page)
     assert verdict(figure).startswith(
@@ -684,8 +692,13 @@ def test_tasks_of_induction(page: Page) -> None:
         settle(page)
     assert verdict(figure).startswith("You guessed “head 0.0”; it is “head 1.1”.")
     press(figure, "Next task")
-    press(figure, "0.0, which looks one letter back")
+    assert state(figure)["shown"] == "2 1.1"
+    press(figure, "without 0.0")
     for _ in range(3):
         hit(off, "ArrowDown")
         settle(page)
-    assert verdict(figure).startswith("As you guessed. Without 0.0 the diagonal has weight 0.")  # fmt: skip
+    assert verdict(figure).startswith("As you guessed. Without 0.0 the diagonal has weight 0.21")  # fmt: skip
+    assert "With all heads the diagonal has weight 0.77. Head 0.0 looks" in verdict(
+        figure
+    )
+    assert state(figure)["off"] == "0.0"  # as the words say
