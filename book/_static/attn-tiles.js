@@ -26,8 +26,8 @@ customElements.define("attn-tiles", class extends attn.Figure {
       met.set(figure.state.power, attn.bill(2 ** figure.state.power));
       return [...met].some(([power, { bound }]) => bound === "arithmetic" && met.get(power - 1)?.bound === "memory");
     },
-    seen: (figure, met, largest_tile = 2 ** attn.range(14).findLast((power) => attn.bill(2 ** power).room <= 227 * 1024)) => [...met].sort((a, b) => a[0] - b[0]).map(([power, { seconds, bound, room }]) => `T = ${2 ** power}: ${attn.rounded(1e3 * seconds)} ms, waits for ${bound}, needs ${attn.rounded(room / 1024)} KiB.`).join(" ")
-      + ` Fast memory has 227 KiB, so the largest tile that fits is T = ${largest_tile}: ${attn.rounded(1e3 * attn.bill(largest_tile).seconds)} ms. A cache of 50 MB, which this bill leaves out, spares a part of the reading.`,
+    seen: ({ largest }, met) => [...met].sort((a, b) => a[0] - b[0]).map(([power, { seconds, bound, room }]) => `T = ${2 ** power}: ${attn.rounded(1e3 * seconds)} ms, waits for ${bound}, needs ${attn.rounded(room / 1024)} KiB.`).join(" ")
+      + ` Fast memory has 227 KiB, so the largest tile that fits is T = ${largest}: ${attn.rounded(1e3 * attn.bill(largest).seconds)} ms. A cache of 50 MB, which this bill leaves out, spares a part of the reading.`,
   }];
   static place = 4; // of the query, which a causal mask lets see keys 0 to 4
 
@@ -95,6 +95,9 @@ customElements.define("attn-tiles", class extends attn.Figure {
     const { width, causal } = this.state;
     return attn.range(+width).map((j) => tile * width + j).filter((j) => !causal || j <= this.constructor.place);
   }
+
+  /* Rows of the largest tile that fits into fast memory. */
+  get largest() { return 2 ** attn.range(14).findLast((power) => attn.bill(2 ** power).room <= 227 * 1024); }
 
   /* The state after each tile. */
   get sums() {
