@@ -123,7 +123,7 @@ customElements.define("attn-backward", class extends attn.Flow {
         attn.put(amount, { x: middle, y: (mean + end) / 2 + 4 });
         attn.put(word, { x: middle });
         attn.put(top, { x: middle, y: end - (end > mean ? 3 : 6) });
-        word.textContent = wide > 6 * tokens[j].length ? tokens[j] : "";
+        word.textContent = wide > 6 * tokens[j].length ? tokens[j] : wide > 8 ? tokens[j][0] : "";
         x += wide;
       });
       attn.put(this.mean[0], { d: `M366 ${mean}H632` });

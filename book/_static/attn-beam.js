@@ -11,6 +11,7 @@ customElements.define("attn-beam", class extends attn.Figure {
       dogs: { bark: 0.9, ".": 0.1 } }, 3],
   };
   static tasks = [{
+    shows: () => ({ k: 2 }),
     ask: "Can a beam of 2 end with a sentence that is less likely than the greedy one? Go through all steps of the five words a to e with k = 2, then 3.",
     guesses: { no: "no, it looks further", yes: "yes" },
     right: (figure, met) => (met.get(2) < met.get("greedy") - 1e-9 ? "yes" : "no"),
@@ -84,7 +85,7 @@ customElements.define("attn-beam", class extends attn.Figure {
   /* Search anew where model or text have changed; the slider ends with the search. */
   search() {
     const { model, text, k, step } = this.state, key = [model, model === "translator" && text].join();
-    const ended = this.drawn === key && step >= this.last; // it stays so if another width takes longer
+    const ended = this.drawn === key && step >= this.last;
     if (this.drawn !== key) {
       this.drawn = key;
       this.here = this.world();
@@ -152,7 +153,7 @@ customElements.define("attn-beam", class extends attn.Figure {
         const tips = ends.flatMap(([of, steps, end]) => (i === end - 1 && said === key(steps[Math.min(i, steps.length - 1)].kept[0], i) ? of : []));
         const probability = tips.length || reach > 50 ? attn.number(Math.exp(node.score) + 1e-9, tips.length || reach > 72 ? 3 : 2) : "";
         const brief = !large && i === this.last - 1 && node.said.at(-1) === end; // where all end, the word has no room
-        const tiny = !tips.length && Math.exp(node.score) < 0.005; // its line says enough
+        const tiny = !tips.length && Math.exp(node.score) < 0.005;
         const label = svg("text", { x: x(i) + 4, class: ["attn-name", ...tips.map((of) => "attn-of-" + of)].join(" ") }, [reach > 90 && ranks.has(said) && `#${ranks.get(said)}`,
           ...(node.said.length > i && !brief ? [quoted(name(node.said[i])), probability] : tips.length || brief ? [probability] : reach > 72 ? ["end", probability] : []),
         ].filter(Boolean).join(" "));
@@ -173,7 +174,7 @@ customElements.define("attn-beam", class extends attn.Figure {
     }
     this.tree.setAttribute("viewBox", `0 -2 ${wide} ${deepest + 4}`);
     this.river.replaceChildren(...parts);
-    this.labels.replaceChildren(...names); // longer than their step
+    this.labels.replaceChildren(...names);
     this.glide("mouth", [x(done)], ([width]) => this.mouth.setAttribute("width", width + 9), 600);
   }
 

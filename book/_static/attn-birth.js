@@ -95,7 +95,7 @@ customElements.define("attn-birth", class extends attn.Figure {
       ...range(2).flatMap((zoom) => Object.entries(rows).flatMap(([name, ticks]) => [svg("path", { class: "attn-axis", d: `M30 ${this.y(name, +ticks[2], zoom)}V${this.y(name, 0, zoom)}H${zoom ? 346 : this.x(500)}` }),
         ...ticks.map((tick) => words(26, this.y(name, +tick, zoom) + 4, tick, end))])),
       ...[0, 100, 200, 300, 400, 500].map((step) => words(this.x(step), 195, String(step), middle)), ...[140, 160, 180, 200, 220].map((step) => words(this.x(step, 1), 400, String(step), middle)),
-      words(256, 195, "steps"), words(36, 84, "loss"), words(36, 118, "mean weight"), words(36, 288, "loss, steps 140 to 220"), words(36, 322, "mean weight"),
+      words(264, 195, "steps"), words(36, 84, "loss"), words(36, 118, "mean weight"), words(36, 288, "loss, steps 140 to 220"), words(36, 322, "mean weight"),
       ...range(2).flatMap((zoom) => [svg("path", { class: "attn-axis", "stroke-dasharray": "3 3", d: `M30 ${this.y("back", born, zoom)}H${zoom ? 346 : this.x(500)}` }), words(26, this.y("back", born, zoom) + 4, born, end)]));
     this.births = ["back", "copy"].map((name, h) => {
       const tone = { class: `attn-tone attn-${name}` }, step = this.birthday(name), at = this.x(step, 1);

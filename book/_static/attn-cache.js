@@ -133,7 +133,8 @@ customElements.define("attn-cache", class extends attn.Figure {
     const y = this.y(mine + Math.min(length, full) - 10), turned = at > this.x(17); // its bytes stay within the axes
     const meet = mine + full - first[2];
     put(this.ring[0], { cx: this.x(meet), cy: this.y(mine + full - 10) });
-    put(this.ring[1], { x: this.x(meet) - 8, y: this.y(mine + full - 10) - 14 });
+    const beside = this.wide < 500 ? { x: this.x(meet) + 12, y: 38, "text-anchor": "start" } : { x: this.x(meet) - 8, y: -14, "text-anchor": "end" };
+    put(this.ring[1], { ...beside, y: this.y(mine + full - 10) + beside.y });
     this.ring[1].textContent = `${(100 * Math.round(2 ** meet / 100)).toLocaleString("en-US")} tokens`;
     for (const part of this.ring) put(part, { visibility: this.task.done && full < meet && meet < 20 ? "visible" : "hidden" });
     put(this.mine.line, { d: rise(mine, full) + `H${this.x(20)}` });

@@ -79,7 +79,7 @@ customElements.define("attn-encoding", class extends attn.Figure {
     attn.drag(this, this.chart, this.handle, (x) => this.walk(Math.round((x - 40) / this.unit)), (dx, dy) => this.walk(this.state.step + dx + dy));
     this.fit(this.chart);
 
-    this.values = { marks: attn.heat("Row p: two columns for each hand", 8, ["sine", "cosine"]),
+    this.values = { marks: attn.heat("Row r: two columns for each hand", 8, ["sine", "cosine"]),
       turned: attn.heat("Each pair's share of the product; angles in radians", 8, ["adds", "turned", "seen up to"], 1) };
     this.answer = html("p", { class: "attn-answer" });
     for (const { map } of Object.values(this.values)) map.classList.add("attn-close");

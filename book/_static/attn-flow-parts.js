@@ -1,5 +1,5 @@
 /* What parts are made of. A part has at (its place), wide and tall (of a number), size and stage, and named: its rows' words stand
-   beside it, up to this stage (Infinity: always), and far: no rays come from it or go to it; or drawn(i, j), the place of a number in a part that shows it. And
+   beside it, up to this stage (Infinity: always), keyed: the initials of its columns below it, and far: no rays come from it or go to it; or drawn(i, j), the place of a number in a part that shows it. And
      value(values, state)    its numbers (an input has none: its numbers are in the state)
      lit(i, j, values)       the numbers that made one, [[name, row, column, what it gives], …]
      formula(i, j), says(values, i, j, state), means(row's word, column's word, i, j, values)   the same in letters, numbers, words */

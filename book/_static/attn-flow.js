@@ -29,6 +29,7 @@ attn.Flow = class extends attn.Figure {
     this.cells = new Map();
     this.headings = new Map();
     this.names = [];
+    this.initials = [];
     for (const [name, part] of Object.entries(parts)) if (part.at) this.build_part(name, part);
     this.inputs = Object.keys(parts).filter((name) => name in start && parts[name].at);
     for (const name of this.inputs) this.fits[name] = (M) => M.flat().every((x) => Number.isInteger(x) && Math.abs(x) <= this.constructor.largest);
@@ -44,13 +45,17 @@ attn.Flow = class extends attn.Figure {
     this.picture.append(html("div", { class: "attn-told" }, this.edit, this.formula, this.means, this.words), this.box);
   }
 
-  build_part(name, { at: [x, y], wide, tall, size: [n, m], named, heading, tone = () => "", after }) {
+  build_part(name, { at: [x, y], wide, tall, size: [n, m], named, heading, tone = () => "", after, keyed }) {
     const { svg, range } = attn, { tokens } = this.constructor, input = name in this.constructor.start;
     this.headings.set(name, svg("text", { x: x + m * wide / 2, y: y - 6, "text-anchor": "middle", class: "attn-heading" }, ...attn.typeset(heading ?? name, "tspan")));
     this.drawing.append(this.headings.get(name));
     if (named) {
       this.names.push([name, svg("g", {}, ...range(n).map((i) => svg("text", { x: after ? x + m * wide + 5 : x - 5, y: y + tall * (i + 0.5), "text-anchor": after ? "start" : "end", class: "attn-row-name" }, tokens[i])))]);
       this.drawing.append(this.names.at(-1)[1]);
+    }
+    if (keyed) {
+      this.initials.push([name, svg("g", {}, ...range(m).map((j) => svg("text", { x: x + (j + 0.5) * wide, y: y + n * tall + 7, "text-anchor": "middle", class: "attn-row-name" })))]);
+      this.drawing.append(this.initials.at(-1)[1]);
     }
     for (const i of range(n)) for (const j of range(m)) {
       const cell = svg("g", { class: "attn-number", role: "button", transform: `translate(${x + j * wide} ${y + i * tall})` });
@@ -153,7 +158,7 @@ attn.Flow = class extends attn.Figure {
     if (painted) cell.setAttribute("style", `--tint: rgb(${attn.colour("viridis", x)}); --on: ${x > 0.55 ? "#000" : "#fff"}`);
   }
 
-  /* From each lit number that is near a ray to the one that they make, from border to border, as thick as its share; where it has none, there is no ray. */
+  /* From each lit number to the one that they make, from border to border, as thick as its share. */
   aim(lit, to) {
     const from = lit.map(([key, share]) => [this.cells.get(key), share]).filter(([, share]) => share > 0.005);
     const flat = ({ x, y }) => Math.abs(to.x - x) > Math.abs(to.y - y);
@@ -168,7 +173,7 @@ attn.Flow = class extends attn.Figure {
     }));
   }
 
-  /* A notch across a bar, which leaves the number above it free. */
+  /* A notch across a bar, below the number. */
   nick(x, tall, long = 6) { return `M${x} ${tall - long}v${long}`; }
 
   /* Bars of a matrix have one scale: of its largest number, now or at the start. */
@@ -198,6 +203,10 @@ attn.Flow = class extends attn.Figure {
         name.textContent = tokens[i];
         name.classList.toggle("attn-changed", rows.includes(i));
       });
+    }
+    for (const [of, drawn] of this.initials) {
+      drawn.classList.toggle("attn-empty", !this.shown({ name: of }));
+      drawn.childNodes.forEach((initial, j) => { initial.textContent = tokens[j][0]; });
     }
     this.measure(values, before);
     const part = parts[name], lit = part.lit?.(i, j, values) ?? [], total = attn.sum(lit.map((one) => Math.abs(one[3] ?? 1))) || 1;

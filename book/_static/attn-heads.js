@@ -75,7 +75,7 @@ customElements.define("attn-heads", class extends attn.Figure {
         svg("path", { class: "attn-notch" }), text("", { x: 0, y: y + 30 })];
     });
     // What an answer is off by, on a scale that ends at 0.05 to both sides
-    this.errors = range(2).map(() => [svg("path", { class: "attn-axis" }), svg("circle", { class: "attn-ghost", r: 4 }), svg("path", { class: "attn-mark" }), svg("text"), svg("text")]);
+    this.errors = range(2).map(() => [svg("path", { class: "attn-axis" }), svg("circle", { class: "attn-ghost", r: 4 }), svg("path", { class: "attn-mark" }), svg("text", { class: "attn-halo" }), svg("text", { class: "attn-halo" })]);
     this.sticks = range(2).map((h) => range(8).map(() => [svg("path", { class: "attn-stick " + tones[h] }), svg("text", { "text-anchor": "end", class: "attn-name attn-tone " + tones[h] })]));
     this.given = range(2).map((h) => range(2).map(() => svg("path", { class: "attn-stick " + tones[h] })));
     this.buttons = range(2).map((h) => {

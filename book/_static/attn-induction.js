@@ -48,7 +48,7 @@ customElements.define("attn-induction", class extends attn.Figure {
       if (shown === "2 1.1" && ["none", "0.0", "0.1", "1.0"].includes(off)) met.set(off, induction);
       return ["0.0", "0.1", "1.0"].every((name) => met.has(name));
     },
-    seen: (figure, met) => [...met].sort().map(([off, weight]) => `${off === "none" ? "With all heads" : `Without ${off}`} the diagonal has weight ${attn.number(weight, 2)}.`).join(" ")
+    seen: (figure, met) => [...met].sort(([a], [b]) => (b === "none") - (a === "none") || (a < b ? -1 : 1)).map(([off, weight]) => `${off === "none" ? "With all heads" : `Without ${off}`} the diagonal has weight ${attn.number(weight, 2)}.`).join(" ")
       + " Head 0.0 looks one letter back. Head 1.1 looks for a key that says “before me stood your letter”, and only a head of the block below can have written that.",
   }];
 
@@ -104,12 +104,14 @@ customElements.define("attn-induction", class extends attn.Figure {
 
   /* From the chosen letter to those at which it looks, through the room between the halves. */
   draw_arcs(at, row) {
-    const { period } = this.state, place = ({ offsetLeft, offsetWidth, offsetTop, offsetHeight }, low) => [offsetLeft + offsetWidth / 2, offsetTop + (low ? offsetHeight : 0)];
-    this.arcs.replaceChildren(...[...row].flatMap((weight, j) => {
+    const { period, shown } = this.state, from = at - period + 1; // what followed in the first half
+    const looks = [[at, row, ""], ...(shown[0] === "2" && shown[2] === "1" && from >= 0 && from < period ? [[from, this.weights("2 0.0")[from], "attn-tone attn-back"]] : [])];
+    const place = ({ offsetLeft, offsetWidth, offsetTop, offsetHeight }, low) => [offsetLeft + offsetWidth / 2, offsetTop + (low ? offsetHeight : 0)];
+    this.arcs.replaceChildren(...looks.flatMap(([at, row, tone]) => [...row].flatMap((weight, j) => {
       if (weight < 0.02) return [];
       const [x, y] = place(this.line.letters[at], at < period), [to, end] = place(this.line.letters[j], j < period), bend = y === end ? (at < period ? 24 : -24) : 0;
-      return [attn.svg("path", { d: `M${x} ${y}Q${(x + to) / 2} ${(y + end) / 2 + bend} ${to} ${end}`, "stroke-width": 6 * weight, opacity: Math.min(1, 0.15 + weight) })];
-    }));
+      return [attn.svg("path", { class: tone, d: `M${x} ${y}Q${(x + to) / 2} ${(y + end) / 2 + bend} ${to} ${end}`, "stroke-width": 6 * weight, opacity: Math.min(1, 0.15 + weight) })];
+    })));
   }
 
   y(loss) { return 118 - 12 * Math.min(9, loss); }
@@ -159,7 +161,7 @@ customElements.define("attn-induction", class extends attn.Figure {
     this.line.letters.forEach((part, i) => part.classList.toggle("attn-earlier", i < at && letters[i] === letters[at]));
     this.draw_arcs(at, row);
     for (const [side, i] of [["top", at], ["bottom", ids.length - 1 - at]]) this.frame_of_row.style[side] = `${100 * i / ids.length}%`;
-    this.key.textContent = `From “${letters[at]}” at position ${at} this head looks most at “${letters[top]}” at ${top}, ${number(row[top], 2)}. Dashed: an earlier “${letters[at]}”. Red foot: the loss.`;
+    this.key.textContent = `From “${letters[at]}” at position ${at} this head looks most at “${letters[top]}” at ${top}, ${number(row[top], 2)}. Dashed: an earlier “${letters[at]}”. Red foot: the loss.${blocks === "2" && name[0] === "1" ? " Green: head 0.0 from there." : ""}`;
     const x = (i) => 34 + 362 * i / (ids.length - 1);
     this.half.setAttribute("d", `M${x(period)} 8V118`);
     this.here.setAttribute("d", at ? `M${x(at)} 112v12` : "");

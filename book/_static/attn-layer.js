@@ -19,7 +19,7 @@ customElements.define("attn-layer", class extends attn.Flow {
       K: projected(146, "K", (word) => `What ${word} is found by.`),
       V: projected(496, "V", (word) => `What ${word} hands over.`),
       S: part([232, 152], 30, [4, 4], 2, { tall: 30, ...scores("Q", "K", mask, { scale: () => 1 / Math.sqrt(3), by: () => " / √3" }), heading: "S = Q Kᵀ / √3" }),
-      A: part([366, 152], 29, [4, 4], 3, { tall: 30, ...weights("S", mask), heading: "A = softmax S" }),
+      A: part([366, 152], 29, [4, 4], 3, { tall: 30, keyed: true, ...weights("S", mask), heading: "A = softmax S" }),
       O: part([632, 152], 30, [4, 3], 4, { tall: 30, named: Infinity, after: true, ...output("A", "V"), heading: "O = A V" }),
     };
   })();

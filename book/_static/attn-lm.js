@@ -97,7 +97,7 @@ customElements.define("attn-lm", class extends attn.Figure {
     this.guess = html("p", { class: "attn-answer" });
     this.cached = html("p");
     this.losses = range(3).map(() => html("td", { class: "attn-bar" }));
-    const named = ["this text, as set", "the whole model", "on held-out text"];
+    const named = ["this text, as set", "the whole model", "it, on held-out text"];
     const losses = attn.table(`Loss, nats a character; full: a blind guess, ${attn.number(Math.log(known.length), 2)}`, ["", ""], named.map((name, i) => [html("th", { scope: "row" }, name), this.losses[i]]));
     this.next = range(4).map(() => [html("th", { scope: "row" }), html("td", { class: "attn-bar" })]);
     const next = attn.table("What comes next?", ["character", "probability"], this.next);
@@ -172,8 +172,11 @@ customElements.define("attn-lm", class extends attn.Figure {
     this.show_line(text, at, lost, whole);
     this.show_heads(text, at);
     this.fresh = text.length - reading.kept;
-    this.line.letters.forEach((letter, i) => letter.classList.toggle("attn-fresh", i >= reading.kept && i < text.length));
-    this.cached.textContent = `Underlined: keys computed at the last change; ${reading.kept} were kept.`;
+    this.line.letters.forEach((letter, i) => {
+      letter.classList.toggle("attn-fresh", i >= reading.kept && i < text.length);
+      letter.classList.toggle("attn-came", i === at + 1);
+    });
+    this.cached.textContent = `Underlined: keys computed last; ${reading.kept} were kept.`;
     return this.show_next(text, at, lost) + ` The text loses ${this.lost === this.lost ? number(this.lost, 2) : "–"} nats a character, `
       + `held-out text ${number(attn.lm.held_out, 2)}.` + (text.length > 64 ? " Beyond 64 characters the model meets distances that it never saw in training." : "")
       + (text.length === this.constructor.most ? ` It has ${text.length} characters, as many as this figure reads: take some away to write on.` : "")
@@ -225,7 +228,7 @@ customElements.define("attn-lm", class extends attn.Figure {
       bar.style.setProperty("--share", share);
     });
     this.guess.textContent = wanted === undefined ? "The text ends here: write on."
-      : `“${attn.letter(wanted)}” came, with ${attn.number(Math.exp(-lost[at]), 2)} at temperature 1: a loss of ${attn.number(lost[at], 2)}.`;
+      : `“${attn.letter(wanted)}” (dashed) came: ${attn.number(Math.exp(-lost[at]), 2)} at temperature 1, a loss of ${attn.number(lost[at], 2)}.`;
     const likeliest = `After “${attn.letter(text[at])}” at position ${at}, “${attn.letter(letters[order[0]])}” is the likeliest, ${attn.number(p[order[0]])}.`;
     return wanted === undefined ? likeliest : `${likeliest} “${attn.letter(wanted)}” came; at temperature 1 the model had given it ${attn.number(Math.exp(-lost[at]), 2)}.`;
   }

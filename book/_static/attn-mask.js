@@ -75,6 +75,7 @@ customElements.define("attn-mask", class extends attn.Figure {
     const short = (x) => (x === 0 ? "0" : number(x));
     this.cells.forEach((row, i) => row.forEach((cell, j) => {
       cell.setAttribute("aria-pressed", mask[i][j]);
+      cell.dataset.fill = { zero: "", uniform: "−1e9", nan: "−∞" }[convention]; // what stands in place of a forbidden score
       cell.setAttribute("aria-label", `query ${tokens[i]}, key ${tokens[j]}: ${mask[i][j] ? "may attend" : "may not"}`);
     }));
     const lost = A.map((row) => row.some(Number.isNaN));

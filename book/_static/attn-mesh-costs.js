@@ -69,7 +69,10 @@ attn.mesh = (() => {
         return [svg("path", { class: now ? "attn-now" : "", d: points.map(([h, value], k) => (k ? "L" : "M") + x(h) + " " + y(value)).join("") }),
           ...Object.entries(tries).map(([h, value]) => (value ? svg("circle", { class: now ? "attn-now" : "", cx: x(h), cy: y(value), r: now && +h === heads ? 6 : 4 })
             : svg("path", { class: now ? "attn-now" : "", d: `M${x(h) - 4} 68l8 8m0 -8l-8 8` }))),
-          ...points.filter(() => now).map(([h, value]) => svg("text", { x: x(h), y: y(value) - 9, "text-anchor": "middle" }, time(1000 * value))),
+          ...points.filter(() => now).map(([h, value]) => { // above its dot, or below where another dot stands above
+            const above = Object.values(ways).some((other) => other[h] && other !== tries && y(other[h]) < y(value) && y(other[h]) > y(value) - 24);
+            return svg("text", { x: x(h), y: y(value) + (above ? 19 : -9), "text-anchor": "middle", class: "attn-halo" }, time(1000 * value));
+          }),
           ...points.slice(0, 1).filter(() => !now).map(([h, value]) => {
             const near = Math.abs(y(ways[exchange][h] ?? Infinity) - y(value)) < 24;
             const place = { x: x(h) + (near ? 28 : -4), y: y(value) - 9 };

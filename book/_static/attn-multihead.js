@@ -25,7 +25,7 @@ customElements.define("attn-multihead", class extends attn.Flow {
       const scored = scores(Q, K, mask, { scale: () => 1 / Math.sqrt(2), by: () => " / √2" });
       return Object.fromEntries([cut("Q", h, [x(62, 56), 150], 24, (word) => `What ${word} looks for`), cut("K", h, [x(130, 56), 150], 24, (word) => `What ${word} is found by`),
         [S, { value: scored.value }],
-        [A, part([x(212, 120), 150], 30, [4, 4], 2, { ...weights(S, mask), lit: scored.lit, heading: `${A} = softmax ${Q} ${K}ᵀ / √2`,
+        [A, part([x(212, 120), 150], 30, [4, 4], 2, { ...weights(S, mask), keyed: true, lit: scored.lit, heading: `${A} = softmax ${Q} ${K}ᵀ / √2`,
           formula: (i, j) => `exp(${scored.formula(i, j)}) / sum of its row`,
           means: (one, other, i, j, v) => `The share of ${other} in what ${one} hears; score ${short(v[S][i][j])}.` })],
         cut("V", h, [x(62, 56), 284], 30, (word) => `What ${word} hands over`),
@@ -73,7 +73,8 @@ customElements.define("attn-multihead", class extends attn.Flow {
         ...[206, 322, 438].map((left) => svg("rect", { class: "attn-lane", x: left + 48 * h, y: 20, width: 48, height: 72 })),
         svg("rect", { class: "attn-lane", x: 554, y: 20 + 48 * h, width: 78, height: 48 }),
         svg("text", { class: "attn-tone", x: x(8), y: 144, "text-anchor": h ? "end" : "start" }, `head ${h}`)),
-      arrows: [["Q", `M${[254, 370, 486].map((left) => left + 24 * (2 * h - 1)).map((at) => `${at} 93V${h ? 110 : 102}`).join("M")}H${h ? 450 : 278}V124`], ["A", `M${x(188)} 198H${x(210)}`]].map(([to, d]) => [to + heads[h], d, tones[h]]),
+      // From the head's columns of all three matrices, by a bus.
+      arrows: [["Q", `M${[0, 1, 2].map((k) => `${230 + 116 * k + 48 * h} 93V${h ? 110 : 102}`).join("M")}H${230 + 48 * h}M${h ? "450 110" : "262 102"}V124`], ["A", `M${x(188)} 198H${x(210)}`]].map(([to, d]) => [to + heads[h], d, tones[h]]),
     }));
     this.build_flow(730, lane.flatMap(({ arrows }) => arrows), ...(this.grounds = lane.map(({ ground }) => ground)), ...heads.flatMap((h, k) => this.spin("A" + h, "V" + h, "O" + h, tones[k])),
       ...(this.into = range(8).map((k) => svg("path", { class: "attn-heard " + tones[k >> 2], "stroke-width": 12, d: `M${k < 4 ? 270 : 437} ${299 + 30 * (k % 4)}h23` }))));

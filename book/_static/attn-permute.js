@@ -77,6 +77,11 @@ customElements.define("attn-permute", class extends attn.Figure {
     this.picture.append(this.drawing);
   }
 
+  again() {
+    this.turn = false;
+    super.again();
+  }
+
   move(from, to) {
     const order = [...this.state.order];
     order.splice(to, 0, ...order.splice(from, 1));
@@ -120,7 +125,7 @@ customElements.define("attn-permute", class extends attn.Figure {
     first.forEach((word) => {
       const i = rows[word], { box, old, was } = this.outputs[word];
       for (const part of [box, old]) part.classList.toggle("attn-changed", !same[i]);
-      old.textContent = same[i] ? "= the same" : `≠ ${attn.row(before[word], 2)} before`;
+      old.textContent = same[i] ? `= the same${i === word ? "" : ", moved"}` : `≠ ${attn.row(before[word], 2)} before`;
       was.forEach((bar, of) => {
         bar.setAttribute("x", 150 * attn.sum(past[word].slice(0, of)) - 75);
         bar.setAttribute("width", same[i] ? 0 : 150 * past[word][of]);

@@ -138,7 +138,7 @@ customElements.define("attn-puzzle", class extends attn.Figure {
     this.claims.open = false;
     this.setting.replaceChildren(...boards.map((board) => {
       const { name, says, rows, columns, start } = board;
-      const made = table(html("span", {}, html("b", {}, name), ": " + says), [...(rows ? [""] : []), ...columns],
+      const made = table(html("span", {}, html("b", {}, ...attn.typeset(name)), ": " + says), [...(rows ? [""] : []), ...columns],
         start.map((row, i) => [...(rows ? [html("th", { scope: "row" }, rows[i])] : []), ...row.map((_, j) => html("td", {}, this.knob(board, i, j)))]));
       made.className = "attn-board";
       for (const head of made.querySelectorAll("th")) if (/^[a-d]$/.test(head.textContent)) head.className = "attn-is-" + head.textContent;

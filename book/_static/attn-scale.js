@@ -29,7 +29,7 @@ customElements.define("attn-scale", class extends attn.Figure {
     this.choice("scale", "Scale", scales);
     this.button("Draw new vectors", ({ draw }) => ({ draw: draw + 1 }));
     this.presets("Scores at", Object.fromEntries(Object.keys(scales).flatMap((scale) => [2, 10].map((power) =>
-      [(2 ** power).toLocaleString("en") + { none: "", root: " / √d", width: " / d" }[scale], { power, scale }]))));
+      [{ none: "", root: "÷√d, ", width: "÷d, " }[scale] + `d=${(2 ** power).toLocaleString("en")}`, { power, scale }]))));
 
     const text = (words, more = {}) => svg("text", more, words), end = { "text-anchor": "end" }, middle = { "text-anchor": "middle" };
     this.chart = this.picture.appendChild(svg("svg", { role: "img", class: "attn-lanes" }));

@@ -17,7 +17,8 @@ attn.Stream = class {
       figure.open(names[place(offsetX / clientWidth, names.length)], { column: place(offsetY / clientHeight, height) });
     });
     this.drawing = svg("svg", { "aria-hidden": "true" }, ...this.fan.flat(), ...this.pipes.flat());
-    this.labels = names.map((name, k) => html("span", { style: `left: calc(${20 * k}% + ${k ? 15 : 7}px)` }, parts[name].label, ...(k ? [html("sub", {}, String((k - 1) >> 1))] : [])));
+    this.lengths = range(4).map(() => html("small")); // of the additions
+    this.labels = names.map((name, k) => html("span", { style: `left: calc(${20 * k}% + ${k ? 15 : 7}px)` }, parts[name].label, ...(k ? [html("sub", {}, String((k - 1) >> 1)), this.lengths[k - 1]] : [])));
     this.way = html("div", { class: "attn-way" }, ...this.labels, html("div", { class: "attn-ribbon" }, this.ribbon, this.front, this.whose), this.drawing,
       ...boxes.map(([name, title, b], k) => figure.opener(name, { style: `left: ${20 * (k + 1)}%` }, html("b", {}, title), html("small", {}, `block ${b}`))));
     this.twin = { canvas: html("canvas", { "aria-hidden": "true" }), named: html("span") };
@@ -41,7 +42,7 @@ attn.Stream = class {
       Object.assign(this.front.style, { left: `${100 * share}%`, opacity: +(share < 1) });
     }, figure.stop ? 1200 : 500);
     this.lay_lines(at, part, shown);
-    this.lay_pipes(Math.hypot(...row));
+    this.lay_pipes(text + at, Math.hypot(...row));
     this.show_odds(text, at, stage === 5);
     this.show_twin(text, at, figure.drawn_part);
   }
@@ -61,10 +62,13 @@ attn.Stream = class {
     this.figure.glide("fan", weights, (now) => this.fan.flat().forEach((path, k) => path.setAttribute("stroke-width", now[k] < 0.02 ? 0 : 7 * now[k])));
   }
 
-  /* From the stream into each part and back, as thick as the chosen addition is long. */
-  lay_pipes(length) {
+  /* From the stream into each part and back, as thick as the addition is long, once it was opened for this character. */
+  lay_pipes(of, length) {
     const { adds } = attn.Stream, { figure } = this, reach = Math.min(30, this.way.clientWidth / 16);
-    figure.glide("pipes", adds.map((name) => (name === figure.drawn_part ? 1.5 * length : 2)), (now) => this.pipes.forEach(([up, down], k) => {
+    if (this.opened?.of !== of) this.opened = { of };
+    if (adds.includes(figure.drawn_part)) this.opened[figure.drawn_part] = length;
+    this.lengths.forEach((text, k) => { text.textContent = adds[k] in this.opened ? attn.number(this.opened[adds[k]], 1) : ""; });
+    figure.glide("pipes", adds.map((name) => 1.5 * (this.opened[name] ?? 1.3)), (now) => this.pipes.forEach(([up, down], k) => {
       up.setAttribute("d", `M${this.place(k) - reach} 94V78`);
       down.setAttribute("d", `M${this.place(k)} 78V94`);
       down.setAttribute("stroke-width", now[k]);

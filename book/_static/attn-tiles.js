@@ -56,9 +56,10 @@ customElements.define("attn-tiles", class extends attn.Figure {
     this.discs = range(8).map(() => svg("circle")); // as large as a weight, where its value stands
     this.balance = svg("path", { class: "attn-mark" });
     this.axis = svg("path", { class: "attn-axis" });
+    this.topped = text({ class: "attn-name" });
     this.factor = text({ class: "attn-name", "text-anchor": "middle" }); // above the first bar that shrinks
     this.goal = svg("path", { class: "attn-reach" });
-    this.bars = svg("svg", { role: "img", class: "attn-sums" }, this.axis, text({ x: 2, y: 160 }, "s"), text({ x: 2, y: 178 }, "v"), ...this.keys.flatMap(Object.values), this.factor);
+    this.bars = svg("svg", { role: "img", class: "attn-sums" }, this.axis, text({ x: 2, y: 160 }, "s"), text({ x: 2, y: 178 }, "v"), ...this.keys.flatMap(Object.values), this.factor, this.topped);
     this.totals = svg("svg", { class: "attn-sums attn-totals", "aria-hidden": true }, ...this.lines.flatMap(({ blocks, ticks, ...more }) => [...blocks, ...Object.values(more), ...ticks]), ...this.discs, this.balance, this.goal);
     this.next = range(8).map((tile) => attn.button(`tile ${tile}`, () => this.taken.includes(tile) || this.set({ order: this.state.order + tile })));
     this.arrivals = html("div", { class: "attn-arrivals", role: "group", "aria-label": "Which tile arrives next?" }, ...this.next);
@@ -133,6 +134,8 @@ customElements.define("attn-tiles", class extends attn.Figure {
     });
     const shrunk = old.findIndex((x) => x > 0);
     this.factor.textContent = shrunk < 0 ? "" : `× ${number(shrink)}`;
+    this.topped.textContent = last ? `top ${number(last.top, 2)}${last.top > before.top && sums[1] ? `, was ${number(before.top, 2)}` : ""}` : "";
+    put(this.topped, { x: wide, y: 14, "text-anchor": "end" });
     put(this.factor, { x: 24 + pitch * shrunk + pitch / 2, y: floor - 5 - high * (old[shrunk] ?? 0) });
     const comes = this.order + order.at(-1) === order; // what comes falls from its bar into both sums
     if (comes) for (const j of fresh) this.glides.get("keys").now[j] = e[j];

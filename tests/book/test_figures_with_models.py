@@ -313,7 +313,7 @@ def test_the_page_shows_what_the_model_says(
             np.testing.assert_allclose(greens[: len(seen)], expected, atol=2)
             assert not any(greens[len(seen) :])  # the strip ends where the query stands
         guess = figure.locator(".attn-answer").inner_text()
-        assert guess.startswith(f"“{visible(text[place + 1])}” came, with ")
+        assert guess.startswith(f"“{visible(text[place + 1])}” (dashed) came: ")
         assert near(guess.rpartition(" ")[2].rstrip("."), lost[place])
         assert "held-out text 1.50" in said(figure)
 
@@ -697,8 +697,7 @@ def test_tasks_of_induction(page: Page) -> None:
     for _ in range(3):
         hit(off, "ArrowDown")
         settle(page)
-    assert verdict(figure).startswith("As you guessed. Without 0.0 the diagonal has weight 0.21")  # fmt: skip
-    assert "With all heads the diagonal has weight 0.77. Head 0.0 looks" in verdict(
-        figure
+    assert verdict(figure).startswith(
+        "As you guessed. With all heads the diagonal has weight 0.77. Without 0.0 the diagonal has weight 0.21."
     )
     assert state(figure)["off"] == "0.0"  # as the words say

@@ -381,8 +381,10 @@ def test_permuted_tokens(page: Page, rng: np.random.Generator) -> None:
         assert outputs == [f"output {row(O[r])}" for r in np.argsort(q)]
         signs = drawing.locator("text:last-child:is(.attn-box ~ text)")
         assert signs.all_text_contents() == [
-            "= the same" if same[r] else f"≠ {row(old[r])} before"
-            for r in np.argsort(q)
+            "= the same" + ", moved" * bool(r != word)
+            if same[r]
+            else f"≠ {row(old[r])} before"
+            for word, r in enumerate(np.argsort(q))
         ]
         seen.add((moved, now["causal"] or now["positions"], bool(same.all())))
         ending = (
