@@ -369,3 +369,5 @@ def test_tasks_of_the_sentence(figure: Locator) -> None:
         "You guessed “MLP of block 0”; it is “attention of block 0”. Lengths: attention of block 0 9.23, "
         "MLP of block 0 6.60, attention of block 1 7.76, MLP of block 1 4.36."
     )
+    lengths = figure.locator(".attn-way > span small").all_text_contents()
+    assert lengths == ["9.2", "6.6", "7.8", "4.4"]  # each stays once it was seen
