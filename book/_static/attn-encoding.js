@@ -52,16 +52,18 @@ customElements.define("attn-encoding", class extends attn.Figure {
     });
 
     this.heading = html("p");
-    this.clocks = svg("svg", { viewBox: "0 0 400 214", role: "img" });
+    this.clocks = svg("svg", { viewBox: "0 0 400 236", role: "img" });
     this.hands = range(8).map((i) => {
-      const [x, y] = [50 + 100 * (i % 4), 46 + 106 * Math.floor(i / 4)];
+      const [x, y] = [50 + 100 * (i % 4), 46 + 117 * Math.floor(i / 4)];
       const hands = ["attn-hand-k", "attn-hand-p"].map((kind) => svg("line", { class: kind, x1: x, y1: y }));
       const face = svg("circle", { class: "attn-axis", cx: x, cy: y, r: 36 }), sector = svg("path", { class: "attn-seen" }), between = svg("path", { class: "attn-between" });
       const name = svg("text", { x, y: y + 52, "text-anchor": "middle" });
-      const clock = svg("g", {}, sector, face, between, ...hands, name, svg("path", { class: `attn-part attn-pair-${i}`, d: `M${x - 19} ${y + 57}h38` }));
+      // What is seen and what it has turned, as lengths: a slow pair's angles are too small for its face.
+      const [seen, turned] = [svg("rect", { class: "attn-seen", x: x - 36, y: y + 61, height: 6 }), svg("path", { class: "attn-cursor-line" })];
+      const clock = svg("g", {}, sector, face, between, ...hands, name, svg("path", { class: `attn-part attn-pair-${i}`, d: `M${x - 19} ${y + 57}h38` }), seen, turned);
       for (const [kind, lit] of [["pointerenter", true], ["pointerleave", false]]) clock.addEventListener(kind, () => this.parts[i].classList.toggle("attn-lit", lit));
       this.clocks.append(clock);
-      return { clock, face, sector, between, hands, name, x, y };
+      return { clock, face, sector, between, hands, name, seen, turned, x, y };
     });
 
     this.chart = svg("svg");
@@ -110,21 +112,22 @@ customElements.define("attn-encoding", class extends attn.Figure {
     attn.put(this.goal, { d: this.task.number === 2 && n === 2 ? `M${X(10)} ${Y(1.9)}H${X(farthest)}` : "" });
     // Hands turn through the whole angle: of each its start, where it is, and how long it is.
     const angles = range(8).flatMap((i) => {
-      if (i >= n) return Array(6).fill(0);
+      if (i >= n) return Array(8).fill(0);
       const turn = (pair, at) => (turned ? Math.atan2(pair[2 * i + 1], pair[2 * i]) + rates[i] * at : Math.PI / 2 - rates[i] * at);
       const long = (row) => Math.hypot(row[2 * i], row[2 * i + 1]);
-      return [turn(query, p + k), long(rows[4 * k]), turn(key, p), long(here), turn(query, p), Math.min(rates[i] * seen, full - 0.02)];
+      const reach = Math.min(full, rates[i] * seen), now = reach === full ? (rates[i] * k) % full : rates[i] * k, most = Math.max(reach, now);
+      return [turn(query, p + k), long(rows[4 * k]), turn(key, p), long(here), turn(query, p), Math.min(rates[i] * seen, full - 0.02), reach / most, now / most];
     });
 
-    this.heading.textContent = turned ? "Key red, query dashed; grey: angles seen; red rim: outside" : "Hands at r, in red, and at r + k, dashed";
+    this.heading.textContent = turned ? "Key red, query dashed. Grey: angles seen; line: now; red rim: outside" : "Hands at r, in red, and at r + k, dashed";
     this.hands.forEach(({ clock, face, name }, i) => {
       clock.style.display = i < n ? "" : "none";
       face.classList.toggle("attn-new", turned && this.fresh.includes(i));
       if (i >= n) return;
       name.textContent = `${turned ? "pair" : "hand"} ${i}`;
     });
-    this.glide("hands", angles, (all) => this.hands.slice(0, n).forEach(({ sector, between, hands, x, y }, i) => {
-      const [late, far, early, near, first, round] = all.slice(6 * i), along = (angle, r) => [x + r * Math.cos(angle), y - r * Math.sin(angle)];
+    this.glide("hands", angles, (all) => this.hands.slice(0, n).forEach(({ sector, between, hands, seen, turned: mark, x, y }, i) => {
+      const [late, far, early, near, first, round, reach, here] = all.slice(8 * i), along = (angle, r) => [x + r * Math.cos(angle), y - r * Math.sin(angle)];
       [[late, far], [early, near]].forEach(([angle, long], which) => {
         const [x2, y2] = along(angle, 34 * long);
         hands[which].setAttribute("x2", x2);
@@ -132,9 +135,11 @@ customElements.define("attn-encoding", class extends attn.Figure {
       });
       const rim = (angle, r = 36) => along(angle, r).map((at) => at.toFixed(2)).join(" "), apart = ((late - early) % full + full) % full;
       between.setAttribute("d", turned ? `M${rim(early, 20)}A20 20 0 ${+(apart > Math.PI)} 0 ${rim(early + apart, 20)}` : "");
+      attn.put(seen, { width: turned ? 72 * reach : 0 });
+      attn.put(mark, { d: turned ? `M${x - 36 + 72 * here} ${y + 59}v10` : "" });
       sector.setAttribute("d", turned ? `M${x} ${y}L${rim(first)}A36 36 0 ${+(round > Math.PI)} 0 ${rim(first + round)}Z` : "");
     }));
-    this.clocks.setAttribute("viewBox", `0 0 400 ${n > 4 ? 214 : 106}`);
+    this.clocks.setAttribute("viewBox", `0 0 400 ${n > 4 ? 236 : 119}`);
     this.band.setAttribute("width", turned ? unit * seen : 0);
     this.ticks.forEach((tick, i) => { tick.textContent = number(n * (1 - i), 0); });
     const many = later.length, curves = [products, ...range(8).map((i) => shares[i] ?? Array(many).fill(0))];

@@ -302,6 +302,20 @@ def move(figure: Locator, moved: str) -> None:
     settle(figure.page)
 
 
+def test_what_a_pair_has_turned_is_also_a_length(page: Page) -> None:
+    """Beside what it was seen to turn; of a pair that was seen all round, within one round."""
+    figure = page.locator("attn-encoding")
+    press(figure, "Again")
+    figure.get_by_label("Step k").first.fill("32")
+    settle(page)
+    seen, turned = figure.evaluate(
+        """f => [f.hands.map(hand => hand.seen.width.baseVal.value),
+            f.hands.map(hand => +hand.turned.getAttribute("d").match(/M(.*?) /)?.[1] - hand.x + 36)]"""
+    )
+    np.testing.assert_allclose(seen[:4], 72 * np.array([1, 15 / 32, 15 / 32, 15 / 32]))
+    np.testing.assert_allclose(turned[:4], 72 * np.array([32 % (2 * np.pi) / (2 * np.pi), 1, 1, 1]))  # fmt: skip
+
+
 def test_permuted_tokens(page: Page, rng: np.random.Generator) -> None:
     figure, seen = page.locator("attn-permute"), set()
     words = ["WEATHER", "IS", "LOVELY"]
