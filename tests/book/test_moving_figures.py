@@ -310,7 +310,7 @@ def test_what_a_pair_has_turned_is_also_a_length(page: Page) -> None:
     settle(page)
     seen, turned = figure.evaluate(
         """f => [f.hands.map(hand => hand.seen.width.baseVal.value),
-            f.hands.map(hand => +hand.turned.getAttribute("d").match(/M(.*?) /)?.[1] - hand.x + 36)]"""
+            f.hands.map(hand => +hand.turned.getAttribute("d")?.match(/M(.*?) /)?.[1] - hand.x + 36)]"""
     )
     np.testing.assert_allclose(seen[:4], 72 * np.array([1, 15 / 32, 15 / 32, 15 / 32]))
     np.testing.assert_allclose(turned[:4], 72 * np.array([32 % (2 * np.pi) / (2 * np.pi), 1, 1, 1]))  # fmt: skip
