@@ -58,7 +58,9 @@ customElements.define("attn-cache", class extends attn.Figure {
       line: svg("path", { class: `attn-tone attn-${tones[kind]}` }), dot: svg("circle", { class: `attn-tone attn-${tones[kind]}`, r: 4 }),
       name: text("", { class: `attn-tone attn-${tones[kind]}` }), bytes: text("", { class: "attn-bytes", ...end }), bar: svg("rect", { class: `attn-of-bytes attn-${tones[kind]}`, height: 3 }),
     }));
-    this.mine = { line: svg("path", { style: "stroke-width: 5" }), bytes: text("", { class: "attn-bytes attn-name" }) };
+    // The choice among the bytes of all, where it is none of them
+    this.own = { name: text("your choice", { class: "attn-name" }), bytes: text("", { class: "attn-bytes attn-name", ...end }), bar: svg("rect", { class: "attn-of-bytes", height: 3 }) };
+    this.mine = svg("path", { style: "stroke-width: 5" });
     this.less = { span: svg("path", { class: "attn-between" }), share: text("", { class: "attn-name" }) }; // than all heads
     this.ring = [svg("circle", { class: "attn-ghost", r: 10 }), text("", { class: "attn-name", ...end })]; // where a window comes below the latents, once the task is done
     this.cursor = svg("path", { class: "attn-axis" });
@@ -69,7 +71,7 @@ customElements.define("attn-cache", class extends attn.Figure {
     this.chart = svg("svg", { class: "attn-lanes" }, ...this.full, this.when, this.axis,
       ...[25, 30, 35, 40].map((power) => text(attn.size(2 ** power).replace(".00", ""), { x: 59, y: this.y(power) + 4, ...end })),
       text("one H100", { x: 70, y: this.y(Math.log2(holds)) - 5 }), ...this.marks.map(([, mark]) => mark), this.cursor, this.less.span,
-      ...this.lines.flatMap(({ line, dot, name, bytes, bar }) => [line, dot, name, bytes, bar]), this.mine.line, this.mine.bytes, this.less.share, ...this.ring, this.handle);
+      ...this.lines.flatMap(({ line, dot, name, bytes, bar }) => [line, dot, name, bytes, bar]), ...Object.values(this.own), this.mine, this.less.share, ...this.ring, this.handle);
     this.each = html("span");
     this.picture.append(this.chart, html("p", {}, "Thick: your choice of ", this.each, `. Thin: 16 bits, all tokens. Red: more than the ${holds / 1e9} GB of one H100, with no room for weights yet.`));
     const go = (length) => this.set({ length: Math.min(20, Math.max(10, length)) });
@@ -99,6 +101,12 @@ customElements.define("attn-cache", class extends attn.Figure {
       attn.put(bytes, { x: wide });
       attn.put(bar, { x: wide - 76, width: long }); // beside lines on a logarithmic axis the bytes as they are
     });
+    const own = this.bytes === this.thin[heads] ? "hidden" : "visible";
+    this.own.name.textContent = wide < 500 ? "yours" : "your choice";
+    this.own.bytes.textContent = size(this.bytes);
+    attn.put(this.own.name, { x: right + 8, visibility: own });
+    attn.put(this.own.bytes, { x: wide, visibility: own });
+    attn.put(this.own.bar, { x: wide - 76, width: Math.min(76, 76 * this.bytes / this.thin.heads), visibility: own, class: `attn-of-bytes attn-${tones[heads]}` });
     this.when.textContent = `at ${tokens.toLocaleString("en-US")} tokens`;
     attn.put(this.when, { x: wide });
     attn.put(this.chart, { viewBox: `0 0 ${wide} 256` });
@@ -106,10 +114,9 @@ customElements.define("attn-cache", class extends attn.Figure {
     attn.put(this.full[0], { width: right - 64 });
     attn.put(this.full[1], { d: `M64 ${this.y(Math.log2(holds))}H${right}` });
     for (const [power, mark] of this.marks) attn.put(mark, { x: this.x(power), visibility: wide < 500 && power % 10 && power !== 14 ? "hidden" : "visible" });
-    this.mine.bytes.textContent = this.bytes === this.thin[heads] ? "" : size(this.bytes); // the thin line has said it
     const times = this.thin.heads / this.bytes;
     this.less.share.textContent = times > 1.05 ? `1/${attn.number(times, times >= 100 || Math.abs(times - Math.round(times)) < 0.05 ? 0 : 1)} of MHA` : "";
-    for (const part of [this.mine.line, this.dot]) part.setAttribute("class", `attn-tone attn-${tones[heads]}`);
+    for (const part of [this.mine, this.dot]) part.setAttribute("class", `attn-tone attn-${tones[heads]}`);
     const first = [...kinds.map((kind) => bill(kind, 1024, 16)), bill(heads, 1024, bits)];
     this.glide("lines", [length, window === "all" ? 20 : Math.log2(kept), ...first.map(Math.log2)], (now) => this.paint(now));
     this.each.textContent = `${model}, ${size(this.bytes / held)} a ${window === "all" ? "token" : "kept token"}`;
@@ -130,18 +137,20 @@ customElements.define("attn-cache", class extends attn.Figure {
       for (const text of [name, bytes]) put(text, { y: row });
       put(bar, { y: row + 3 });
     });
-    const y = this.y(mine + Math.min(length, full) - 10), turned = at > this.x(17); // its bytes stay within the axes
+    put(this.own.name, { y: row + 24 });
+    put(this.own.bytes, { y: row + 24 });
+    put(this.own.bar, { y: row + 27 });
+    const y = this.y(mine + Math.min(length, full) - 10);
     const meet = mine + full - first[2];
     put(this.ring[0], { cx: this.x(meet), cy: this.y(mine + full - 10) });
     const beside = this.wide < 500 ? { x: this.x(meet) + 12, y: 38, "text-anchor": "start" } : { x: this.x(meet) - 8, y: -14, "text-anchor": "end" };
     put(this.ring[1], { ...beside, y: this.y(mine + full - 10) + beside.y });
     this.ring[1].textContent = `${(100 * Math.round(2 ** meet / 100)).toLocaleString("en-US")} tokens`;
     for (const part of this.ring) put(part, { visibility: this.task.done && full < meet && meet < 20 ? "visible" : "hidden" });
-    put(this.mine.line, { d: rise(mine, full) + `H${this.x(20)}` });
+    put(this.mine, { d: rise(mine, full) + `H${this.x(20)}` });
     put(this.handle, { transform: `translate(${at} ${y})` });
     const top = this.y(first[0] + length - 10), room = at > 150; // left of the first line's dot nothing runs, nor at the foot
     put(this.less.span, { d: `M${at} ${top}V${y}` });
     put(this.less.share, room ? { x: at - 8, y: top - 8, "text-anchor": "end" } : { x: at + 6, y: 226, "text-anchor": "start" });
-    put(this.mine.bytes, { x: at + (turned ? -12 : 12), y: Math.min(210, y + 22), "text-anchor": turned ? "end" : "start" });
   }
 });
