@@ -145,8 +145,9 @@ customElements.define("attn-cache", class extends attn.Figure {
     put(this.ring[0], { cx: this.x(meet), cy: this.y(mine + full - 10) });
     const beside = this.wide < 500 ? { x: this.x(meet) + 12, y: 38, "text-anchor": "start" } : { x: this.x(meet) - 8, y: -14, "text-anchor": "end" };
     put(this.ring[1], { ...beside, y: this.y(mine + full - 10) + beside.y });
-    this.ring[1].textContent = `${(100 * Math.round(2 ** meet / 100)).toLocaleString("en-US")} tokens`;
-    for (const part of this.ring) put(part, { visibility: this.task.done && full < meet && meet < 20 ? "visible" : "hidden" });
+    const crossed = this.task.done && full < meet && meet < 20;
+    this.ring[1].textContent = crossed ? `${(100 * Math.round(2 ** meet / 100)).toLocaleString("en-US")} tokens` : "";
+    put(this.ring[0], { visibility: crossed ? "visible" : "hidden" });
     put(this.mine, { d: rise(mine, full) + `H${this.x(20)}` });
     put(this.handle, { transform: `translate(${at} ${y})` });
     const top = this.y(first[0] + length - 10), room = at > 150; // left of the first line's dot nothing runs, nor at the foot

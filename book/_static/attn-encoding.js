@@ -150,9 +150,9 @@ customElements.define("attn-encoding", class extends attn.Figure {
     });
     this.handle.setAttribute("aria-valuenow", k);
     this.handle.setAttribute("aria-valuetext", `step ${k}, product ${number(this.product)}`);
-    const shown = pairs.map((i) => (turned ? [shares[i][4 * k], rates[i] * k, rates[i] * seen] : here.slice(2 * i, 2 * i + 2)));
+    const shown = pairs.map((i) => (turned ? [shares[i][4 * k], rates[i] * k, rates[i] * seen < full ? rates[i] * seen : Infinity] : here.slice(2 * i, 2 * i + 2)));
     for (const [kind, { map }] of Object.entries(this.values)) map.hidden = kind !== show;
-    this.values[show].show(shown, pairs.map((i) => `${turned ? "pair" : "hand"} ${i}`), "PuOr", (x) => (x + 1) / 2);
+    this.values[show].show(shown, pairs.map((i) => `${turned ? "pair" : "hand"} ${i}`), "PuOr", (x) => (x + 1) / 2, (x) => (x === Infinity ? "all round" : x ? number(x) : "0"));
     [...this.values[show].map.tBodies[0].rows].forEach((row, i) => { row.hidden = i >= n; });
     const [now, then] = turned ? ["key", "query"] : ["P", "P"];
     this.answer.textContent = `The product at each step, and what each pair adds. ${now}${sub(p)} · ${then}${sub(p + k)} = ${number(this.product)}`;

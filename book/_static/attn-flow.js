@@ -227,7 +227,7 @@ attn.Flow = class extends attn.Figure {
     }));
     for (const at of all) {
       const { kind, sum } = parts[at.name];
-      if (at.cell.classList.contains("attn-new") && !sum) at.notch.setAttribute("d", kind === "weights" ? `M${at.wide - 7} 1h6v6` : this.nick(end(at, before[at.name][at.i][at.j]), at.tall));
+      if (at.cell.classList.contains("attn-new") && !sum) at.notch.setAttribute("d", kind === "weights" ? `M${at.wide - 11} 1h10v10` : this.nick(end(at, before[at.name][at.i][at.j]), at.tall));
     }
     this.aim([...made].filter(([key]) => !part.far && !parts[this.cells.get(key).name].far), here);
     for (const one of this.spun ?? []) this.draw_threads(one);

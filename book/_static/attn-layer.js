@@ -63,6 +63,6 @@ customElements.define("attn-layer", class extends attn.Flow {
     const rows = this.rows_changed("O").map((i) => this.tokens()[i]);
     const edited = this.inputs.some((name) => this.rows_changed(name).length);
     if (this.state.stage < 4) return `Shown up to ${this.constructor.stages[this.state.stage]}.`;
-    return edited ? `${rows.length ? attn.flow.list(rows) : "No word"} ${rows.length > 1 ? "have" : "has"} another output than at the start.` : "All inputs are as at the start.";
+    return edited ? `${rows.length ? attn.flow.list(rows) : "No word"} ${rows.length > 1 ? "have" : "has"} another output than before${this.state.causal ? " under the same mask" : ""}.` : "All inputs are as at the start.";
   }
 });

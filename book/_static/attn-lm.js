@@ -31,7 +31,7 @@ customElements.define("attn-lm", class extends attn.Figure {
       if (text !== before && !(text.startsWith(before) && text.length === before.length + 1)) met.set("text", text); // another text
       return text !== met.get("text");
     },
-    seen: ({ state: { text, causal }, fresh }) => `Of ${fresh} (underlined), and of ${text.length - fresh} they were kept. `
+    seen: ({ state: { text, causal }, fresh }) => `Of ${fresh}${fresh < text.length ? " (underlined)" : ""}, and of ${text.length - fresh} they were kept. `
       + (causal ? "No earlier character can see the new one, so nothing of theirs has changed." : "Without the mask every character sees the new one, so all must be computed anew."),
   }, {
     opens: { causal: true, positions: true, off: "" },
@@ -173,10 +173,10 @@ customElements.define("attn-lm", class extends attn.Figure {
     this.show_heads(text, at);
     this.fresh = text.length - reading.kept;
     this.line.letters.forEach((letter, i) => {
-      letter.classList.toggle("attn-fresh", i >= reading.kept && i < text.length);
+      letter.classList.toggle("attn-fresh", reading.kept > 0 && i >= reading.kept && i < text.length);
       letter.classList.toggle("attn-came", i === at + 1);
     });
-    this.cached.textContent = `Underlined: keys computed last; ${reading.kept} were kept.`;
+    this.cached.textContent = reading.kept ? `Underlined: keys computed last; ${reading.kept} were kept.` : "All keys were computed at the last change.";
     return this.show_next(text, at, lost) + ` The text loses ${this.lost === this.lost ? number(this.lost, 2) : "–"} nats a character, `
       + `held-out text ${number(attn.lm.held_out, 2)}.` + (text.length > 64 ? " Beyond 64 characters the model meets distances that it never saw in training." : "")
       + (text.length === this.constructor.most ? ` It has ${text.length} characters, as many as this figure reads: take some away to write on.` : "")

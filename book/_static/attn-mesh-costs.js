@@ -76,9 +76,9 @@ attn.mesh = (() => {
           ...points.slice(0, 1).filter(() => !now).map(([h, value]) => {
             const near = Math.abs(y(ways[exchange][h] ?? Infinity) - y(value)) < 24;
             const place = { x: x(h) + (near ? 28 : -4), y: y(value) - 9 };
-            while (places.some((other) => Math.abs(other.x - place.x) < 70 && Math.abs(other.y - place.y) < 13)) place.y += 13;
+            while (places.some((other) => Math.abs(other.x - place.x) < 130 && Math.abs(other.y - place.y) < 13)) place.y += 13;
             places.push(place);
-            return svg("text", place, way);
+            return svg("text", place, `${way}, ${time(1000 * value)}`);
           })];
       })];
   };

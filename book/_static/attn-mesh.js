@@ -109,7 +109,7 @@ customElements.define("attn-mesh", class extends attn.Figure {
     });
     this.labels.forEach(({ ms, name, tie }, i) => {
       ms.textContent = fits ? time(now[i]) : "–";
-      for (const part of [ms, name, tie]) put(part, { opacity: now[i] ? 1 : 0.4, visibility: fits ? "visible" : "hidden" });
+      for (const part of [ms, name, tie]) put(part, { opacity: now[i] ? 1 : 0.4, visibility: fits && (now[i] || part !== tie) ? "visible" : "hidden" });
     });
     this.end.textContent = fits ? time(sum(now)) : "does not fit";
   }

@@ -548,12 +548,25 @@ def test_encoding_explorer(page: Page, rng: np.random.Generator) -> None:
         rates = base ** (-np.arange(0, d, 2) / d)
         shares = (here * there).reshape(-1, 2).sum(-1)
         numbers = {
-            "turned": np.stack([shares, rates * k, rates * seen], -1),
+            "turned": np.stack(
+                [
+                    shares,
+                    rates * k,
+                    np.where(rates * seen < 2 * np.pi, rates * seen, np.inf),
+                ],
+                -1,
+            ),
             "marks": here.reshape(-1, 2),
         }[show]
         kind = {"turned": "pair", "marks": "hand"}[show]
         expected = [
-            [f"{kind} {i}", *("0" if x == 0 else number(x) for x in row)]
+            [
+                f"{kind} {i}",
+                *(
+                    "0" if x == 0 else "all round" if x == np.inf else number(x)
+                    for x in row
+                ),
+            ]
             for i, row in enumerate(numbers)
         ]
         assert cells(figure, ("marks", "turned").index(show)) == expected
@@ -1455,12 +1468,14 @@ def test_tasks_of_the_cache(page: Page) -> None:
     choose(figure, "Of", "window")
     assert "So far: at 131,072 tokens the window takes 1.25 GiB" in verdict(figure)
     names = figure.locator("text.attn-name").all_text_contents()
-    assert names == ["your choice", "1.25 GiB", "1/256 of MHA", "14,600 tokens"]
+    assert names == ["your choice", "1.25 GiB", "1/256 of MHA", ""]
     keys(tokens, *["ArrowLeft"] * 3)
     assert verdict(figure).startswith("Your guess")
     keys(tokens, "ArrowLeft")
     assert verdict(figure).startswith("You guessed “131,072”; it is “16,384”.")
     assert "At 8,192 tokens the window takes 1.25 GiB and" in verdict(figure)
+    settle(page)
+    assert figure.get_by_text("14,600 tokens").is_visible()  # where the lines cross
 
 
 def test_tasks_of_the_encoding(page: Page) -> None:
