@@ -85,7 +85,7 @@ customElements.define("attn-beam", class extends attn.Figure {
   /* Search anew where model or text have changed; the slider ends with the search. */
   search() {
     const { model, text, k, step } = this.state, key = [model, model === "translator" && text].join();
-    const ended = this.drawn === key && step >= this.last;
+    const ended = this.drawn === key && step >= this.last; // it stays so if another width takes longer
     if (this.drawn !== key) {
       this.drawn = key;
       this.here = this.world();

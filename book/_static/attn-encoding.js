@@ -70,7 +70,7 @@ customElements.define("attn-encoding", class extends attn.Figure {
     this.band = svg("rect", { class: "attn-seen", x: 40, y: 8, height: 146 });
     this.parts = range(8).map((i) => svg("polyline", { class: `attn-part attn-pair-${i}` }));
     this.curve = svg("polyline", { class: "attn-curve" });
-    this.sum = svg("text", { class: "attn-name attn-sum" }, "sum");
+    this.sum = svg("text", { class: "attn-name" }, "sum");
     this.ticks = range(3).map((i) => svg("text", { x: 34, y: 20 + 65 * i, "text-anchor": "end" }));
     this.handle = svg("g", { class: "attn-handle", tabindex: 0, role: "slider", "aria-label": "Step k",
       "aria-valuemin": 0, "aria-valuemax": farthest }, svg("circle", { r: 22, class: "attn-grip" }), svg("circle", { r: 6, class: "attn-mark" }));

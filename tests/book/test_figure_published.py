@@ -231,7 +231,9 @@ def test_a_strip_above_the_words_is_the_head_before(figure: Locator) -> None:
     assert "Strip above" not in figure.inner_text()
 
 
-def test_tasks_of_the_published_heads(figure: Locator) -> None:
+def test_tasks_of_the_published_heads(
+    figure: Locator, weights: dict[str, np.ndarray]
+) -> None:
     """Answered with the keyboard alone."""
     sentence, which = (
         figure.get_by_label(label, exact=True)
@@ -256,6 +258,9 @@ def test_tasks_of_the_published_heads(figure: Locator) -> None:
     assert verdict(figure) == "Your guess: in layers 10 to 19. Now try."
     go(16, 0)
     assert verdict(figure).startswith("As you guessed. Layer 16, head 0 gives the token before 0.76")  # fmt: skip
+    before = np.diagonal(weights["it"][16, 0], -1)
+    least, most = (number(end(before), 2) for end in (np.min, np.max))
+    assert f"in the mean, never less than {least} here and at most {most}. " in verdict(figure)  # fmt: skip
     press(figure, "Next task", "one or none")
     for control in (sentence, which):
         hit(control, "ArrowDown")

@@ -123,6 +123,18 @@ def test_what_is_printed_comes_out(page: Page, name: str) -> None:
     assert sums > 40
 
 
+def test_both_heads_take_their_columns_from_all_three_matrices(page: Page) -> None:
+    paths = page.locator("attn-multihead").evaluate(
+        "f => f.arrows.filter(([to]) => to[0] === 'Q').map(([, arrow]) => arrow.getAttribute('d'))"
+    )
+    for head, path in enumerate(paths):
+        *stubs, last, down = path[1:].split("M")
+        starts = [int(stub.split()[0]) for stub in (*stubs, last)]
+        assert starts == [left + 24 + 48 * head for left in (206, 322, 438)]
+        bus, end = int(last.split("H")[1]), int(down.split()[0])
+        assert bus == starts[0] <= end <= starts[-1]  # all hang on it
+
+
 def test_a_mouse_that_drags_an_input_changes_it(page: Page) -> None:
     figure = page.locator("attn-layer")
     press(figure, "Again")
