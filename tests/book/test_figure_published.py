@@ -13,6 +13,7 @@ from moving import (
     cells,
     choose,
     hit,
+    number,
     press,
     said,
     settle,
