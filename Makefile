@@ -91,9 +91,10 @@ coverage: .venv/models  ## show which lines of the package no test runs; at leas
 	@$(TESTS) --cov --cov-report=term-missing $(ALL) \
 		|| $(call stop,a test fails or too few lines are covered; see above.)
 
-lint: .venv/ready  ## check style and types
+lint: .venv/ready  ## check style, types and that both halves have the same docstrings
 	@$(PY) -m ruff check --quiet || $(call stop,ruff found the faults above; 'make format' mends most of them.)
 	@$(PY) -m ruff format --check --quiet || $(call stop,some files are not formatted; type 'make format'.)
+	@$(PY) tools/mirror.py --check || $(call stop,torch's docstrings are not NumPy's; type '$(PY) tools/mirror.py'.)
 	@$(PY) -m mypy --no-error-summary || $(call stop,mypy found the type errors above.)
 
 format: .venv/ready  ## format the code and mend what ruff can mend

@@ -30,10 +30,6 @@ def gaussian_kernel(Q: np.ndarray, K: np.ndarray, bandwidth: float = 1.0) -> np.
     Returns:
         Weights, (…, n, m), in [0, 1] (far out they round to 0); 1 where query and key agree.
 
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: Q and K differ in d, their batch axes do not broadcast, or the bandwidth is not above 0.
-
     Example:
         >>> gaussian_kernel(np.array([[1.0]]), np.array([[1.0], [1000.0]])).tolist()
         [[1.0, 0.0]]
@@ -57,10 +53,6 @@ def boxcar_kernel(Q: np.ndarray, K: np.ndarray, bandwidth: float = 1.0) -> np.nd
 
     Returns:
         Weights, (…, n, m), each 0 or 1.
-
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: Q and K differ in d, their batch axes do not broadcast, or the bandwidth is not above 0.
 
     Example:
         >>> boxcar_kernel(np.array([[0.0]]), np.array([[0.5], [1.0], [1.5]])).tolist()
@@ -90,10 +82,6 @@ def triangular_kernel(
     Returns:
         Weights, (…, n, m), in [0, 1].
 
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: Q and K differ in d, their batch axes do not broadcast, or the bandwidth is not above 0.
-
     Example:
         >>> triangular_kernel(np.array([[0.0]]), np.array([[0.25], [1.5]])).tolist()
         [[0.75, 0.0]]
@@ -120,10 +108,6 @@ def epanechnikov_kernel(
 
     Returns:
         Weights, (…, n, m), in [0, ¾].
-
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: Q and K differ in d, their batch axes do not broadcast, or the bandwidth is not above 0.
 
     Example:
         >>> epanechnikov_kernel(np.array([[0.0]]), np.array([[0.0], [0.5], [1.5]])).tolist()

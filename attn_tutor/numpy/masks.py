@@ -25,10 +25,6 @@ def causal_mask(n: int, m: int | None = None) -> np.ndarray:
     Returns:
         Boolean mask, (n, m); True = may attend.
 
-    Raises:
-        TypeError: n or m is not a whole number.
-        ValueError: n or m is negative.
-
     Example:
         >>> causal_mask(2, 3).tolist()
         [[True, True, False], [True, True, True]]
@@ -54,10 +50,6 @@ def padding_mask(valid_lens: np.ndarray, m: int) -> np.ndarray:
 
     Returns:
         Boolean mask, (b, 1, m) or (b, n, m); True = may attend.
-
-    Raises:
-        TypeError: the lengths are not whole numbers in an array, or m is not one.
-        ValueError: a length is negative or above m, or ``valid_lens`` has neither 1 nor 2 axes.
 
     Example:
         >>> padding_mask(np.array([1, 3]), 3).tolist()
@@ -86,14 +78,10 @@ def document_mask(documents: np.ndarray) -> np.ndarray:
     Source: Krell et al. (2021).
 
     Args:
-        documents: the number of the document that each token belongs to, (…, n).
+        documents: whole numbers, (…, n): the document that each token belongs to.
 
     Returns:
         Boolean mask, (…, n, n); True = may attend.
-
-    Raises:
-        TypeError: the documents are not whole numbers in an array.
-        ValueError: there is no axis of tokens.
 
     Example:
         >>> document_mask(np.array([7, 7, 8])).tolist()

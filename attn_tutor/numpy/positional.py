@@ -9,11 +9,8 @@ from attn_tutor._checks import (
     require_size,
 )
 from attn_tutor.numpy._arrays import require_array, shapes
-from attn_tutor.numpy.fast.encoding import by_rotation
 
 __all__ = ["alibi_bias", "rotary", "sinusoidal_encoding"]
-
-MANY = 64  # positions: for more, turning some rows into the others is quicker
 
 
 def sinusoidal_encoding(n: int, d: int, base: float = 10000.0) -> np.ndarray:
@@ -32,10 +29,6 @@ def sinusoidal_encoding(n: int, d: int, base: float = 10000.0) -> np.ndarray:
     Returns:
         Encoding, (n, d), in [−1, 1]; the product of two rows depends on their distance alone (for even d).
 
-    Raises:
-        TypeError: n or d is not a whole number.
-        ValueError: n or d is negative, or the base is not above 0.
-
     Example:
         >>> (1000 * sinusoidal_encoding(2, 3)).round().tolist()
         [[0.0, 1000.0, 0.0], [841.0, 540.0, 2.0]]
@@ -43,11 +36,11 @@ def sinusoidal_encoding(n: int, d: int, base: float = 10000.0) -> np.ndarray:
     require_size("sinusoidal_encoding", "n", n)
     require_size("sinusoidal_encoding", "d", d)
     rates = _rates("sinusoidal_encoding", d, base)
-    if n > MANY:
-        return np.ascontiguousarray(by_rotation(n, rates)[:, :d])
     angles = np.arange(n)[:, None] * rates  # (n, ⌈d/2⌉)
-    pairs = np.stack([np.sin(angles), np.cos(angles)], -1)  # (n, ⌈d/2⌉, 2)
-    return np.ascontiguousarray(pairs.reshape(n, 2 * len(rates))[:, :d])
+    P = np.empty((n, d))
+    P[:, 0::2] = np.sin(angles)
+    P[:, 1::2] = np.cos(angles[:, : d // 2])
+    return P
 
 
 @shapes("(n,d)->(n,d)")
@@ -71,24 +64,18 @@ def rotary(
     the r entries that turn. Source: Su et al. (2021), section 3.2.2.
 
     A model that was trained on L tokens reads s L with slower rates: ``rates / s`` interpolates positions (Chen et al.,
-    2023), ``base * s ** (d / (d - 2))`` is NTK-aware, and ``rates * (g + (1 - g) / s)`` is YaRN's, whose ramp is
-    ``g = np.clip((L * rates / (2 * np.pi) - 1) / 31, 0, 1)`` for Llama (Peng et al., 2024, section 3).
+    2023), ``base * s ** (d / (d - 2))`` is NTK-aware (Peng et al., 2024, section 3.1).
 
     Args:
         X: queries or keys, (…, n, d), with d even unless ``rates`` are given.
         positions: position p of each row, broadcasts to (…, n); None is 0 … n − 1.
         base: sets the slowest turn; above 0.
-        rates: ω in place of the base's, radians a position, one for each pair, (r/2,); entries from r on stay as they
+        rates: ω in place of the base's, radians a position, one a pair, (r/2,) with r ≤ d; entries from r on stay as they
             are (partial rotary). Far positions need them in double precision.
         interleaved: pairs are neighbours; False is half-split.
 
     Returns:
         Rotated rows, (…, n, d), each of unchanged length.
-
-    Raises:
-        TypeError: X, ``positions`` or ``rates`` is not an array of this half.
-        ValueError: d is odd, the positions do not broadcast to the rows, the base is not above 0, or there are more
-            rates than pairs.
 
     Example:
         >>> rotary(np.array([[1000.0, 0.0], [1000.0, 0.0]])).round().tolist()
@@ -128,16 +115,12 @@ def alibi_bias(n_heads: int, n: int, m: int | None = None) -> np.ndarray:
     Source: Press et al. (2022), section 3; they use it with a causal mask, where the distance is never negative.
 
     Args:
-        n_heads: number of heads.
+        n_heads: number of heads, at least 1.
         n: number of queries.
         m: number of keys; None means n.
 
     Returns:
         Bias, (h, n, m), 0 or less, to be added to the scores.
-
-    Raises:
-        TypeError: an argument is not a whole number.
-        ValueError: ``n_heads`` is below 1, or n or m is negative.
 
     Example:
         >>> alibi_bias(2, 2).tolist()

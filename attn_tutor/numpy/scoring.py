@@ -33,10 +33,6 @@ def dot_score(Q: np.ndarray, K: np.ndarray) -> np.ndarray:
     Returns:
         Scores, (…, n, m). For independent entries of mean 0 and variance 1 their variance is d.
 
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: Q and K differ in d, or their batch axes do not broadcast.
-
     Example:
         >>> dot_score(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0], [0.0, 1.0]])).tolist()
         [[11.0, 2.0]]
@@ -62,10 +58,6 @@ def scaled_dot_score(
     Returns:
         Scores, (…, n, m). For independent entries of mean 0 and variance 1 their variance is 1.
 
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: Q and K differ in d, or their batch axes do not broadcast.
-
     Example:
         >>> scaled_dot_score(np.array([[1.0, 1.0, 1.0, 1.0]]), np.array([[1.0, 2.0, 3.0, 4.0]])).tolist()
         [[5.0]]
@@ -90,10 +82,6 @@ def bilinear_score(Q: np.ndarray, K: np.ndarray, M: np.ndarray) -> np.ndarray:
 
     Returns:
         Scores, (…, n, m). With M the identity they are dot products.
-
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: M does not lead from the width of Q to the width of K.
 
     Example:
         >>> bilinear_score(np.array([[1.0, 2.0]]), np.array([[3.0]]), np.array([[1.0], [10.0]])).tolist()
@@ -124,10 +112,6 @@ def additive_score(
     Returns:
         Scores, (…, n, m), each between −Σ|w_v| and Σ|w_v|.
 
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: the widths of the arguments do not fit.
-
     Example:
         >>> Q, K, W = np.array([[1.0]]), np.array([[-1.0], [99.0]]), np.array([[1.0]])
         >>> additive_score(Q, K, W, W, np.array([2.0])).tolist()
@@ -153,10 +137,6 @@ def gaussian_score(Q: np.ndarray, K: np.ndarray, bandwidth: float = 1.0) -> np.n
 
     Returns:
         Scores, (…, n, m), each 0 or less. Taken from differences, so that nothing cancels far from the origin.
-
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: Q and K differ in d, their batch axes do not broadcast, or the bandwidth is not above 0.
 
     Example:
         >>> gaussian_score(np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]])).tolist()

@@ -32,10 +32,6 @@ def gaussian_kernel(
     Returns:
         Weights, (…, n, m), in [0, 1] (far out they round to 0); 1 where query and key agree.
 
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: Q and K differ in d, their batch axes do not broadcast, or the bandwidth is not above 0.
-
     Example:
         >>> gaussian_kernel(torch.tensor([[1.0]]), torch.tensor([[1.0], [1000.0]])).tolist()
         [[1.0, 0.0]]
@@ -61,10 +57,6 @@ def boxcar_kernel(
 
     Returns:
         Weights, (…, n, m), each 0 or 1.
-
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: Q and K differ in d, their batch axes do not broadcast, or the bandwidth is not above 0.
 
     Example:
         >>> boxcar_kernel(torch.tensor([[0.0]]), torch.tensor([[0.5], [1.0], [1.5]])).tolist()
@@ -94,10 +86,6 @@ def triangular_kernel(
     Returns:
         Weights, (…, n, m), in [0, 1].
 
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: Q and K differ in d, their batch axes do not broadcast, or the bandwidth is not above 0.
-
     Example:
         >>> triangular_kernel(torch.tensor([[0.0]]), torch.tensor([[0.25], [1.5]])).tolist()
         [[0.75, 0.0]]
@@ -124,10 +112,6 @@ def epanechnikov_kernel(
 
     Returns:
         Weights, (…, n, m), in [0, ¾].
-
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: Q and K differ in d, their batch axes do not broadcast, or the bandwidth is not above 0.
 
     Example:
         >>> epanechnikov_kernel(torch.tensor([[0.0]]), torch.tensor([[0.0], [0.5], [1.5]])).tolist()

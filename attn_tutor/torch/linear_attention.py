@@ -26,9 +26,6 @@ def elu_features(X: torch.Tensor) -> torch.Tensor:
     Returns:
         Features, (…, n, d), none negative.
 
-    Raises:
-        TypeError: X is not an array of this half.
-
     Example:
         >>> elu_features(torch.tensor([[0.0, 2.0]])).tolist()
         [[1.0, 3.0]]
@@ -56,15 +53,11 @@ def linear_attention(
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
         V: values, (…, m, d_v).
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
+        causal: forbid each query the keys after it, aligned lower right.
         feature_map: takes queries or keys, (…, n, d), to features, (…, n, f), none negative.
 
     Returns:
         Output, (…, n, d_v): each row lies in the convex hull of the values seen, and is 0 if there are none.
-
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: the shapes do not fit, or features are negative.
 
     Example:
         >>> Q, K, V = torch.tensor([[0.0]]), torch.tensor([[0.0], [2.0]]), torch.tensor([[4.0], [8.0]])
@@ -115,10 +108,6 @@ def delta_rule(
 
     Returns:
         Output, (…, n, d_v); row t depends on the tokens up to t.
-
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: the shapes do not fit.
 
     Example:
         >>> K, V = torch.tensor([[2.0], [3.0]]), torch.tensor([[4.0], [8.0]])

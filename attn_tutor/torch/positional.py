@@ -1,7 +1,5 @@
 """Where a token stands: encodings added to tokens, rotations of queries and keys, biases on scores."""
 
-import math
-
 import torch
 
 from attn_tutor._checks import require_pairs, require_positions, require_positive
@@ -36,10 +34,6 @@ def sinusoidal_encoding(
     Returns:
         Encoding, (n, d), in [−1, 1]; the product of two rows depends on their distance alone (for even d).
 
-    Raises:
-        TypeError: n or d is not a whole number.
-        ValueError: n or d is negative, or the base is not above 0.
-
     Example:
         >>> (1000 * sinusoidal_encoding(2, 3)).round().tolist()
         [[0.0, 1000.0, 0.0], [841.0, 540.0, 2.0]]
@@ -48,8 +42,11 @@ def sinusoidal_encoding(
     require_size("sinusoidal_encoding", "d", d)
     exact = _exact(device)
     rates = _rates("sinusoidal_encoding", d, base, exact)
-    dtype = dtype or torch.get_default_dtype()
-    return _pairs(n, rates, dtype)[:, :d].to(device, dtype).contiguous()
+    angles = torch.arange(n, device=exact)[:, None] * rates  # (n, ⌈d/2⌉)
+    P = torch.empty(n, d, device=device, dtype=dtype)
+    P[:, 0::2] = torch.sin(angles)
+    P[:, 1::2] = torch.cos(angles[:, : d // 2])
+    return P
 
 
 @shapes("(n,d)->(n,d)")
@@ -73,24 +70,18 @@ def rotary(
     the r entries that turn. Source: Su et al. (2021), section 3.2.2.
 
     A model that was trained on L tokens reads s L with slower rates: ``rates / s`` interpolates positions (Chen et al.,
-    2023), ``base * s ** (d / (d - 2))`` is NTK-aware, and ``rates * (g + (1 - g) / s)`` is YaRN's, whose ramp is
-    ``g = torch.clip((L * rates / (2 * torch.pi) - 1) / 31, 0, 1)`` for Llama (Peng et al., 2024, section 3).
+    2023), ``base * s ** (d / (d - 2))`` is NTK-aware (Peng et al., 2024, section 3.1).
 
     Args:
         X: queries or keys, (…, n, d), with d even unless ``rates`` are given.
         positions: position p of each row, broadcasts to (…, n); None is 0 … n − 1.
         base: sets the slowest turn; above 0.
-        rates: ω in place of the base's, radians a position, one for each pair, (r/2,); entries from r on stay as they
+        rates: ω in place of the base's, radians a position, one a pair, (r/2,) with r ≤ d; entries from r on stay as they
             are (partial rotary). Far positions need them in double precision.
         interleaved: pairs are neighbours; False is half-split.
 
     Returns:
         Rotated rows, (…, n, d), each of unchanged length.
-
-    Raises:
-        TypeError: X, ``positions`` or ``rates`` is not an array of this half.
-        ValueError: d is odd, the positions do not broadcast to the rows, the base is not above 0, or there are more
-            rates than pairs.
 
     Example:
         >>> rotary(torch.tensor([[1000.0, 0.0], [1000.0, 0.0]])).round().tolist()
@@ -134,7 +125,7 @@ def alibi_bias(
     Source: Press et al. (2022), section 3; they use it with a causal mask, where the distance is never negative.
 
     Args:
-        n_heads: number of heads.
+        n_heads: number of heads, at least 1.
         n: number of queries.
         m: number of keys; None means n.
         device: where the result lives; None is torch's default.
@@ -142,10 +133,6 @@ def alibi_bias(
 
     Returns:
         Bias, (h, n, m), 0 or less, to be added to the scores.
-
-    Raises:
-        TypeError: an argument is not a whole number.
-        ValueError: ``n_heads`` is below 1, or n or m is negative.
 
     Example:
         >>> alibi_bias(2, 2).tolist()
@@ -171,27 +158,6 @@ def alibi_slopes(n_heads: int) -> list[float]:
     if power == n_heads:
         return slopes
     return slopes + alibi_slopes(2 * power)[0::2][: n_heads - power]
-
-
-def _pairs(
-    n: int, rates: torch.Tensor, dtype: torch.dtype, start: int = 0
-) -> torch.Tensor:
-    """Sine and cosine side by side, at n positions and all rates."""
-    # A shift is a rotation: row r + k is row r, turned by k steps. So 2√n rows of
-    # sines are enough. A pair is the complex number sin a + i cos a, and to turn it
-    # by the angle b is to multiply it by cos b − i sin b.
-    if torch.compiler.is_compiling():  # a root would tie the graph to this length
-        p = torch.arange(start, start + n, device=rates.device)
-        angles = p[:, None] * rates
-        return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
-    step, device = math.isqrt(n) + 1, rates.device
-    a = torch.arange(start, start + n, step, device=device)[:, None] * rates
-    b = torch.arange(step, device=device)[:, None] * rates
-    rows, turns = torch.complex(a.sin(), a.cos()), torch.complex(b.cos(), -b.sin())
-    # The products are most of the work: no more precise than the result.
-    precise = torch.promote_types(dtype, torch.complex64)
-    pairs = rows[:, None].to(precise) * turns.to(precise)  # (⌈n/step⌉, step, ⌈d/2⌉)
-    return torch.view_as_real(pairs).reshape(len(rows) * step, 2 * len(rates))[:n]
 
 
 def _rates(where: str, d: int, base: float, device: Device) -> torch.Tensor:

@@ -33,10 +33,6 @@ def dot_score(Q: torch.Tensor, K: torch.Tensor) -> torch.Tensor:
     Returns:
         Scores, (…, n, m). For independent entries of mean 0 and variance 1 their variance is d.
 
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: Q and K differ in d, or their batch axes do not broadcast.
-
     Example:
         >>> dot_score(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [0.0, 1.0]])).tolist()
         [[11.0, 2.0]]
@@ -62,10 +58,6 @@ def scaled_dot_score(
     Returns:
         Scores, (…, n, m). For independent entries of mean 0 and variance 1 their variance is 1.
 
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: Q and K differ in d, or their batch axes do not broadcast.
-
     Example:
         >>> scaled_dot_score(torch.tensor([[1.0, 1.0, 1.0, 1.0]]), torch.tensor([[1.0, 2.0, 3.0, 4.0]])).tolist()
         [[5.0]]
@@ -90,10 +82,6 @@ def bilinear_score(Q: torch.Tensor, K: torch.Tensor, M: torch.Tensor) -> torch.T
 
     Returns:
         Scores, (…, n, m). With M the identity they are dot products.
-
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: M does not lead from the width of Q to the width of K.
 
     Example:
         >>> bilinear_score(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0]]), torch.tensor([[1.0], [10.0]])).tolist()
@@ -128,10 +116,6 @@ def additive_score(
     Returns:
         Scores, (…, n, m), each between −Σ|w_v| and Σ|w_v|.
 
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: the widths of the arguments do not fit.
-
     Example:
         >>> Q, K, W = torch.tensor([[1.0]]), torch.tensor([[-1.0], [99.0]]), torch.tensor([[1.0]])
         >>> additive_score(Q, K, W, W, torch.tensor([2.0])).tolist()
@@ -159,10 +143,6 @@ def gaussian_score(
 
     Returns:
         Scores, (…, n, m), each 0 or less. Taken from differences, so that nothing cancels far from the origin.
-
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: Q and K differ in d, their batch axes do not broadcast, or the bandwidth is not above 0.
 
     Example:
         >>> gaussian_score(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0]])).tolist()

@@ -91,10 +91,6 @@ def distance_score(Q: ARRAY, K: ARRAY) -> ARRAY:
     Returns:
         Scores, (…, n, m), none above 0.
 
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: Q and K differ in d, or their batch axes do not broadcast.
-
     Example:
         >>> distance_score(MADE([[1.0, 2.0]]), MADE([[3.0, 4.0], [1.0, 1.0]])).tolist()
         [[-8.0, -1.0]]

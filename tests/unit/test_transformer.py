@@ -442,7 +442,7 @@ def test_state_is_put_back_and_inputs_are_left_alone(model, ids):
 
 
 def test_marks_are_those_of_the_table():
-    """To the last bit, because it is the same work: in double precision it took twice as long."""
+    """To the last bit: both take angles in double precision."""
     marked = at.PositionalEncoding(7)(torch.zeros(301, 7))
     assert torch.equal(marked, at.sinusoidal_encoding(301, 7))
 

@@ -5,7 +5,7 @@ from torch import nn
 
 from attn_tutor._checks import require_chance, require_size
 from attn_tutor.torch.layers.checks import require_tokens
-from attn_tutor.torch.positional import _exact, _pairs, _rates
+from attn_tutor.torch.positional import _exact, _rates
 
 __all__ = ["PositionalEncoding"]
 
@@ -36,7 +36,10 @@ class PositionalEncoding(nn.Module):
         # compiled anew for each length.
         exact = _exact(X.device)
         rates = _rates("PositionalEncoding", self.d, 10000.0, exact)
-        P = _pairs(X.shape[-2], rates, X.dtype, start)[:, : self.d]  # (n, d)
+        positions = torch.arange(start, start + X.shape[-2], device=exact)
+        angles = positions[:, None] * rates  # (n, ⌈d/2⌉)
+        pairs = torch.stack([torch.sin(angles), torch.cos(angles)], -1)
+        P = pairs.flatten(-2)[:, : self.d]  # (n, d)
         return self.dropout(X + P.to(X))
 
     def extra_repr(self) -> str:
