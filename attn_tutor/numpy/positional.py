@@ -70,8 +70,8 @@ def rotary(
         X: queries or keys, (…, n, d), with d even unless ``rates`` are given.
         positions: position p of each row, broadcasts to (…, n); None is 0 … n − 1.
         base: sets the slowest turn; above 0.
-        rates: ω in place of the base's, radians a position, one a pair, (r/2,) with r ≤ d; entries from r on stay as they
-            are (partial rotary). Far positions need them in double precision.
+        rates: ω in place of the base's, radians a position, one a pair, (r/2,) with r ≤ d; entries from r on stay as
+            they are (partial rotary). Far positions need them in double precision.
         interleaved: pairs are neighbours; False is half-split.
 
     Returns:

@@ -6,9 +6,9 @@ These conventions hold for every function, whose docstring names only what goes 
 - Masks are boolean: True = may attend. A query that may attend to nothing gets weights 0 and output 0.
 - ``causal`` is aligned lower right: of m keys, query i of n sees those up to i + m − n.
 - Inputs are never changed. dtype and device of the result are those of the inputs; whole numbers become floats.
-- Arguments are checked before anything is computed. What is no array of this half, or no whole number where one is
-  counted, is a ``TypeError``. A shape that does not fit, or a number outside its range, is a ``ValueError``; it names
-  the function, the argument, what it got and what it needs.
+- Arguments are checked first. An array that is not this half's, or a count that is no whole number, is a ``TypeError``;
+  a shape that does not fit, or a number out of range, is a ``ValueError``. The message names the function, the
+  argument, what it got and what it needs.
 """
 
 # ruff: noqa: E402, F403 — what is public stands in each module's own __all__
