@@ -22,7 +22,7 @@ WORDS = {  # what others call it
     "attn_mask": "mask here if it is boolean, True = may attend, and bias if it is added to the scores",
     "key_padding_mask": "mask=~key_padding_mask[:, None, :] here: True = may attend",
     "enable_gqa": "n_kv_heads here, the number of heads of K",
-    "average_attn_weights": "average_weights here",
+    "average_attn_weights": "weights.mean(-3) here",
 }
 
 
@@ -55,6 +55,7 @@ def checker(
 
         def decorate(fn: Callable[P, R]) -> Callable[P, R]:
             names = list(inspect.signature(fn).parameters)[: len(cores)]
+            vars(fn)["__shapes__"] = signature  # by_blocks reads it, too
 
             @functools.wraps(fn)
             def checked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -83,7 +84,7 @@ def checker(
                 named: Any = {name: arrays.get(name, x) for name, x in kwargs.items()}
                 return fn(*ready, *others, **named)
 
-            vars(checked)["__shapes__"] = signature
+            checked.__wrapped__ = inspect.unwrap(fn)  # the definition itself
             return checked
 
         return decorate
@@ -95,35 +96,6 @@ def say_our_words(where: str, kwargs: dict[str, Any]) -> None:
     """Raise a ``TypeError`` where an argument has the name that others give it."""
     for name in WORDS.keys() & kwargs.keys():
         raise TypeError(f"{where}: {name} is {WORDS[name]}")
-
-
-def biases_checker(
-    require: Callable[[str, str, Any], None],
-    prepare: Callable[[str, dict[str, Any]], dict[str, Any]],
-) -> Callable[..., tuple[Any, ...]]:
-    """What one half asks of biases; ``require`` and ``prepare`` are those of :func:`checker`."""
-
-    def ready(where: str, biases: tuple[Any, ...] | None, *weights: Any) -> Any:
-        """One bias for each matrix of weights, ready to compute with; None where there are none."""
-        names = ("b_q", "b_k", "b_v", "b_o")[: len(weights)]
-        if biases is None:
-            return (None,) * len(names)
-        if len(biases) != len(names):
-            raise ValueError(
-                f"{where}: biases must be ({', '.join(names)}), got {len(biases)} of them"
-            )
-        found = []
-        for name, bias, W in zip(names, biases, weights, strict=True):
-            matrix = f"W{name[1:]}"
-            require(where, name, bias)
-            if bias.shape != W.shape[-1:]:
-                raise ValueError(
-                    f"{where}: {name} has shape {tuple(bias.shape)} but {matrix} has {W.shape[-1]} columns"
-                )
-            found.append(prepare(where, {matrix: W, name: bias})[name])
-        return tuple(found)
-
-    return ready
 
 
 def our_words(forward: Callable[P, R]) -> Callable[P, R]:
@@ -244,6 +216,15 @@ def require_fit(where: str, name: str, shape: Shape, scores: Shape) -> None:
     """Raise a ``ValueError`` unless a shape broadcasts to the ``scores`` shape, ``(…, n, m)``."""
     # Its last axes may be missing or 1, but must not make queries or keys out of nothing.
     core_fits = broadcast(shape[-2:], scores[-2:]) == scores[-2:]
+    lead, batch = shape[:-2], scores[:-2]
+    for_sequences = (*lead, *(1,) * (len(batch) - len(lead)))
+    fewer = name == "mask" and set(lead) - {1} and len(lead) < len(batch)
+    if fewer and broadcast(lead, batch) and broadcast(for_sequences, batch):
+        more = ", ".join([":"] * len(lead) + ["None"] * (len(batch) - len(lead)))
+        raise ValueError(
+            f"{where}: a mask of shape {_text(shape)} could be one for each of the first or of the last axes of "
+            f"{_text(batch)}. Write mask[{more}] for one for each sequence, mask[None] for one for each head"
+        )
     hint = ""
     if len(scores) > 2 and shape[:-3] == scores[:-2] and shape[-3] == 1 < scores[-3]:
         hint = f" The axis for heads is too many: {name}[..., 0, :, :]."
@@ -340,18 +321,6 @@ def require_positions(where: str, positions: Shape, rows: Shape) -> None:
     if broadcast(positions, rows) is None or positions[-1:] not in fitting:
         raise ValueError(
             f"{where}: positions have shape {tuple(positions)} but must broadcast to {tuple(rows)}"
-        )
-
-
-def require_window(where: str, window: Any, causal: bool) -> None:
-    """Raise unless ``window`` is None, or a whole number of keys before each query, which needs ``causal``."""
-    if window is None:
-        return
-    window = getattr(window, "width", window)  # of one with sinks
-    require_size(where, "window", window, least=1)
-    if not causal:
-        raise ValueError(
-            f"{where}: window={window} is how many keys a query sees up to its own; it needs causal=True"
         )
 
 

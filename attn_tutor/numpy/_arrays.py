@@ -1,11 +1,16 @@
 """What this half accepts as an array."""
 
+import functools
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from attn_tutor import _checks
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def prepare(where: str, arrays: dict[str, Any]) -> dict[str, Any]:
@@ -49,6 +54,16 @@ def require_whole(
 
 
 shapes = _checks.checker(require_array, prepare, as_is)
-ready_biases = _checks.biases_checker(require_array, prepare)
 require_boolean = partial(_checks.require_boolean, np.ndarray)
 require_bias = partial(_checks.require_bias, np.ndarray)
+
+
+def silent(fn: Callable[P, R]) -> Callable[P, R]:
+    """Let what is hidden overflow or be NaN without a warning; what is visible shows in the result."""
+
+    @functools.wraps(fn)
+    def quiet(*args: P.args, **kwargs: P.kwargs) -> R:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return fn(*args, **kwargs)
+
+    return quiet

@@ -1,23 +1,25 @@
-"""Attention = score → masked softmax → weighted sum, as the formula says it and without storing the weights."""
+"""Attention: score each key, softmax over the keys that a query may see, weighted sum of their values.
 
-import warnings
+Each body below is its formula, and gives the number by itself. :func:`by_blocks` calls it on blocks of queries.
+"""
+
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import numpy as np
 
 from attn_tutor._checks import require_positive, require_scale
-from attn_tutor.geometry import Rule, Slopes, Window
-from attn_tutor.numpy._arrays import shapes
-from attn_tutor.numpy.fast.additive import tiled_additive
-from attn_tutor.numpy.fast.attention import capped, tiled_attention
+from attn_tutor.numpy._arrays import shapes, silent
+from attn_tutor.numpy.blocks import Visibility, by_blocks, repeat_heads
 from attn_tutor.numpy.kernels import gaussian_kernel
-from attn_tutor.numpy.scoring import OTHER_WIDTHS, scaled_dot_score
+from attn_tutor.numpy.scoring import (
+    OTHER_WIDTHS,
+    additive_score,
+    bilinear_score,
+    default_scale,
+    gaussian_score,
+)
 from attn_tutor.numpy.softmax import masked_softmax, normalize
-from attn_tutor.numpy.visibility import Visibility, attend_by
-
-FAR = 1e4  # bandwidths; the square of so many is off by 10⁻⁸
+from attn_tutor.rules import Bias, Rule, Window
 
 __all__ = [
     "additive_attention",
@@ -31,39 +33,49 @@ __all__ = [
 
 
 @shapes("(n,m),(m,d_v)->(n,d_v)")
+@silent
 def attend(
-    scores: np.ndarray, V: np.ndarray, mask: np.ndarray | None = None
+    scores: np.ndarray,
+    V: np.ndarray,
+    mask: np.ndarray | Rule | None = None,
+    *,
+    causal: bool = False,
+    window: int | Window | None = None,
+    bias: np.ndarray | Bias | None = None,
 ) -> np.ndarray:
     r"""The last two steps of attention: masked softmax of the scores, then the weighted sum of the values.
 
-    .. math:: O = \operatorname{softmax}_{\text{mask}}(S)\, V
+    .. math:: O = \operatorname{softmax}_{\text{mask}}(S + B)\, V
 
     Source: Vaswani et al. (2017), Eq. 1, from the scores on.
 
     Args:
         scores: before softmax, (…, n, m), from any scoring function.
         V: values, (…, m, d_v).
-        mask: boolean, broadcasts to the scores; True = may attend. None permits every key.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, a function of positions, as
+            ``documents(ids) & valid(lengths)``. None permits every key.
+        causal: forbid each query the keys after it. The last query is at the last key, so that with n < m the queries
+            are the newest tokens ("aligned lower right", see :func:`causal_mask`).
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, a function of positions, as
+            ``alibi(slopes)``. A key with bias −∞ is hidden.
 
     Returns:
         Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
-
-    Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit.
+        NaN or infinity reaches only queries that may see it, as NaN.
 
     Example:
         >>> attend(np.array([[7.0, 7.0]]), np.array([[1.0, 0.0], [0.0, 4.0]])).tolist()
         [[0.5, 2.0]]
     """
-
-    def core(_: np.ndarray, V: np.ndarray, see: Visibility) -> np.ndarray:
-        return masked_softmax(scores, see.dense()) @ V  # which hides scores itself
-
-    return attend_by("attend", core, scores[..., :0], V, mask=mask)
+    who = Visibility.read("attend", scores.shape, mask, causal, window, bias)
+    visible, bias = who.everything  # (…, n, m) both, or None
+    weights = masked_softmax(added(scores, bias), visible)  # (…, n, m)
+    return weighted_sum(weights, V, visible)  # (…, n, d_v)
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
+@silent
 def attention_weights(
     Q: np.ndarray,
     K: np.ndarray,
@@ -71,9 +83,8 @@ def attention_weights(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: np.ndarray | Slopes | None = None,
+    bias: np.ndarray | Bias | None = None,
     scale: float | None = None,
-    softcap: float | None = None,
 ) -> np.ndarray:
     r"""The weights of scaled dot-product attention: how much of each value each query draws.
 
@@ -84,33 +95,29 @@ def attention_weights(
     Args:
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
-            None permits every key.
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
+        causal: forbid each query the keys after it, aligned lower right.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
         scale: factor on the dot product; None is 1/√d.
-        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
 
     Returns:
         Weights, (…, n, m); each row sums to 1, or to 0 if nothing is permitted.
-
-    Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit.
 
     Example:
         >>> attention_weights(np.array([[3.0, 3.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])).tolist()
         [[0.5, 0.5]]
     """
     require_scale("attention_weights", scale)
-    core = partial(weights_of, scale=scale, softcap=softcap)
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return attend_by("attention_weights", core, Q, K, **said)
+    scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
+    scores = (scale * Q) @ K.mT  # (…, n, m)
+    who = Visibility.read("attention_weights", scores.shape, mask, causal, window, bias)
+    visible, bias = who.everything  # (…, n, m) both, or None
+    return masked_softmax(added(scores, bias), visible)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", shared=True, d=OTHER_WIDTHS)
+@by_blocks()
 def attention(
     Q: np.ndarray,
     K: np.ndarray,
@@ -119,9 +126,8 @@ def attention(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: np.ndarray | Slopes | None = None,
+    bias: np.ndarray | Bias | None = None,
     scale: float | None = None,
-    softcap: float | None = None,
     n_kv_heads: int | None = None,
 ) -> np.ndarray:
     r"""Scaled dot-product attention, without storing the weights.
@@ -137,14 +143,11 @@ def attention(
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
         V: values, (…, m, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
-            None permits every key.
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
+        causal: forbid each query the keys after it, aligned lower right.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
         scale: factor on the dot product; None is 1/√d.
-        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
         n_kv_heads: number of heads of keys and values, (…, n_kv_heads, m, d), each shared by h / n_kv_heads heads of Q,
             (…, h, n, d); None is one for each.
 
@@ -154,8 +157,7 @@ def attention(
         A mask that hides a whole sequence, often an inverted one, is found by :func:`check_mask`.
 
     Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit, or the heads of Q are no multiple of those of K.
+        ValueError: the heads of Q are no multiple of those of K.
 
     Example:
         >>> Q, K, V = np.array([[1.0, 1.0]]), np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([[4.0], [8.0]])
@@ -163,12 +165,15 @@ def attention(
         [[6.0]]
     """
     require_scale("attention", scale)
-    core = partial(tiled_attention, scale=scale, softcap=softcap)
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return attend_by("attention", core, Q, K, V, groups=n_kv_heads, **said)
+    scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
+    if n_kv_heads is not None:
+        K, V = (repeat_heads(X, Q.shape[-3] // n_kv_heads) for X in (K, V))
+    scores = (scale * Q) @ K.mT  # (…, n, m)
+    return attend(scores, V, mask, causal=causal, window=window, bias=bias)
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,k)->(n,d_v)")
+@by_blocks()
 def bilinear_attention(
     Q: np.ndarray,
     K: np.ndarray,
@@ -178,7 +183,7 @@ def bilinear_attention(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: np.ndarray | Slopes | None = None,
+    bias: np.ndarray | Bias | None = None,
 ) -> np.ndarray:
     r"""Attention with the bilinear score: a dot product in disguise.
 
@@ -192,34 +197,25 @@ def bilinear_attention(
         K: keys, (…, m, k).
         V: values, (…, m, d_v).
         M: learnt matrix, (q, k).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
-            None permits every key.
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
+        causal: forbid each query the keys after it, aligned lower right.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
 
     Returns:
         Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
-
-    Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit.
 
     Example:
         >>> Q, K, M = np.array([[1.0]]), np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([[3.0, 3.0]])
         >>> bilinear_attention(Q, K, np.array([[4.0], [8.0]]), M).tolist()
         [[6.0]]
     """
-
-    def core(Q: Any, K: Any, V: Any, see: Visibility) -> np.ndarray:
-        return tiled_attention(Q @ M, K, V, see, 1.0)
-
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return attend_by("bilinear_attention", core, Q, K, V, **said)
+    scores = bilinear_score(Q, K, M)  # (…, n, m)
+    return attend(scores, V, mask, causal=causal, window=window, bias=bias)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
+@by_blocks("d")
 def gaussian_attention(
     Q: np.ndarray,
     K: np.ndarray,
@@ -228,7 +224,7 @@ def gaussian_attention(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: np.ndarray | Slopes | None = None,
+    bias: np.ndarray | Bias | None = None,
     bandwidth: float = 1.0,
 ) -> np.ndarray:
     r"""Attention with the Gaussian score: another dot product in disguise.
@@ -249,38 +245,29 @@ def gaussian_attention(
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
         V: values, (…, m, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
-            None permits every key.
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
+        causal: forbid each query the keys after it, aligned lower right.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
         bandwidth: σ, in the units of Q and K; above 0.
 
     Returns:
         Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
 
     Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit, or the bandwidth is not above 0.
+        ValueError: the bandwidth is not above 0.
 
     Example:
         >>> Q, K, V = np.array([[1.0]]), np.array([[0.0], [2.0]]), np.array([[4.0], [8.0]])
         >>> gaussian_attention(Q, K, V).tolist()
         [[6.0]]
     """
-    require_positive("gaussian_attention", "bandwidth", bandwidth)
-
-    def core(Q: Any, K: Any, V: Any, see: Visibility) -> np.ndarray:
-        wide_Q, wide_K = as_dot_product(Q, K, bandwidth, see)
-        output = tiled_attention(wide_Q, wide_K, V, see, 1.0)
-        return output.astype(np.result_type(Q, K, V), copy=False)
-
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return attend_by("gaussian_attention", core, Q, K, V, **said)
+    scores = gaussian_score(Q, K, bandwidth)  # (…, n, m)
+    return attend(scores, V, mask, causal=causal, window=window, bias=bias)
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,h),(k,h),(h)->(n,d_v)")
+@by_blocks("h")
 def additive_attention(
     Q: np.ndarray,
     K: np.ndarray,
@@ -292,7 +279,7 @@ def additive_attention(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: np.ndarray | Slopes | None = None,
+    bias: np.ndarray | Bias | None = None,
 ) -> np.ndarray:
     r"""Attention with the additive score, for queries and keys of any two widths.
 
@@ -320,19 +307,13 @@ def additive_attention(
         W_q: learnt projection of queries, (q, h).
         W_k: learnt projection of keys, (k, h).
         w_v: learnt output weights, (h,).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
-            None permits every key.
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
+        causal: forbid each query the keys after it, aligned lower right.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
 
     Returns:
         Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
-
-    Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit.
 
     Example:
         >>> Q, K, V = np.array([[1.0]]), np.array([[2.0], [2.0]]), np.array([[4.0], [8.0]])
@@ -340,16 +321,8 @@ def additive_attention(
         >>> additive_attention(Q, K, V, W, W, w_v).tolist()
         [[6.0]]
     """
-    dtype = np.result_type(Q, K, V, W_q, W_k, w_v)
-    wide = np.result_type(dtype, np.float32)
-
-    def core(Q: Any, K: Any, V: Any, see: Visibility) -> np.ndarray:
-        given = (X.astype(wide, copy=False) for X in (Q, K, V, W_q, W_k, w_v))
-        Q, K, V, a, b, w = given
-        return tiled_additive(Q @ a, K @ b, w, V, see).astype(dtype, copy=False)
-
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return attend_by("additive_attention", core, Q, K, V, **said)
+    scores = additive_score(Q, K, W_q, W_k, w_v)  # (…, n, m)
+    return attend(scores, V, mask, causal=causal, window=window, bias=bias)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
@@ -378,8 +351,7 @@ def nadaraya_watson(
         Output, (…, n, d_v): each row lies in the convex hull of the values, and is 0 if its window is empty.
 
     Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: the shapes do not fit, or the bandwidth is not above 0.
+        ValueError: the bandwidth is not above 0.
 
     Example:
         >>> Q, K, V = np.array([[1.0]]), np.array([[0.0], [2.0]]), np.array([[4.0], [8.0]])
@@ -390,40 +362,18 @@ def nadaraya_watson(
     return normalize(kernel(Q, K, bandwidth)) @ V
 
 
-def weights_of(
-    Q: np.ndarray,
-    K: np.ndarray,
-    see: Visibility,
-    scale: float | None = None,
-    softcap: float | None = None,
+def added(scores: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    """Scores plus a bias, in the dtype of the scores."""
+    return scores if bias is None else scores + bias.astype(scores.dtype, copy=False)
+
+
+def weighted_sum(
+    weights: np.ndarray, V: np.ndarray, visible: np.ndarray | None
 ) -> np.ndarray:
-    """The core of :func:`attention_weights`: what is hidden must be finite."""
-    dtype = np.result_type(Q, K)
-    Q, K = (X.astype(np.result_type(dtype, np.float32), copy=False) for X in (Q, K))
-    scores = capped(scaled_dot_score(Q, K, scale), softcap)
-    if (added := see.added(slice(0, see.n), slice(0, see.m))) is not None:
-        scores = scores + added.astype(scores.dtype, copy=False)
-    return masked_softmax(scores, see.dense()).astype(dtype, copy=False)
-
-
-def as_dot_product(
-    Q: np.ndarray, K: np.ndarray, bandwidth: float, see: Visibility
-) -> tuple[np.ndarray, np.ndarray]:
-    """Queries (…, n, d+1) and keys (…, m, d+1) whose dot products are Gaussian scores, up to a term a query."""
-    # Keys that spread far leave little beside −‖k‖²/2, hence float64.
-    wide = np.result_type(Q, K, np.float64)
-    seen = see.anyone()[..., None]  # (…, m, 1)
-    # The first key that is seen: causally, whoever sees any key sees this one,
-    # so that no later key can cost it accuracy.
-    first = seen & (seen.cumsum(-2) == 1)
-    K = np.where(seen, K, 0).astype(wide, copy=False)
-    centre = np.where(first, K, 0).sum(-2, keepdims=True)
-    if np.abs(K - centre).max(initial=0, where=seen) > FAR * bandwidth:
-        # Unless it is far from the others: then the one in the middle.
-        away = np.where(seen, K, np.nan)
-        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
-            centre = np.nan_to_num(np.nanmedian(away, -2, keepdims=True))
-    Q, K = (Q - centre) / float(bandwidth), (K - centre) * seen / float(bandwidth)
-    norms = (K**2).sum(-1, keepdims=True)
-    wide_Q = np.concatenate([Q, np.ones((*Q.shape[:-1], 1), wide)], -1)
-    return wide_Q, np.concatenate([K, -norms / 2], -1)
+    """Weights times values; what is not finite makes NaN for queries that may see it, though 0 · NaN is NaN for all."""
+    lost = ~np.isfinite(V).all(-1)  # (…, m)
+    if visible is None or not lost.any():
+        return weights @ V
+    output = weights @ np.where(lost[..., None], 0, V)
+    spoiled = (visible & lost[..., None, :]).any(-1, keepdims=True)  # (…, n, 1)
+    return np.where(spoiled, np.nan, output)

@@ -4,21 +4,13 @@ Each takes g, the gradient of some loss with respect to an output, and returns t
 inputs, each in the shape of its input.
 """
 
-import math
-from typing import Any
-
 import numpy as np
 
 from attn_tutor._checks import Shape, require_scale
-from attn_tutor.geometry import Rule, Slopes, Window
-from attn_tutor.numpy._arrays import shapes
-from attn_tutor.numpy.fast.attention import tiled_attention
-from attn_tutor.numpy.fast.tiles import KEYS, tiles
-from attn_tutor.numpy.merge import finite
+from attn_tutor.numpy._arrays import shapes, silent
+from attn_tutor.numpy.attention import attention_weights
 from attn_tutor.numpy.scoring import OTHER_WIDTHS, default_scale
-from attn_tutor.numpy.visibility import Visibility, hide
-
-PAIRS = 2**20  # of queries and keys, in all heads, of a tile
+from attn_tutor.rules import Bias, Rule, Window
 
 __all__ = ["additive_score_vjp", "attention_vjp", "softmax_vjp"]
 
@@ -39,10 +31,6 @@ def softmax_vjp(weights: np.ndarray, g: np.ndarray) -> np.ndarray:
     Returns:
         Gradient with respect to the scores, (…, m); each row sums to 0, as softmax does not see a shift.
 
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: the shapes do not fit.
-
     Example:
         >>> softmax_vjp(np.array([0.5, 0.5]), np.array([4.0, 0.0])).tolist()
         [1.0, -1.0]
@@ -51,6 +39,7 @@ def softmax_vjp(weights: np.ndarray, g: np.ndarray) -> np.ndarray:
 
 
 @shapes("(n,d),(m,d),(m,d_v),(n,d_v)->(n,d),(m,d),(m,d_v)", d=OTHER_WIDTHS)
+@silent
 def attention_vjp(
     Q: np.ndarray,
     K: np.ndarray,
@@ -60,7 +49,7 @@ def attention_vjp(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: np.ndarray | Slopes | None = None,
+    bias: np.ndarray | Bias | None = None,
     scale: float | None = None,
 ) -> tuple[np.ndarray, ...]:
     r"""Gradient through scaled dot-product attention.
@@ -70,28 +59,21 @@ def attention_vjp(
         \qquad \mathrm dQ = s\, \mathrm dS\, K, \qquad \mathrm dK = s\, \mathrm dS^\top Q
 
     with weights A, scores S and scale s. What a mask hides gets gradient 0, and so does a query with nothing to
-    attend to. Tile by tile, as :func:`attention` itself: no (n, m) matrix is built.
-    Source: Dao et al. (2022), appendix B.2.
+    attend to. Source: Dao et al. (2022), appendix B.2.
 
     Args:
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
         V: values, (…, m, d_v).
         g: gradient with respect to the output of :func:`attention`, (…, n, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
-            None permits every key.
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
+        causal: forbid each query the keys after it, aligned lower right.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
         scale: factor on the dot product; None is 1/√d.
 
     Returns:
         dQ, dK, dV in the shapes of Q, K, V, summed over batch axes that were broadcast.
-
-    Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit.
 
     Example:
         >>> Q, K, V, g = np.array([[0.0]]), np.array([[1.0], [-1.0]]), np.array([[4.0], [8.0]]), np.array([[1.0]])
@@ -101,34 +83,14 @@ def attention_vjp(
     """
     require_scale("attention_vjp", scale)
     scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
-    shapes_of = Q.shape, K.shape, V.shape
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    see = Visibility.of("attention_vjp", Q, K, V, **said)
-    Q, K, V, spoiled = hide(see, Q, K, V)
-    if spoiled is not None:
-        # Their output is NaN whatever the inputs are: no gradient.
-        g = np.where(spoiled, 0, g)
-    output, log_sum = tiled_attention(Q, K, V, see, scale, sums=True)
-    # Nothing attended to, nothing passed on.
-    g = np.where(log_sum == -np.inf, 0, g)
-    along = (g * output).sum(-1, keepdims=True)  # rowsum(A ∘ g Vᵀ)
-    level = finite(log_sum)
-    batch = along.shape[:-2]
-    dQ, dK, dV = (np.zeros((*batch, *X.shape[-2:]), X.dtype) for X in (Q, K, V))
-    step = max(1, PAIRS // (KEYS * max(1, math.prod(batch))))
-    for start in range(0, see.n, step):
-        for i, j, parts in tiles(see, slice(start, min(start + step, see.n)), KEYS):
-            q, k, do = Q[..., i, :], K[..., j, :], g[..., i, :]
-            S, added = scale * q @ k.mT, see.added(i, j)
-            with np.errstate(over="ignore", invalid="ignore"):  # as hidden scores may
-                A = np.exp((S if added is None else S + added) - level[..., i, :])
-            for rows, seen in parts:
-                A[..., rows, :] = np.where(seen, A[..., rows, :], 0)
-            dS = A * (do @ V[..., j, :].mT - along[..., i, :])
-            dQ[..., i, :] += scale * dS @ k
-            dK[..., j, :] += scale * dS.mT @ q
-            dV[..., j, :] += A.mT @ do
-    return tuple(map(_sum_to, (dQ, dK, dV), shapes_of))
+    weights = attention_weights(
+        Q, K, mask, causal=causal, window=window, bias=bias, scale=scale
+    )  # (…, n, m)
+    # A NaN passes nothing on, neither hidden nor seen: 0 · NaN would be NaN.
+    weights, q, k, v = map(_finite_rows, (weights, Q, K, V))
+    d_scores = softmax_vjp(weights, g @ v.mT)  # (…, n, m)
+    dQ, dK, dV = scale * d_scores @ k, scale * d_scores.mT @ q, weights.mT @ g
+    return _sum_to(dQ, Q.shape), _sum_to(dK, K.shape), _sum_to(dV, V.shape)
 
 
 @shapes("(n,q),(m,k),(q,h),(k,h),(h),(n,m)->(n,q),(m,k),(q,h),(k,h),(h)")
@@ -161,10 +123,6 @@ def additive_score_vjp(
     Returns:
         dQ, dK, dW_q, dW_k, dw_v in the shapes of their inputs, summed over batch axes that were broadcast.
 
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: the shapes do not fit.
-
     Example:
         >>> one, zero = np.array([[1.0]]), np.array([[0.0]])
         >>> dQ, dK, dW_q, dW_k, dw_v = additive_score_vjp(zero, zero, one, one, np.array([2.0]), one)
@@ -181,6 +139,11 @@ def additive_score_vjp(
         _sum_to(K.mT @ d_key, W_k.shape),
         _sum_to((g[..., None] * T).sum((-3, -2)), w_v.shape),
     )
+
+
+def _finite_rows(X: np.ndarray) -> np.ndarray:
+    """Rows that are not finite become 0."""
+    return np.where(np.isfinite(X).all(-1, keepdims=True), X, 0)
 
 
 def _sum_to(gradient: np.ndarray, shape: Shape) -> np.ndarray:

@@ -1,21 +1,20 @@
 """Attention to some of the keys, and the theorem by which such parts become the whole."""
 
-from functools import partial
-from typing import Any
-
 import numpy as np
 
 from attn_tutor._checks import require_scale
-from attn_tutor.geometry import Rule, Slopes, Window
 from attn_tutor.numpy._arrays import shapes
-from attn_tutor.numpy.fast.attention import tiled_attention
-from attn_tutor.numpy.scoring import OTHER_WIDTHS
-from attn_tutor.numpy.visibility import attend_by
+from attn_tutor.numpy.attention import added, weighted_sum
+from attn_tutor.numpy.blocks import Visibility, by_blocks
+from attn_tutor.numpy.scoring import OTHER_WIDTHS, default_scale
+from attn_tutor.numpy.softmax import share
+from attn_tutor.rules import Bias, Rule, Window
 
 __all__ = ["merge", "partial_attention"]
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v),(n,1)", d=OTHER_WIDTHS)
+@by_blocks()
 def partial_attention(
     Q: np.ndarray,
     K: np.ndarray,
@@ -24,9 +23,8 @@ def partial_attention(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: np.ndarray | Slopes | None = None,
+    bias: np.ndarray | Bias | None = None,
     scale: float | None = None,
-    softcap: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""Attention to some of the keys, and what it takes to :func:`merge` it with attention to others.
 
@@ -39,22 +37,15 @@ def partial_attention(
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
         V: values, (…, m, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
-            None permits every key.
-        causal: also forbid each query the keys after it, aligned lower right; see :func:`attn_tutor.numpy.causal_mask`.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
+        causal: forbid each query the keys after it, aligned lower right.
         window: most keys that a query sees, its own and those just before it; needs ``causal``.
-            :class:`attn_tutor.numpy.Window` adds sinks. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
         scale: factor on the dot product; None is 1/√d.
-        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
 
     Returns:
         Output, (…, n, d_v), and log-sums, (…, n, 1); a query that sees none of these keys gets 0 and −∞. Both
         are single where the arguments are in half precision, so that merging rounds nothing.
-
-    Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit.
 
     Example:
         >>> Q, K, V = np.array([[0.0]]), np.array([[1.0], [2.0]]), np.array([[3.0], [5.0]])
@@ -63,11 +54,20 @@ def partial_attention(
         ([[4.0]], [[2.0]])
     """
     require_scale("partial_attention", scale)
-    core = partial(tiled_attention, scale=scale, softcap=softcap, sums=True)
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    wide = np.result_type(Q, K, V, np.float32)
-    given = (X.astype(wide, copy=False) for X in (Q, K, V))
-    return attend_by("partial_attention", core, *given, **said)
+    scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
+    scores = (scale * Q) @ K.mT  # (…, n, m)
+    who = Visibility.read("partial_attention", scores.shape, mask, causal, window, bias)
+    visible, bias = who.everything  # (…, n, m) both, or None
+    scores = (
+        added(scores, bias)
+        if visible is None
+        else np.where(visible, added(scores, bias), -np.inf)
+    )
+    top = scores.max(-1, keepdims=True, initial=-np.inf)  # (…, n, 1)
+    weights = np.exp(scores - finite(top))  # (…, n, m)
+    total = weights.sum(-1, keepdims=True)  # (…, n, 1)
+    with np.errstate(divide="ignore"):  # log 0 is −∞: no key
+        return weighted_sum(share(weights, total), V, visible), top + np.log(total)
 
 
 @shapes("(n,d_v),(n,1),(n,d_v),(n,1)->(n,d_v),(n,1)")
@@ -92,10 +92,6 @@ def merge(
 
     Returns:
         Output, (…, n, d_v), and log-sums, (…, n, 1), of both sets together.
-
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: the shapes do not fit.
 
     Example:
         >>> zero = np.array([[0.0]])

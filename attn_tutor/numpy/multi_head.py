@@ -1,21 +1,14 @@
 """Several small attentions side by side, each with projections of its own."""
 
-from functools import partial
-from typing import Any
-
 import numpy as np
 
 from attn_tutor._checks import require_divisible, require_heads, require_size
-from attn_tutor.geometry import Rule, Slopes, Window
-from attn_tutor.numpy._arrays import ready_biases, shapes
-from attn_tutor.numpy.attention import weights_of
-from attn_tutor.numpy.fast.attention import tiled_attention
-from attn_tutor.numpy.self_attention import project
-from attn_tutor.numpy.visibility import attend_by
+from attn_tutor.numpy._arrays import shapes, silent
+from attn_tutor.numpy.attention import attention, attention_weights
+from attn_tutor.numpy.blocks import repeat_heads
+from attn_tutor.rules import Bias, Rule, Window, for_heads
 
 __all__ = ["merge_heads", "multi_head_attention", "multi_head_weights", "split_heads"]
-
-Biases = tuple[np.ndarray, ...]
 
 
 @shapes("(n,d)->(h,n,d/h)")
@@ -76,6 +69,7 @@ def merge_heads(X: np.ndarray) -> np.ndarray:
 
 
 @shapes("(n,d_q),(m,d_k),(m,d_v),(d_q,a),(d_k,b),(d_v,c),(e,d_o)->(n,d_o)")
+@silent
 def multi_head_attention(
     Q: np.ndarray,
     K: np.ndarray,
@@ -89,10 +83,8 @@ def multi_head_attention(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: np.ndarray | Slopes | None = None,
-    biases: Biases | None = None,
+    bias: np.ndarray | Bias | None = None,
     n_kv_heads: int | None = None,
-    softcap: float | None = None,
 ) -> np.ndarray:
     r"""Project, split into heads, attend in each, put the heads side by side, project back.
 
@@ -111,23 +103,18 @@ def multi_head_attention(
         W_v: learnt projection to values, (d_v, c) with c = n_kv_heads·d_hv.
         W_o: learnt projection of the heads, (e, d_o) with e = h·d_hv.
         n_heads: number of heads h.
-        mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
-            attend. None permits every key. Axes of length 1 broadcast. Or rules, one for each sequence.
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
-        bias: added to the scores, broadcasts to (…, h, n, m); or ``alibi(slopes)``. None adds nothing.
-        biases: (b_q, b_k, b_v, b_o), added after the four projections; None adds nothing.
+        mask: boolean, (n, m) for all, (b, n, m) one for each sequence or (b, h, n, m) one for each head; True = may
+            attend. Or a :class:`Rule`, whose arrays have one for each sequence, (b, …), or for each head, (b, h, …).
+        causal: forbid each query the keys after it, aligned lower right.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+        bias: added to the scores, broadcasts to (…, h, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
         n_kv_heads: number of heads of keys and values, each shared by h / n_kv_heads heads; None is ``n_heads``.
-        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
 
     Returns:
-        Output, (…, n, d_o). A head with nothing to attend to gives 0, so that a query that may attend to nothing
-        in any head gives b_o.
+        Output, (…, n, d_o), 0 where no head has anything to attend to.
 
     Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit, or the heads do not divide the widths.
+        ValueError: the heads do not divide the widths.
 
     Example:
         >>> X, eye = np.array([[1, 2], [3, 4]]), np.array([[1, 0], [0, 1]])
@@ -136,24 +123,26 @@ def multi_head_attention(
         [[2.0, 3.0], [2.0, 3.0]]
     """
     where = "multi_head_attention"
-    weights = W_q, W_k, W_v, W_o
-    n_kv_heads = require_heads(where, n_heads, n_kv_heads, *weights)
-    b_q, b_k, b_v, b_o = ready_biases(where, biases, *weights)
-
-    def projected(Q: Any, K: Any, V: Any) -> tuple[np.ndarray, ...]:
-        queries = split_heads(project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
-        keys = split_heads(project(K, W_k, b_k), n_kv_heads)  # (…, h_kv, m, d_h)
-        values = split_heads(project(V, W_v, b_v), n_kv_heads)  # (…, h_kv, m, d_hv)
-        return queries, keys, values
-
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    said |= {"project": projected, "groups": n_kv_heads, "n_heads": n_heads}
-    heads = attend_by(where, partial(tiled_attention, softcap=softcap), Q, K, V, **said)
-    output = merge_heads(heads) @ W_o
-    return output if b_o is None else output + b_o
+    n_kv_heads = require_heads(where, n_heads, n_kv_heads, W_q, W_k, W_v, W_o)
+    queries = split_heads(Q @ W_q, n_heads)  # (…, h, n, d_h)
+    keys = split_heads(K @ W_k, n_kv_heads)  # (…, h_kv, m, d_h)
+    values = split_heads(V @ W_v, n_kv_heads)  # (…, h_kv, m, d_hv)
+    mask = for_heads(where, mask, queries, keys)
+    heads = attention(
+        queries,
+        keys,
+        values,
+        mask,
+        causal=causal,
+        window=window,
+        bias=bias,
+        n_kv_heads=n_kv_heads,
+    )  # (…, h, n, d_hv)
+    return merge_heads(heads) @ W_o  # (…, n, d_o)
 
 
 @shapes("(n,d_q),(m,d_k),(d_q,a),(d_k,b)->(h,n,m)")
+@silent
 def multi_head_weights(
     Q: np.ndarray,
     K: np.ndarray,
@@ -164,10 +153,8 @@ def multi_head_weights(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: np.ndarray | Slopes | None = None,
-    biases: Biases | None = None,
+    bias: np.ndarray | Bias | None = None,
     n_kv_heads: int | None = None,
-    softcap: float | None = None,
 ) -> np.ndarray:
     r"""The weights of each head of :func:`multi_head_attention`.
 
@@ -182,22 +169,18 @@ def multi_head_weights(
         W_q: learnt projection to queries, (d_q, a) with a = h·d_h.
         W_k: learnt projection to keys, (d_k, b) with b = n_kv_heads·d_h.
         n_heads: number of heads h.
-        mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
-            attend. None permits every key. Axes of length 1 broadcast. Or rules, one for each sequence.
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
-        bias: added to the scores, broadcasts to (…, h, n, m); or ``alibi(slopes)``. None adds nothing.
-        biases: (b_q, b_k), added after the two projections; None adds nothing.
+        mask: boolean, (n, m) for all, (b, n, m) one for each sequence or (b, h, n, m) one for each head; True = may
+            attend. Or a :class:`Rule`, whose arrays have one for each sequence, (b, …), or for each head, (b, h, …).
+        causal: forbid each query the keys after it, aligned lower right.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+        bias: added to the scores, broadcasts to (…, h, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
         n_kv_heads: number of heads of keys, each shared by h / n_kv_heads heads; None is ``n_heads``.
-        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
 
     Returns:
         Weights, (…, h, n, m); each row sums to 1, or to 0 if nothing is permitted.
 
     Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit, or the heads do not divide the widths.
+        ValueError: the heads do not divide the widths.
 
     Example:
         >>> X, zero = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0.0, 0.0], [0.0, 0.0]])
@@ -206,12 +189,10 @@ def multi_head_weights(
     """
     where = "multi_head_weights"
     n_kv_heads = require_heads(where, n_heads, n_kv_heads, W_q, W_k)
-    b_q, b_k = ready_biases(where, biases, W_q, W_k)
-
-    def projected(Q: np.ndarray, K: np.ndarray) -> tuple[np.ndarray, ...]:
-        queries = split_heads(project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
-        return queries, split_heads(project(K, W_k, b_k), n_kv_heads)
-
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    said |= {"project": projected, "groups": n_kv_heads, "n_heads": n_heads}
-    return attend_by(where, partial(weights_of, softcap=softcap), Q, K, **said)
+    queries = split_heads(Q @ W_q, n_heads)  # (…, h, n, d_h)
+    keys = split_heads(K @ W_k, n_kv_heads)  # (…, h_kv, m, d_h)
+    keys = repeat_heads(keys, n_heads // n_kv_heads)  # (…, h, m, d_h)
+    mask = for_heads(where, mask, queries, keys)
+    return attention_weights(
+        queries, keys, mask, causal=causal, window=window, bias=bias
+    )

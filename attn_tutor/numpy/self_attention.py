@@ -1,18 +1,16 @@
 """Where queries, keys and values come from: learnt projections of one sequence, or of two."""
 
-from typing import Any
-
 import numpy as np
 
-from attn_tutor.geometry import Rule, Slopes, Window
-from attn_tutor.numpy._arrays import shapes
-from attn_tutor.numpy.fast.attention import tiled_attention
-from attn_tutor.numpy.visibility import attend_by
+from attn_tutor.numpy._arrays import shapes, silent
+from attn_tutor.numpy.attention import attention
+from attn_tutor.rules import Bias, Rule, Window
 
 __all__ = ["cross_attention", "self_attention"]
 
 
 @shapes("(n,d_in),(d_in,d_k),(d_in,d_k),(d_in,d_v)->(n,d_v)")
+@silent
 def self_attention(
     X: np.ndarray,
     W_q: np.ndarray,
@@ -22,7 +20,7 @@ def self_attention(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: np.ndarray | Slopes | None = None,
+    bias: np.ndarray | Bias | None = None,
 ) -> np.ndarray:
     r"""Each token attends to all tokens of its own sequence.
 
@@ -38,17 +36,12 @@ def self_attention(
         W_k: learnt projection to keys, (d_in, d_k).
         W_v: learnt projection to values, (d_in, d_v).
         mask: boolean, broadcasts to (…, n, n); True = may attend. None permits every key.
-        causal: also forbid each token the tokens after it.
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
+        causal: forbid each token the tokens after it.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
         bias: added to the scores, broadcasts to (…, n, n), as that of :func:`alibi_bias` does; None adds nothing.
 
     Returns:
         Output, (…, n, d_v): a new vector for each token, 0 where nothing is permitted.
-
-    Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit.
 
     Example:
         >>> X, zero, W_v = np.array([[1.0], [3.0]]), np.array([[0.0]]), np.array([[10.0]])
@@ -57,15 +50,12 @@ def self_attention(
         >>> self_attention(X, zero, zero, W_v, causal=True).tolist()
         [[10.0], [20.0]]
     """
-
-    def projected(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, ...]:
-        return project(X, W_q), project(X, W_k), project(X, W_v)
-
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return attend_by("self_attention", tiled_attention, X, X, project=projected, **said)
+    Q, K, V = X @ W_q, X @ W_k, X @ W_v  # (…, n, d_k) twice, (…, n, d_v)
+    return attention(Q, K, V, mask, causal=causal, window=window, bias=bias)
 
 
 @shapes("(n,d_x),(m,d_y),(d_x,d_k),(d_y,d_k),(d_y,d_v)->(n,d_v)")
+@silent
 def cross_attention(
     X: np.ndarray,
     Y: np.ndarray,
@@ -74,7 +64,7 @@ def cross_attention(
     W_v: np.ndarray,
     mask: np.ndarray | Rule | None = None,
     *,
-    bias: np.ndarray | Slopes | None = None,
+    bias: np.ndarray | Bias | None = None,
 ) -> np.ndarray:
     r"""Each token of one sequence attends to the tokens of another.
 
@@ -89,16 +79,11 @@ def cross_attention(
         W_q: learnt projection to queries, (d_x, d_k).
         W_k: learnt projection to keys, (d_y, d_k).
         W_v: learnt projection to values, (d_y, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
-            None permits every key.
-        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
 
     Returns:
         Output, (…, n, d_v): a vector for each token of X, 0 where nothing is permitted.
-
-    Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit.
 
     Example:
         >>> X, Y = np.array([[5.0]]), np.array([[1.0], [3.0]])
@@ -106,17 +91,5 @@ def cross_attention(
         >>> cross_attention(X, Y, zero, zero, W_v).tolist()
         [[20.0]]
     """
-
-    def projected(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, ...]:
-        return project(X, W_q), project(Y, W_k), project(Y, W_v)
-
-    said: Any = {"mask": mask, "bias": bias}
-    return attend_by(
-        "cross_attention", tiled_attention, X, Y, project=projected, **said
-    )
-
-
-def project(X: np.ndarray, W: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
-    """X W + b, silent about what overflows or is not finite: it may be hidden."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return X @ W if b is None else X @ W + b
+    Q, K, V = X @ W_q, Y @ W_k, Y @ W_v  # (…, n, d_k), (…, m, d_k), (…, m, d_v)
+    return attention(Q, K, V, mask, bias=bias)

@@ -3,8 +3,7 @@
 import numpy as np
 
 from attn_tutor._checks import require_fit
-from attn_tutor.numpy._arrays import require_boolean, shapes
-from attn_tutor.numpy.fast.threads import by_rows
+from attn_tutor.numpy._arrays import require_boolean, shapes, silent
 
 __all__ = ["masked_softmax", "normalize", "softmax"]
 
@@ -41,6 +40,7 @@ def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 @shapes("(m)->(m)")
+@silent
 def masked_softmax(scores: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
     r"""Softmax over the permitted keys of each query; forbidden keys get weight 0.
 
@@ -70,23 +70,12 @@ def masked_softmax(scores: np.ndarray, mask: np.ndarray | None = None) -> np.nda
         return softmax(scores)
     require_boolean("masked_softmax", mask)
     require_fit("masked_softmax", "mask", mask.shape, scores.shape)
-    weights = np.empty(np.broadcast_shapes(scores.shape, mask.shape), scores.dtype)
-    # A few rows at a time, which stay in the processor's cache.
-    return by_rows(_weigh, scores, mask, out=weights)
-
-
-def _weigh(scores: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
-    weights = _single(out)  # out itself, but for half precision
-    weights[...] = -np.inf  # a forbidden key scores −∞ …
-    np.copyto(weights, scores, where=mask)
-    lowest = np.finfo(weights.dtype).min
-    with np.errstate(invalid="ignore"):  # ∞ − ∞ is NaN, as it should
-        weights -= weights.max(-1, keepdims=True, initial=lowest)
-    np.exp(weights, out=weights)  # … and exp(−∞) = 0
+    wide = np.where(mask, _single(scores), -np.inf)  # a forbidden key scores −∞ …
+    lowest = np.finfo(wide.dtype).min  # and not −∞, since −∞ − (−∞) is NaN
+    wide -= wide.max(-1, keepdims=True, initial=lowest)
+    weights = np.exp(wide, out=wide)  # … and exp(−∞) = 0
     total = weights.sum(-1, keepdims=True)
-    share(weights, total, out)
-    if np.isnan(total).any():  # of a permitted NaN: the forbidden keys get 0 here, too
-        out[...] = np.where(mask, out, 0)
+    return share(weights, total, weights).astype(scores.dtype, copy=False)
 
 
 @shapes("(m)->(m)")

@@ -1,25 +1,28 @@
-"""Attention = score → masked softmax → weighted sum, as the formula says it and without storing the weights."""
+"""Attention: score each key, softmax over the keys that a query may see, weighted sum of their values.
 
+Each body below is its formula, and gives the number by itself. :func:`by_blocks` calls it on blocks of queries.
+"""
+
+import contextlib
+import math
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import torch
-from torch.nn.functional import pad
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import dropout, pad, scaled_dot_product_attention
 
 from attn_tutor._checks import require_chance, require_positive
-from attn_tutor.geometry import Rule, Slopes, Window
-from attn_tutor.torch._arrays import in_full, look, require_scale, shapes
-from attn_tutor.torch.fast.additive import additive_pool
-from attn_tutor.torch.fast.attention import fused_attention
-from attn_tutor.torch.fast.attention import scores as scores_of
+from attn_tutor.rules import Bias, Rule, Window
+from attn_tutor.torch._arrays import require_scale, shapes, transformed
+from attn_tutor.torch.blocks import Visibility, by_blocks
 from attn_tutor.torch.kernels import gaussian_kernel
-from attn_tutor.torch.scoring import OTHER_WIDTHS, default_scale
+from attn_tutor.torch.scoring import (
+    OTHER_WIDTHS,
+    additive_score,
+    default_scale,
+    gaussian_score,
+)
 from attn_tutor.torch.softmax import masked_softmax, normalize
-from attn_tutor.torch.visibility import Visibility, around, attend_by
-
-# Scores of at most this size are as good in single precision as those of differences.
-FAR = 256
 
 __all__ = [
     "additive_attention",
@@ -34,35 +37,46 @@ __all__ = [
 
 @shapes("(n,m),(m,d_v)->(n,d_v)")
 def attend(
-    scores: torch.Tensor, V: torch.Tensor, mask: torch.Tensor | None = None
+    scores: torch.Tensor,
+    V: torch.Tensor,
+    mask: torch.Tensor | Rule | None = None,
+    *,
+    causal: bool = False,
+    window: int | Window | None = None,
+    bias: torch.Tensor | Bias | None = None,
+    dropout_p: float = 0.0,
 ) -> torch.Tensor:
     r"""The last two steps of attention: masked softmax of the scores, then the weighted sum of the values.
 
-    .. math:: O = \operatorname{softmax}_{\text{mask}}(S)\, V
+    .. math:: O = \operatorname{softmax}_{\text{mask}}(S + B)\, V
 
     Source: Vaswani et al. (2017), Eq. 1, from the scores on.
 
     Args:
         scores: before softmax, (…, n, m), from any scoring function.
         V: values, (…, m, d_v).
-        mask: boolean, broadcasts to the scores; True = may attend. None permits every key.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, a function of positions, as
+            ``documents(ids) & valid(lengths)``. None permits every key.
+        causal: forbid each query the keys after it. The last query is at the last key, so that with n < m the queries
+            are the newest tokens ("aligned lower right", see :func:`causal_mask`).
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, a function of positions, as
+            ``alibi(slopes)``. A key with bias −∞ is hidden.
+        dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
         Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
-
-    Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit.
+        NaN or infinity reaches only queries that may see it, as NaN.
 
     Example:
         >>> attend(torch.tensor([[7.0, 7.0]]), torch.tensor([[1.0, 0.0], [0.0, 4.0]])).tolist()
         [[0.5, 2.0]]
     """
-
-    def core(_: torch.Tensor, V: torch.Tensor, see: Visibility) -> torch.Tensor:
-        return masked_softmax(scores, see.dense()) @ V  # which hides scores itself
-
-    return attend_by("attend", core, scores[..., :0], V, mask=mask, short=False)
+    require_chance("attend", "dropout_p", dropout_p)
+    who = Visibility.read("attend", scores.shape, V.device, mask, causal, window, bias)
+    visible, bias = who.everything  # (…, n, m) both, or None
+    weights = masked_softmax(added(scores, bias), visible)  # (…, n, m)
+    return weighted_sum(dropout(weights, dropout_p), V, visible)  # (…, n, d_v)
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
@@ -73,9 +87,8 @@ def attention_weights(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: torch.Tensor | Slopes | None = None,
+    bias: torch.Tensor | Bias | None = None,
     scale: float | None = None,
-    softcap: float | None = None,
 ) -> torch.Tensor:
     r"""The weights of scaled dot-product attention: how much of each value each query draws.
 
@@ -86,33 +99,32 @@ def attention_weights(
     Args:
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
-            None permits every key.
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
+        causal: forbid each query the keys after it, aligned lower right.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
         scale: factor on the dot product; None is 1/√d.
-        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
 
     Returns:
         Weights, (…, n, m); each row sums to 1, or to 0 if nothing is permitted.
-
-    Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit.
 
     Example:
         >>> attention_weights(torch.tensor([[3.0, 3.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])).tolist()
         [[0.5, 0.5]]
     """
     require_scale("attention_weights", scale)
-    core = partial(weigh, scale=scale, softcap=softcap)
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return attend_by("attention_weights", core, Q, K, short=False, **said)
+    scale = default_scale(Q.shape[-1]) if scale is None else scale
+    scores = (scale * Q) @ K.mT  # (…, n, m)
+    shape, device = scores.shape, Q.device
+    who = Visibility.read(
+        "attention_weights", shape, device, mask, causal, window, bias
+    )
+    visible, bias = who.everything  # (…, n, m) both, or None
+    return masked_softmax(added(scores, bias), visible)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", shared=True, d=OTHER_WIDTHS)
+@by_blocks()
 def attention(
     Q: torch.Tensor,
     K: torch.Tensor,
@@ -121,9 +133,8 @@ def attention(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: torch.Tensor | Slopes | None = None,
+    bias: torch.Tensor | Bias | None = None,
     scale: float | None = None,
-    softcap: float | None = None,
     n_kv_heads: int | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
@@ -140,14 +151,11 @@ def attention(
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
         V: values, (…, m, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
-            None permits every key.
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
+        causal: forbid each query the keys after it, aligned lower right.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
         scale: factor on the dot product; None is 1/√d.
-        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
         n_kv_heads: number of heads of keys and values, (…, n_kv_heads, m, d), each shared by h / n_kv_heads heads of Q,
             (…, h, n, d); None is one for each.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
@@ -158,8 +166,7 @@ def attention(
         A mask that hides a whole sequence, often an inverted one, is found by :func:`check_mask`.
 
     Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit, or the heads of Q are no multiple of those of K.
+        ValueError: the heads of Q are no multiple of those of K.
 
     Example:
         >>> Q, K, V = torch.tensor([[1.0, 1.0]]), torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([[4.0], [8.0]])
@@ -168,10 +175,9 @@ def attention(
     """
     require_scale("attention", scale)
     require_chance("attention", "dropout_p", dropout_p)
-    options: Any = {"scale": scale, "softcap": softcap, "dropout_p": dropout_p}
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    core = partial(fused_attention, **options)
-    return attend_by("attention", core, Q, K, V, groups=n_kv_heads, **said)
+    shape = *Q.shape[:-1], K.shape[-2]
+    who = Visibility.read("attention", shape, Q.device, mask, causal, window, bias)
+    return fused(Q, K, V, who, scale, dropout_p, n_kv_heads)
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,k)->(n,d_v)")
@@ -184,7 +190,7 @@ def bilinear_attention(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: torch.Tensor | Slopes | None = None,
+    bias: torch.Tensor | Bias | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     r"""Attention with the bilinear score: a dot product in disguise.
@@ -199,36 +205,35 @@ def bilinear_attention(
         K: keys, (…, m, k).
         V: values, (…, m, d_v).
         M: learnt matrix, (q, k).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
-            None permits every key.
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
+        causal: forbid each query the keys after it, aligned lower right.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
         Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
-
-    Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit.
 
     Example:
         >>> Q, K, M = torch.tensor([[1.0]]), torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([[3.0, 3.0]])
         >>> bilinear_attention(Q, K, torch.tensor([[4.0], [8.0]]), M).tolist()
         [[6.0]]
     """
-    require_chance("bilinear_attention", "dropout_p", dropout_p)
-
-    def core(Q: Any, K: Any, V: Any, see: Visibility) -> torch.Tensor:
-        return pool(Q @ M, K, V, see, scale=1.0, dropout_p=dropout_p)
-
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return attend_by("bilinear_attention", core, Q, K, V, **said)
+    return attention(
+        Q @ M,
+        K,
+        V,
+        mask,
+        causal=causal,
+        window=window,
+        bias=bias,
+        scale=1.0,
+        dropout_p=dropout_p,
+    )
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
+@by_blocks("d")
 def gaussian_attention(
     Q: torch.Tensor,
     K: torch.Tensor,
@@ -237,7 +242,7 @@ def gaussian_attention(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: torch.Tensor | Slopes | None = None,
+    bias: torch.Tensor | Bias | None = None,
     bandwidth: float = 1.0,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
@@ -259,12 +264,10 @@ def gaussian_attention(
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
         V: values, (…, m, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
-            None permits every key.
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
+        causal: forbid each query the keys after it, aligned lower right.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
         bandwidth: σ, in the units of Q and K; above 0.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
@@ -272,29 +275,22 @@ def gaussian_attention(
         Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
 
     Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit, or the bandwidth is not above 0.
+        ValueError: the bandwidth is not above 0.
 
     Example:
         >>> Q, K, V = torch.tensor([[1.0]]), torch.tensor([[0.0], [2.0]]), torch.tensor([[4.0], [8.0]])
         >>> gaussian_attention(Q, K, V).tolist()
         [[6.0]]
     """
-    require_positive("gaussian_attention", "bandwidth", bandwidth)
     require_chance("gaussian_attention", "dropout_p", dropout_p)
-
-    def core(Q: Any, K: Any, V: Any, see: Visibility) -> torch.Tensor:
-        wide_Q, wide_K, see = as_dot_product(Q, K, bandwidth, see)
-        wide = wide_Q, wide_K, V.to(wide_K.dtype)
-        with in_full(Q):
-            output = fused_attention(*wide, see, 1.0, dropout_p=dropout_p)
-        return output.to(V.dtype)
-
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return attend_by("gaussian_attention", core, Q, K, V, **said)
+    scores = gaussian_score(Q, K, bandwidth)  # (…, n, m)
+    return attend(
+        scores, V, mask, causal=causal, window=window, bias=bias, dropout_p=dropout_p
+    )
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,h),(k,h),(h)->(n,d_v)")
+@by_blocks("h")
 def additive_attention(
     Q: torch.Tensor,
     K: torch.Tensor,
@@ -306,7 +302,7 @@ def additive_attention(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: torch.Tensor | Slopes | None = None,
+    bias: torch.Tensor | Bias | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     r"""Attention with the additive score, for queries and keys of any two widths.
@@ -335,20 +331,14 @@ def additive_attention(
         W_q: learnt projection of queries, (q, h).
         W_k: learnt projection of keys, (k, h).
         w_v: learnt output weights, (h,).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
-            None permits every key.
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
+        causal: forbid each query the keys after it, aligned lower right.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
         Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
-
-    Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit.
 
     Example:
         >>> Q, K, V = torch.tensor([[1.0]]), torch.tensor([[2.0], [2.0]]), torch.tensor([[4.0], [8.0]])
@@ -357,16 +347,10 @@ def additive_attention(
         [[6.0]]
     """
     require_chance("additive_attention", "dropout_p", dropout_p)
-    wide = torch.promote_types(V.dtype, torch.float32)
-
-    def core(Q: Any, K: Any, V: Any, see: Visibility) -> torch.Tensor:
-        given = (X.to(wide) for X in (Q, K, V, W_q, W_k, w_v))
-        q, k, v, a, b, w = given
-        with in_full(V):
-            return additive_pool(q @ a, k @ b, w, v, see, dropout_p).to(V.dtype)
-
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return attend_by("additive_attention", core, Q, K, V, **said)
+    scores = additive_score(Q, K, W_q, W_k, w_v)  # (…, n, m)
+    return attend(
+        scores, V, mask, causal=causal, window=window, bias=bias, dropout_p=dropout_p
+    )
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
@@ -395,8 +379,7 @@ def nadaraya_watson(
         Output, (…, n, d_v): each row lies in the convex hull of the values, and is 0 if its window is empty.
 
     Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: the shapes do not fit, or the bandwidth is not above 0.
+        ValueError: the bandwidth is not above 0.
 
     Example:
         >>> Q, K, V = torch.tensor([[1.0]]), torch.tensor([[0.0], [2.0]]), torch.tensor([[4.0], [8.0]])
@@ -407,80 +390,68 @@ def nadaraya_watson(
     return normalize(kernel(Q, K, bandwidth)) @ V
 
 
-# Steps that the public functions share once their arguments are checked.
+def added(scores: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Scores plus a bias, in the dtype of the scores."""
+    return scores if bias is None else scores + bias.to(scores.dtype)
 
 
-def weigh(
-    Q: torch.Tensor,
-    K: torch.Tensor,
-    see: Visibility,
-    scale: float | None = None,
-    softcap: float | None = None,
+def weighted_sum(
+    weights: torch.Tensor, V: torch.Tensor, visible: torch.Tensor | None
 ) -> torch.Tensor:
-    """The weights as the formula says, (…, n, m)."""
-    scale = default_scale(Q.shape[-1]) if scale is None else scale
-    added = see.added(slice(0, see.n), slice(0, see.m))
-    S = scores_of(Q, K, added, scale, softcap)
-    return masked_softmax(S, see.dense()).to(torch.promote_types(Q.dtype, K.dtype))
+    """Weights times values; what is not finite makes NaN for queries that may see it, though 0 · NaN is NaN for all."""
+    if visible is None:
+        return weights @ V
+    lost = ~V.isfinite().all(-1)  # (…, m)
+    output = weights @ V.masked_fill(lost[..., None], 0)
+    spoiled = (visible & lost[..., None, :]).any(-1, keepdim=True)  # (…, n, 1)
+    return output.masked_fill(spoiled, torch.nan)
 
 
-def pool(
+def fused(
     Q: torch.Tensor,
     K: torch.Tensor,
     V: torch.Tensor,
-    see: Visibility,
-    groups: int | None = None,
-    **options: Any,
+    who: Visibility,
+    scale: float | torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    n_kv_heads: int | None = None,
 ) -> torch.Tensor:
-    """Scaled dot-product attention of arguments that are checked: hidden, pooled, finished; see :func:`around`."""
-    return around(partial(fused_attention, **options), see, Q, K, V, groups=groups)
+    """torch's own softmax(Q Kᵀ · scale) V, with this package's conventions of shapes and masks."""
+    d, d_v = Q.shape[-1], V.shape[-1]
+    if scale is not None:  # kernels take no scale of 0 or less, and no tensor
+        Q = Q * scale
+    if d != d_v:  # zeros change no product, and the fast kernels want one width
+        Q, K, V = (pad(X, (0, max(d, d_v) - X.shape[-1])) for X in (Q, K, V))
+    visible, bias = (None, None) if who.is_causal else who.everything
+    if bias is not None:
+        bias = bias.to(Q.dtype)
+        visible = bias if visible is None else torch.where(visible, bias, -torch.inf)
 
-
-def as_dot_product(
-    Q: torch.Tensor,
-    K: torch.Tensor,
-    bandwidth: float,
-    see: Visibility,
-) -> tuple[torch.Tensor, torch.Tensor, Visibility]:
-    """Queries and keys whose dot products, plus maybe a bias, are Gaussian scores up to a term a query."""
-    # Half precision would round −‖k‖²/2 too coarsely, and single precision if it is large.
-    dtype = torch.promote_types(K.dtype, torch.float32)
-    q, k, norms = _centred(Q.to(dtype), K.to(dtype), bandwidth, see)
-    lengths = (torch.linalg.vector_norm(X.detach(), dim=-1) for X in (q, k))
-    top_q, top_k = (look(torch.max, X) or 0.0 for X in lengths)
-    far = FAR if dtype == torch.float32 else FAR**4
-    if not top_k * (top_q + top_k / 2) <= far:  # or NaN
-        q, k, norms = _centred(Q.double(), K.double(), bandwidth, see, far=True)
-    if see.ruled or see.tall or norms.requires_grad or look(torch.sum, norms) is None:
-        # A bias for each query would be large, the gradient of one leaves the fast path, and so does any on a GPU.
-        # Under torch.vmap nobody can tell whether a gradient is wanted.
-        return pad(q, (0, 1), value=1.0), torch.cat([k, norms], -1), see
-    see = see.map(lambda X: X)
-    see.arrays["bias"] = norms.mT + see.arrays.get("bias", 0)
-    return q, k, see
-
-
-def _centred(
-    Q: torch.Tensor,
-    K: torch.Tensor,
-    bandwidth: float,
-    see: Visibility,
-    far: bool = False,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Queries and keys from a common centre, in bandwidths, and −‖k‖²/2 of each key, (…, m, 1)."""
-    seen = see.anyone()
-    if seen is not None:
-        seen = seen.expand(*seen.shape[:-1], see.m)[..., None]  # (…, m, 1)
-    if far and see.m:
-        centre = (K if seen is None else torch.where(seen, K, torch.nan)).detach()
-        centre = centre.nanmedian(-2, keepdim=True).values.nan_to_num()
+    given = [X for X in (Q, K, V, visible) if X is not None]
+    if n_kv_heads is None:
+        batch = torch.broadcast_shapes(*(X.shape[:-2] for X in given))
+        arrays = [four_axes(X, batch) for X in given]
     else:
-        # The first key that is seen: causally, whoever sees any key sees this one,
-        # so that no later key can cost it accuracy.
-        first = K[..., :1, :] if seen is None else K * (seen & (seen.cumsum(-2) == 1))
-        centre = first.sum(-2, keepdim=True).detach()
-    # The result does not depend on the centre, so neither does its gradient.
-    Q, K = (Q - centre).div_(bandwidth), (K - centre).div_(bandwidth)
-    if seen is not None:
-        K = K * seen
-    return Q, K, (K**2).sum(-1, keepdim=True) / -2
+        batch = torch.broadcast_shapes(*(X.shape[:-3] for X in given))
+        arrays = [four_axes(X, (*batch, (1, *X.shape)[-3])) for X in given]
+        batch = (*batch, Q.shape[-3])
+    # Other kernels have no second derivatives, and none along a direction.
+    plain = sdpa_kernel(SDPBackend.MATH) if transformed(Q) else contextlib.nullcontext()
+    with plain:
+        output = scaled_dot_product_attention(
+            *arrays,
+            dropout_p=dropout_p,
+            is_causal=who.is_causal,
+            scale=default_scale(d) if scale is None else 1.0,
+            enable_gqa=n_kv_heads is not None,
+        )
+    return output.reshape(*batch, who.n, output.shape[-1])[..., :d_v]
+
+
+def four_axes(X: torch.Tensor, batch: tuple[int, ...]) -> torch.Tensor:
+    """With two batch axes, as the fast kernels want; axes of length 1 in a mask stay."""
+    if X.shape[:-2] == batch and len(batch) == 2:  # the usual case
+        return X
+    *outer, heads = batch or (1,)
+    X = X.expand(*outer, heads, *X.shape[-2:])
+    return X.reshape(math.prod(outer), heads, *X.shape[-2:])

@@ -1,16 +1,13 @@
 """Multi-head attention with one short row a token in the cache: latent attention."""
 
-from typing import Any
-
 import torch
 
 from attn_tutor._checks import require_heads
-from attn_tutor.geometry import Rule, Slopes, Window
+from attn_tutor.rules import Bias, Rule, Window, for_heads
 from attn_tutor.torch._arrays import shapes
-from attn_tutor.torch.attention import pool
+from attn_tutor.torch.attention import attention
 from attn_tutor.torch.multi_head import merge_heads, split_heads
 from attn_tutor.torch.positional import rotary
-from attn_tutor.torch.visibility import Visibility
 
 __all__ = ["latent_attention"]
 
@@ -30,8 +27,7 @@ def latent_attention(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: torch.Tensor | Slopes | None = None,
-    softcap: float | None = None,
+    bias: torch.Tensor | Bias | None = None,
 ) -> torch.Tensor:
     r"""Multi-head latent attention: all heads' keys and values are made of one latent vector a token.
 
@@ -54,43 +50,62 @@ def latent_attention(
         W_v: learnt projection of latents to values, (c, b) with b = h·d_hv.
         W_o: learnt projection of the heads, (b, d_o).
         n_heads: number of heads h.
-        mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
-            attend. None permits every key. Axes of length 1 broadcast. Or rules, one for each sequence.
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
-        bias: added to the scores, broadcasts to (…, h, n, m); or ``alibi(slopes)``. None adds nothing.
-        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
+        mask: boolean, (n, m) for all, (b, n, m) one for each sequence or (b, h, n, m) one for each head; True = may
+            attend. Or a :class:`Rule`, whose arrays have one for each sequence, (b, …), or for each head, (b, h, …).
+        causal: forbid each query the keys after it, aligned lower right.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+        bias: added to the scores, broadcasts to (…, h, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
 
     Returns:
         Output, (…, n, d_o), 0 where nothing is permitted.
 
     Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit, or the heads do not divide the widths.
+        ValueError: the heads do not divide the widths.
 
     Example:
         >>> X, one, R = torch.tensor([[1.0], [3.0]]), torch.tensor([[1.0]]), torch.tensor([[0.0, 0.0], [0.0, 0.0]])
         >>> latent_attention(X, X, R, 0 * one, R[:1], one, one, one, n_heads=1).tolist()
         [[2.0], [2.0]]
     """
-    where = "latent_attention"
-    require_heads(where, n_heads, None, W_q, W_k, W_v, W_o)
+    _require_fit(n_heads, R, W_q, W_r, W_k, W_v, W_o)
+    n, m = X.shape[-2], C.shape[-2]
+    queries = (
+        split_heads(X @ W_q, n_heads) @ split_heads(W_k, n_heads).mT
+    )  # (…, h, n, c)
+    positions = torch.arange(m - n, m, device=X.device)
+    turned = rotary(split_heads(X @ W_r, n_heads), positions)  # (…, h, n, r)
+    queries, keys = (
+        _beside(queries, turned),
+        _beside(C, R)[..., None, :, :],
+    )  # (…, h, n, c + r), (…, 1, m, c + r)
+    scale = (W_q.shape[-1] // n_heads + R.shape[-1]) ** -0.5
+    mask = for_heads("latent_attention", mask, queries, keys)
+    pooled = attention(
+        queries,
+        keys,
+        C[..., None, :, :],
+        mask,
+        causal=causal,
+        window=window,
+        bias=bias,
+        scale=scale,
+    )  # (…, h, n, c): latents serve as values, too
+    return merge_heads(pooled @ split_heads(W_v, n_heads)) @ W_o  # (…, n, d_o)
+
+
+def _require_fit(
+    n_heads: int,
+    R: torch.Tensor,
+    W_q: torch.Tensor,
+    W_r: torch.Tensor,
+    *others: torch.Tensor,
+) -> None:
+    require_heads("latent_attention", n_heads, None, W_q, *others)
     if W_r.shape[-1] != n_heads * R.shape[-1]:
         raise ValueError(
-            f"{where}: W_r has {W_r.shape[-1]} columns but {n_heads} heads as wide as R need {n_heads * R.shape[-1]}"
+            f"latent_attention: W_r has {W_r.shape[-1]} columns but {n_heads} heads as wide as R need "
+            f"{n_heads * R.shape[-1]}"
         )
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    see = Visibility.of(where, X, C, R, n_heads=n_heads, **said)
-    queries = split_heads(X @ W_q, n_heads)  # (…, h, n, d_h)
-    scale = (queries.shape[-1] + R.shape[-1]) ** -0.5
-    asked = queries @ split_heads(W_k, n_heads).mT  # (…, h, n, c)
-    positions = torch.arange(see.m - see.n, see.m, device=X.device)
-    turned = rotary(split_heads(X @ W_r, n_heads), positions)  # (…, h, n, r)
-    keys = _beside(C, R)[..., None, :, :]  # one for all heads
-    asked, latents = _beside(asked, turned), C[..., None, :, :]
-    pooled = pool(asked, keys, latents, see, scale=scale, softcap=softcap)
-    return merge_heads(pooled @ split_heads(W_v, n_heads)) @ W_o
 
 
 def _beside(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:

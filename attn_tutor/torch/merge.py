@@ -1,20 +1,19 @@
 """Attention to some of the keys, and the theorem by which such parts become the whole."""
 
-from functools import partial
-from typing import Any
-
 import torch
 
-from attn_tutor.geometry import Rule, Slopes, Window
+from attn_tutor.rules import Bias, Rule, Window
 from attn_tutor.torch._arrays import require_scale, shapes
-from attn_tutor.torch.fast.attention import fused_attention, join, textbook
+from attn_tutor.torch.attention import added, weighted_sum
+from attn_tutor.torch.blocks import Visibility, by_blocks
 from attn_tutor.torch.scoring import OTHER_WIDTHS, default_scale
-from attn_tutor.torch.visibility import Visibility, attend_by, finish, hide
+from attn_tutor.torch.softmax import masked_softmax
 
 __all__ = ["merge", "partial_attention"]
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v),(n,1)", d=OTHER_WIDTHS)
+@by_blocks()
 def partial_attention(
     Q: torch.Tensor,
     K: torch.Tensor,
@@ -23,9 +22,8 @@ def partial_attention(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: torch.Tensor | Slopes | None = None,
+    bias: torch.Tensor | Bias | None = None,
     scale: float | None = None,
-    softcap: float | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     r"""Attention to some of the keys, and what it takes to :func:`merge` it with attention to others.
 
@@ -38,22 +36,15 @@ def partial_attention(
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
         V: values, (…, m, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
-            None permits every key.
-        causal: also forbid each query the keys after it, aligned lower right; see :func:`attn_tutor.torch.causal_mask`.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
+        causal: forbid each query the keys after it, aligned lower right.
         window: most keys that a query sees, its own and those just before it; needs ``causal``.
-            :class:`attn_tutor.torch.Window` adds sinks. None sets no limit.
-        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
         scale: factor on the dot product; None is 1/√d.
-        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
 
     Returns:
         Output, (…, n, d_v), and log-sums, (…, n, 1); a query that sees none of these keys gets 0 and −∞. Both
         are single where the arguments are in half precision, so that merging rounds nothing.
-
-    Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit.
 
     Example:
         >>> Q, K, V = torch.tensor([[0.0]]), torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [5.0]])
@@ -62,11 +53,19 @@ def partial_attention(
         ([[4.0]], [[2.0]])
     """
     require_scale("partial_attention", scale)
-    core = partial(fused_attention, scale=scale, softcap=softcap, log_sums=True)
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    wide = torch.promote_types(Q.dtype, torch.float32)
-    given = (X.to(wide) for X in (Q, K, V))
-    return attend_by("partial_attention", core, *given, **said)
+    scale = default_scale(Q.shape[-1]) if scale is None else scale
+    scores = (scale * Q) @ K.mT  # (…, n, m)
+    shape, device = scores.shape, Q.device
+    who = Visibility.read(
+        "partial_attention", shape, device, mask, causal, window, bias
+    )
+    visible, bias = who.everything  # (…, n, m) both, or None
+    scores = added(scores, bias)
+    weights = masked_softmax(scores, visible)  # (…, n, m)
+    if visible is not None:
+        scores = torch.where(visible, scores, -torch.inf)
+    log_sum = torch.logsumexp(scores, -1, keepdim=True)  # (…, n, 1)
+    return weighted_sum(weights, V, visible), log_sum
 
 
 @shapes("(n,d_v),(n,1),(n,d_v),(n,1)->(n,d_v),(n,1)")
@@ -92,28 +91,17 @@ def merge(
     Returns:
         Output, (…, n, d_v), and log-sums, (…, n, 1), of both sets together.
 
-    Raises:
-        TypeError: an argument is not an array of this half.
-        ValueError: the shapes do not fit.
-
     Example:
         >>> zero = torch.tensor([[0.0]])
         >>> merge(torch.tensor([[2.0]]), zero, torch.tensor([[6.0]]), zero)[0].tolist()
         [[4.0]]
     """
-    return join(output, log_sum, other, other_log_sum)
+    both = torch.logaddexp(log_sum, other_log_sum)
+    safe = finite(both)
+    shares = torch.exp(log_sum - safe), torch.exp(other_log_sum - safe)
+    return shares[0] * output + shares[1] * other, both
 
 
-def part(
-    Q: torch.Tensor,
-    K: torch.Tensor,
-    V: torch.Tensor,
-    see: Visibility,
-    scale: float | torch.Tensor | None,
-    grown: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Output and log-sums of arguments that are checked; ``grown`` is what dropout multiplies the weights by."""
-    Q, K, V, spoiled = hide(see, Q, K, V)
-    S = Q * (default_scale(Q.shape[-1]) if scale is None else scale) @ K.mT
-    output, log_sum = textbook(S, V, see.dense(), grown)
-    return finish(output, spoiled), log_sum
+def finite(log_sum: torch.Tensor) -> torch.Tensor:
+    """0 in place of −∞: what is subtracted from −∞ must be finite, lest it give NaN."""
+    return torch.where(log_sum == -torch.inf, 0, log_sum)

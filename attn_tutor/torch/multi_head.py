@@ -1,19 +1,13 @@
 """Several small attentions side by side, each with projections of its own."""
 
-from typing import Any
-
 import torch
-from torch.nn.functional import linear
 
 from attn_tutor._checks import require_chance, require_divisible, require_heads
-from attn_tutor.geometry import Rule, Slopes, Window
-from attn_tutor.torch._arrays import ready_biases, require_size, shapes
-from attn_tutor.torch.attention import pool, weigh
-from attn_tutor.torch.visibility import Visibility, around, attend_by
+from attn_tutor.rules import Bias, Rule, Window, for_heads
+from attn_tutor.torch._arrays import require_size, shapes
+from attn_tutor.torch.attention import attention, attention_weights
 
 __all__ = ["merge_heads", "multi_head_attention", "multi_head_weights", "split_heads"]
-
-Biases = tuple[torch.Tensor, ...]
 
 
 @shapes("(n,d)->(h,n,d/h)")
@@ -87,10 +81,8 @@ def multi_head_attention(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: torch.Tensor | Slopes | None = None,
-    biases: Biases | None = None,
+    bias: torch.Tensor | Bias | None = None,
     n_kv_heads: int | None = None,
-    softcap: float | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     r"""Project, split into heads, attend in each, put the heads side by side, project back.
@@ -110,24 +102,19 @@ def multi_head_attention(
         W_v: learnt projection to values, (d_v, c) with c = n_kv_heads·d_hv.
         W_o: learnt projection of the heads, (e, d_o) with e = h·d_hv.
         n_heads: number of heads h.
-        mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
-            attend. None permits every key. Axes of length 1 broadcast. Or rules, one for each sequence.
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
-        bias: added to the scores, broadcasts to (…, h, n, m); or ``alibi(slopes)``. None adds nothing.
-        biases: (b_q, b_k, b_v, b_o), added after the four projections; None adds nothing.
+        mask: boolean, (n, m) for all, (b, n, m) one for each sequence or (b, h, n, m) one for each head; True = may
+            attend. Or a :class:`Rule`, whose arrays have one for each sequence, (b, …), or for each head, (b, h, …).
+        causal: forbid each query the keys after it, aligned lower right.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+        bias: added to the scores, broadcasts to (…, h, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
         n_kv_heads: number of heads of keys and values, each shared by h / n_kv_heads heads; None is ``n_heads``.
-        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
-        Output, (…, n, d_o). A head with nothing to attend to gives 0, so that a query that may attend to nothing
-        in any head gives b_o.
+        Output, (…, n, d_o), 0 where no head has anything to attend to.
 
     Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit, or the heads do not divide the widths.
+        ValueError: the heads do not divide the widths.
 
     Example:
         >>> X, eye = torch.tensor([[1, 2], [3, 4]]), torch.tensor([[1, 0], [0, 1]])
@@ -137,20 +124,23 @@ def multi_head_attention(
     """
     where = "multi_head_attention"
     require_chance(where, "dropout_p", dropout_p)
-    weights = W_q, W_k, W_v, W_o
-    n_kv_heads = require_heads(where, n_heads, n_kv_heads, *weights)
-    b_q, b_k, b_v, b_o = ready_biases(where, biases, *weights)
-
-    def core(Q: Any, K: Any, V: Any, see: Visibility) -> torch.Tensor:
-        queries = split_heads(_project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
-        keys = split_heads(_project(K, W_k, b_k), n_kv_heads)  # (…, h_kv, m, d_h)
-        values = split_heads(_project(V, W_v, b_v), n_kv_heads)  # (…, h_kv, m, d_hv)
-        options: Any = {"softcap": softcap, "dropout_p": dropout_p}
-        heads = pool(queries, keys, values, see, n_kv_heads, **options)
-        return _project(merge_heads(heads), W_o, b_o)
-
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return attend_by(where, core, Q, K, V, n_heads=n_heads, **said)
+    n_kv_heads = require_heads(where, n_heads, n_kv_heads, W_q, W_k, W_v, W_o)
+    queries = split_heads(Q @ W_q, n_heads)  # (…, h, n, d_h)
+    keys = split_heads(K @ W_k, n_kv_heads)  # (…, h_kv, m, d_h)
+    values = split_heads(V @ W_v, n_kv_heads)  # (…, h_kv, m, d_hv)
+    mask = for_heads(where, mask, queries, keys)
+    heads = attention(
+        queries,
+        keys,
+        values,
+        mask,
+        causal=causal,
+        window=window,
+        bias=bias,
+        n_kv_heads=n_kv_heads,
+        dropout_p=dropout_p,
+    )  # (…, h, n, d_hv)
+    return merge_heads(heads) @ W_o  # (…, n, d_o)
 
 
 @shapes("(n,d_q),(m,d_k),(d_q,a),(d_k,b)->(h,n,m)")
@@ -164,10 +154,8 @@ def multi_head_weights(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: torch.Tensor | Slopes | None = None,
-    biases: Biases | None = None,
+    bias: torch.Tensor | Bias | None = None,
     n_kv_heads: int | None = None,
-    softcap: float | None = None,
 ) -> torch.Tensor:
     r"""The weights of each head of :func:`multi_head_attention`.
 
@@ -182,22 +170,18 @@ def multi_head_weights(
         W_q: learnt projection to queries, (d_q, a) with a = h·d_h.
         W_k: learnt projection to keys, (d_k, b) with b = n_kv_heads·d_h.
         n_heads: number of heads h.
-        mask: boolean; (n, m) for all, (b, n, m) one for each sequence, or (b, h, n, m) one for each head; True = may
-            attend. None permits every key. Axes of length 1 broadcast. Or rules, one for each sequence.
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
-        bias: added to the scores, broadcasts to (…, h, n, m); or ``alibi(slopes)``. None adds nothing.
-        biases: (b_q, b_k), added after the two projections; None adds nothing.
+        mask: boolean, (n, m) for all, (b, n, m) one for each sequence or (b, h, n, m) one for each head; True = may
+            attend. Or a :class:`Rule`, whose arrays have one for each sequence, (b, …), or for each head, (b, h, …).
+        causal: forbid each query the keys after it, aligned lower right.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
+        bias: added to the scores, broadcasts to (…, h, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
         n_kv_heads: number of heads of keys, each shared by h / n_kv_heads heads; None is ``n_heads``.
-        softcap: c, with which the scores are c·tanh(scores/c) before mask and bias; None caps none.
 
     Returns:
         Weights, (…, h, n, m); each row sums to 1, or to 0 if nothing is permitted.
 
     Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit, or the heads do not divide the widths.
+        ValueError: the heads do not divide the widths.
 
     Example:
         >>> X, zero = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[0.0, 0.0], [0.0, 0.0]])
@@ -206,20 +190,10 @@ def multi_head_weights(
     """
     where = "multi_head_weights"
     n_kv_heads = require_heads(where, n_heads, n_kv_heads, W_q, W_k)
-    b_q, b_k = ready_biases(where, biases, W_q, W_k)
-
-    def core(Q: Any, K: Any, see: Visibility) -> torch.Tensor:
-        queries = split_heads(_project(Q, W_q, b_q), n_heads)  # (…, h, n, d_h)
-        keys = split_heads(_project(K, W_k, b_k), n_kv_heads)  # (…, h_kv, m, d_h)
-        keys = keys.repeat_interleave(n_heads // n_kv_heads, -3)
-        return weigh(queries, keys, see, softcap=softcap)
-
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    see = Visibility.of(where, Q, K, n_heads=n_heads, **said)
-    return around(core, see, Q, K, heads="each")
-
-
-def _project(X: torch.Tensor, W: torch.Tensor, b: torch.Tensor | None) -> torch.Tensor:
-    if W.ndim == 2:
-        return linear(X, W.mT, b)  # in one pass, where @ and + take two
-    return X @ W if b is None else X @ W + b
+    queries = split_heads(Q @ W_q, n_heads)  # (…, h, n, d_h)
+    keys = split_heads(K @ W_k, n_kv_heads)  # (…, h_kv, m, d_h)
+    keys = keys.repeat_interleave(n_heads // n_kv_heads, -3)  # (…, h, m, d_h)
+    mask = for_heads(where, mask, queries, keys)
+    return attention_weights(
+        queries, keys, mask, causal=causal, window=window, bias=bias
+    )

@@ -1,138 +1,42 @@
-"""Who may see whom, said in a line: rules that take the place of n × m masks and biases."""
+"""Who may see whom: the rules of :mod:`attn_tutor.rules`, and what needs this half's arrays."""
 
 import torch
 
-from attn_tutor import geometry
-from attn_tutor._checks import broadcast
-from attn_tutor.geometry import Rule, Slopes
-from attn_tutor.torch._arrays import (
-    look,
-    require_array,
-    require_size,
-    require_whole,
-    shapes,
+from attn_tutor._checks import broadcast, require_size
+from attn_tutor.rules import (
+    Bias,
+    Causal,
+    First,
+    Rule,
+    Slopes,
+    Window,
+    documents,
+    prefix,
+    require_one_meaning,
+    valid,
 )
+from attn_tutor.torch._arrays import require_array, shapes
+from attn_tutor.torch.blocks import Visibility
 from attn_tutor.torch.positional import alibi_slopes
-from attn_tutor.torch.visibility import Visibility
 
-__all__ = ["Window", "alibi", "check_mask", "documents", "prefix", "valid"]
-
-
-class Window(geometry.Window):
-    r"""A window of keys before each query, and the first keys besides: for ``window=``, wherever a number can stand.
-
-    .. math:: \text{seen}_{ij} = [\, i - \text{width} < j \le i \,] \lor [\, j < \text{sinks} \,\land\, j \le i \,]
-
-    Many heads draw on the first tokens whatever they hold, so that a window alone loses them.
-    Source: Xiao et al. (2024), section 3.2.
-
-    Args:
-        width: most keys that a query sees, its own and those just before it.
-        sinks: how many of the first keys it sees besides.
-
-    Raises:
-        TypeError: a number is not a whole number.
-        ValueError: the width is below 1, or there are fewer sinks than none.
-
-    Example:
-        >>> Window(256, sinks=4)
-        Window(256, sinks=4)
-    """
-
-    def __init__(self, width: int, sinks: int = 0) -> None:
-        require_size("Window", "width", width, least=1)
-        require_size("Window", "sinks", sinks)
-        super().__init__(width, sinks)
-
-    def __repr__(self) -> str:
-        """As it is written."""
-        return super().__repr__()
+__all__ = [
+    "Bias",
+    "Causal",
+    "First",
+    "Rule",
+    "Window",
+    "alibi",
+    "check_mask",
+    "documents",
+    "prefix",
+    "valid",
+]
 
 
-def documents(ids: torch.Tensor) -> Rule:
-    r"""Permit each token the tokens of its own document, where several are packed into one row: for ``mask=``.
-
-    .. math:: \text{mask}_{ij} = [\, \text{id}_i = \text{id}_j \,]
-
-    What :func:`document_mask` says, and no matrix, as long as each document stands in one piece. With fewer queries
-    than keys the queries are the last tokens. Source: Krell et al. (2021).
-
-    Args:
-        ids: the number of the document that each key belongs to, (…, m).
-
-    Returns:
-        A rule, which combines with others and with a boolean mask by ``&``.
-
-    Raises:
-        TypeError: the ids are not whole numbers in an array.
-        ValueError: there is no axis of tokens.
-
-    Example:
-        >>> documents(torch.tensor([7, 7, 8])) & valid(torch.tensor(2))
-        Rule(documents, valid)
-    """
-    require_whole("documents", "ids", ids)
-    if ids.ndim == 0:
-        raise ValueError("documents: ids has shape () but needs (…,m)")
-    return Rule(documents=ids)
-
-
-def valid(lengths: torch.Tensor) -> Rule:
-    r"""Permit the first keys of each sequence, since the rest is padding: for ``mask=``.
-
-    .. math:: \text{mask}_{bij} = [\, j < \text{length}_b \,]
-
-    What :func:`padding_mask` says, for one length a sequence. Source: Zhang et al., Dive into Deep Learning, section
-    11.3.
-
-    Args:
-        lengths: how many keys there are, one for each sequence, (b,), or for all, ().
-
-    Returns:
-        A rule, which combines with others and with a boolean mask by ``&``.
-
-    Raises:
-        TypeError: the lengths are not whole numbers in an array.
-        ValueError: a length is negative.
-
-    Example:
-        >>> valid(torch.tensor([3, 5]))
-        Rule(valid)
-    """
-    _require_lengths("valid", lengths)
-    return Rule(valid=lengths)
-
-
-def prefix(lengths: torch.Tensor) -> Rule:
-    r"""Permit the first keys of each sequence to all queries, whatever ``causal`` and ``window`` say: for ``mask=``.
-
-    .. math:: \text{seen}_{bij} = [\, j < \text{length}_b \,] \lor \text{causal}_{ij}
-
-    The prompt is read in both directions, and what follows is written from left to right.
-    Source: Raffel et al. (2020), section 3.2.1, "causal with prefix".
-
-    Args:
-        lengths: how many keys all queries see, one for each sequence, (b,), or for all, ().
-
-    Returns:
-        A rule, which combines with others and with a boolean mask by ``&``.
-
-    Raises:
-        TypeError: the lengths are not whole numbers in an array.
-        ValueError: a length is negative.
-
-    Example:
-        >>> prefix(torch.tensor(2)) & valid(torch.tensor([3, 5]))
-        Rule(prefix, valid)
-    """
-    _require_lengths("prefix", lengths)
-    return Rule(prefix=lengths)
-
-
-def alibi(slopes: torch.Tensor | int) -> Slopes:
+def alibi(slopes: torch.Tensor | int) -> Bias:
     r"""A penalty that grows with the distance between query and key, at a rate of its own in each head: for ``bias=``.
 
-    .. math:: B_{hij} = -\lambda_h\, \lvert i + m - n - j \rvert
+    .. math:: B_{hij} = -\lambda_h\, \lvert i - j \rvert
 
     What :func:`alibi_bias` says, and no matrix. Source: Press et al. (2022), section 3.
 
@@ -147,12 +51,12 @@ def alibi(slopes: torch.Tensor | int) -> Slopes:
         ValueError: there are no heads.
 
     Example:
-        >>> alibi(2).slopes.tolist()
-        [0.0625, 0.00390625]
+        >>> alibi(2).added(3, 1).tolist()
+        [[[-0.125]], [[-0.0078125]]]
     """
     if isinstance(slopes, int):
         require_size("alibi", "slopes", slopes, least=1)
-        slopes = torch.tensor(alibi_slopes(slopes), dtype=torch.float64)
+        slopes = torch.tensor(alibi_slopes(slopes))
     require_array("alibi", "slopes", slopes)
     if slopes.is_complex() or slopes.dtype == torch.bool:
         raise TypeError(f"alibi: slopes are real numbers, got {slopes.dtype}")
@@ -173,39 +77,32 @@ def check_mask(
     .. math:: \exists\, i, j:\ \text{mask}_{bij} \quad \text{for every sequence } b
 
     A sequence of which no query sees any key gets 0 without a word, and so does one that the axes of a mask mistake
-    for another. It is often an inverted mask: ``nn.MultiheadAttention`` has True for what is hidden. To look costs no
-    more memory than the mask; do it once, before training, and not in a compiled function.
-    Source: the convention of ``scaled_dot_product_attention``.
+    for another. It is often an inverted mask: ``nn.MultiheadAttention`` has True for what is hidden. Do it once, before
+    training, and not in a compiled function. Source: the convention of ``scaled_dot_product_attention``.
 
     Args:
         Q: queries, or their tokens, (…, n, q).
         K: keys, or their tokens, (…, m, k).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
-            None permits every key.
-        causal: also forbid each query the keys after it, aligned lower right (see :func:`causal_mask`).
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
+        causal: forbid each query the keys after it, aligned lower right.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
 
     Returns:
         The mask as it was given, so that the call can stand in its place.
 
     Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit; or a sequence sees nothing; or a mask of two axes could be one row for each
-            sequence, (b, m), as well as one for each query, (n, m), since there are as many.
+        ValueError: a sequence sees nothing; or a mask of two axes could be one row for each sequence, (b, m), as well
+            as one for each query, (n, m), since there are as many.
 
     Example:
         >>> X = torch.ones((2, 3, 4))
         >>> check_mask(X, X, torch.tensor([[True, True, False]] * 2)[:, None]).tolist()
         [[[True, True, False]], [[True, True, False]]]
     """
-    where = "check_mask"
-    see = Visibility.of(where, Q, K, mask=mask, causal=causal, window=window)
-    see.require_sense(where, mask, broadcast(Q.shape[:-2], K.shape[:-2]) or ())
+    batch = broadcast(Q.shape[:-2], K.shape[:-2]) or ()
+    shape = *batch, Q.shape[-2], K.shape[-2]
+    who = Visibility.read("check_mask", shape, Q.device, mask, causal, window)
+    visible, _ = who.everything
+    blind = False if visible is None else ~visible.any(-1).any(-1)
+    require_one_meaning("check_mask", mask, shape, blind)
     return mask
-
-
-def _require_lengths(where: str, lengths: torch.Tensor) -> None:
-    require_whole(where, "lengths", lengths)
-    if look(lambda x: (x < 0).any(), lengths):
-        raise ValueError(f"{where}: lengths must be 0 or more, got {lengths.min()}")

@@ -1,14 +1,11 @@
 """Where queries, keys and values come from: learnt projections of one sequence, or of two."""
 
-from typing import Any
-
 import torch
 
 from attn_tutor._checks import require_chance
-from attn_tutor.geometry import Rule, Slopes, Window
+from attn_tutor.rules import Bias, Rule, Window
 from attn_tutor.torch._arrays import shapes
-from attn_tutor.torch.attention import pool
-from attn_tutor.torch.visibility import Visibility, attend_by
+from attn_tutor.torch.attention import attention
 
 __all__ = ["cross_attention", "self_attention"]
 
@@ -23,7 +20,7 @@ def self_attention(
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: torch.Tensor | Slopes | None = None,
+    bias: torch.Tensor | Bias | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     r"""Each token attends to all tokens of its own sequence.
@@ -40,18 +37,13 @@ def self_attention(
         W_k: learnt projection to keys, (d_in, d_k).
         W_v: learnt projection to values, (d_in, d_v).
         mask: boolean, broadcasts to (…, n, n); True = may attend. None permits every key.
-        causal: also forbid each token the tokens after it.
-        window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
-            sinks. None sets no limit.
+        causal: forbid each token the tokens after it.
+        window: most keys that a query sees, its own and those just before it; needs ``causal``.
         bias: added to the scores, broadcasts to (…, n, n), as that of :func:`alibi_bias` does; None adds nothing.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
         Output, (…, n, d_v): a new vector for each token, 0 where nothing is permitted.
-
-    Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit.
 
     Example:
         >>> X, zero, W_v = torch.tensor([[1.0], [3.0]]), torch.tensor([[0.0]]), torch.tensor([[10.0]])
@@ -61,12 +53,10 @@ def self_attention(
         [[10.0], [20.0]]
     """
     require_chance("self_attention", "dropout_p", dropout_p)
-
-    def core(X: Any, Y: Any, see: Visibility) -> torch.Tensor:
-        return pool(X @ W_q, Y @ W_k, Y @ W_v, see, dropout_p=dropout_p)
-
-    said: Any = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return attend_by("self_attention", core, X, X, **said)
+    Q, K, V = X @ W_q, X @ W_k, X @ W_v  # (…, n, d_k) twice, (…, n, d_v)
+    return attention(
+        Q, K, V, mask, causal=causal, window=window, bias=bias, dropout_p=dropout_p
+    )
 
 
 @shapes("(n,d_x),(m,d_y),(d_x,d_k),(d_y,d_k),(d_y,d_v)->(n,d_v)")
@@ -78,7 +68,7 @@ def cross_attention(
     W_v: torch.Tensor,
     mask: torch.Tensor | Rule | None = None,
     *,
-    bias: torch.Tensor | Slopes | None = None,
+    bias: torch.Tensor | Bias | None = None,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     r"""Each token of one sequence attends to the tokens of another.
@@ -94,17 +84,12 @@ def cross_attention(
         W_q: learnt projection to queries, (d_x, d_k).
         W_k: learnt projection to keys, (d_y, d_k).
         W_v: learnt projection to values, (d_y, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or rules, as ``documents(ids) & valid(lengths)``.
-            None permits every key.
-        bias: added to the scores, broadcasts to (…, n, m); or ``alibi(slopes)``. None adds nothing.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
         dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
         Output, (…, n, d_v): a vector for each token of X, 0 where nothing is permitted.
-
-    Raises:
-        TypeError: an argument is not an array of this half, or the mask is not boolean.
-        ValueError: the shapes do not fit.
 
     Example:
         >>> X, Y = torch.tensor([[5.0]]), torch.tensor([[1.0], [3.0]])
@@ -113,8 +98,5 @@ def cross_attention(
         [[20.0]]
     """
     require_chance("cross_attention", "dropout_p", dropout_p)
-
-    def core(X: Any, Y: Any, see: Visibility) -> torch.Tensor:
-        return pool(X @ W_q, Y @ W_k, Y @ W_v, see, dropout_p=dropout_p)
-
-    return attend_by("cross_attention", core, X, Y, mask=mask, bias=bias)
+    Q, K, V = X @ W_q, Y @ W_k, Y @ W_v  # (…, n, d_k), (…, m, d_k), (…, m, d_v)
+    return attention(Q, K, V, mask, bias=bias, dropout_p=dropout_p)

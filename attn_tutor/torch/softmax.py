@@ -2,8 +2,7 @@
 
 import torch
 
-from attn_tutor.torch._arrays import look, require_boolean, require_fit, shapes
-from attn_tutor.torch.visibility import masked, sees_nothing
+from attn_tutor.torch._arrays import require_boolean, require_fit, shapes
 
 __all__ = ["masked_softmax", "normalize", "softmax"]
 
@@ -67,11 +66,9 @@ def masked_softmax(
         return softmax(scores)
     require_boolean("masked_softmax", mask, scores.device)
     require_fit("masked_softmax", "mask", mask.shape, scores.shape)
-    empty = sees_nothing(mask)
-    weights = softmax(masked(scores, mask, empty))
-    if empty is None and look(torch.any, weights[..., :1].isnan()) is False:
-        return weights  # hidden keys have 0 already
-    return torch.where(mask, weights, 0)
+    scores = torch.where(mask, scores, -torch.inf)  # a forbidden key scores −∞ …
+    some = mask.any(-1, keepdim=True) if mask.ndim else mask
+    return torch.where(some, softmax(scores), 0)  # … and exp(−∞) = 0
 
 
 @shapes("(m)->(m)")

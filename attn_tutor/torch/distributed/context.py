@@ -5,7 +5,7 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
-from attn_tutor.geometry import Rule, Window
+from attn_tutor.rules import Rule, Window
 from attn_tutor.torch.distributed.parts import heads
 from attn_tutor.torch.distributed.peers import Group
 from attn_tutor.torch.distributed.ring import ring_attention

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from attn_tutor._checks import require_divisible, require_window
-from attn_tutor.geometry import Rule, Window, in_groups
+from attn_tutor.rules import Rule, Window, in_groups
 from attn_tutor.torch._arrays import (
     require_array,
     require_boolean,

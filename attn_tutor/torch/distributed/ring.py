@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
 from attn_tutor._checks import require_chance, require_divisible, require_size
-from attn_tutor.geometry import Rule, Window
+from attn_tutor.rules import Rule, Window
 from attn_tutor.torch.distributed.dropout import growth
 from attn_tutor.torch.distributed.parts import Parts, grouped, heads, parts
 from attn_tutor.torch.distributed.peers import Group, waiting

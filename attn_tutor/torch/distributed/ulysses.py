@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from attn_tutor._checks import require_divisible
-from attn_tutor.geometry import Rule, Window
+from attn_tutor.rules import Rule, Window
 from attn_tutor.torch.attention import pool
 from attn_tutor.torch.distributed.parts import heads, parts
 from attn_tutor.torch.distributed.peers import Group, waiting

@@ -6,14 +6,18 @@ import torch
 from torch import nn
 
 from attn_tutor._checks import our_words
-from attn_tutor.geometry import Rule
-from attn_tutor.torch._arrays import in_full
-from attn_tutor.torch.attention import bilinear_attention, pool, weigh
-from attn_tutor.torch.fast.additive import additive_pool
+from attn_tutor.rules import Rule
+from attn_tutor.torch.attention import (
+    additive_attention,
+    attention,
+    attention_weights,
+    bilinear_attention,
+)
+from attn_tutor.torch.blocks import Visibility
 from attn_tutor.torch.layers.checks import require_sizes, require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype, draw, linear
+from attn_tutor.torch.scoring import additive_score
 from attn_tutor.torch.softmax import masked_softmax
-from attn_tutor.torch.visibility import Visibility, attend_by
 
 __all__ = ["AdditiveAttention", "BilinearAttention", "SelfAttention"]
 
@@ -116,16 +120,13 @@ class AdditiveAttention(nn.Module):
         named, like = dict(zip("QKV", widths, strict=True)), self.w_v
         Q, K, V = require_tokens(where, named, Q, K, V, like=like)
 
-        def core(Q: Any, K: Any, V: Any, see: Visibility) -> Any:
-            queries, keys = self.q_proj(Q), self.k_proj(K)
-            if not need_weights:
-                with in_full(V):
-                    return additive_pool(queries, keys, self.w_v, V, see)
-            hidden = torch.tanh(queries[..., :, None, :] + keys[..., None, :, :])
-            weights = masked_softmax(hidden @ self.w_v, see.dense())  # (…, n, m)
-            return weights @ V, weights
-
-        return attend_by(where, core, Q, K, V, mask=mask, short=False)
+        projections = self.q_proj.weight.mT, self.k_proj.weight.mT, self.w_v
+        output = additive_attention(Q, K, V, *projections, mask)
+        if not need_weights:
+            return output
+        scores = additive_score(Q, K, *projections)  # (…, n, m)
+        who = Visibility.read("AdditiveAttention", scores.shape, scores.device, mask)
+        return output, masked_softmax(scores, who.everything[0])
 
 
 class SelfAttention(nn.Module):
@@ -181,13 +182,11 @@ class SelfAttention(nn.Module):
         width, like = {"X": self.q_proj.in_features}, self.q_proj.weight
         (X,) = require_tokens("SelfAttention", width, X, like=like)
 
-        def core(X: Any, Y: Any, see: Visibility) -> Any:
-            Q, K, V = self.q_proj(X), self.k_proj(Y), self.v_proj(Y)
-            output = pool(Q, K, V, see)
-            return (output, weigh(Q, K, see)) if need_weights else output
-
-        said: Any = {"mask": mask, "causal": self.causal, "short": False}
-        return attend_by("SelfAttention", core, X, X, **said)
+        Q, K, V = self.q_proj(X), self.k_proj(X), self.v_proj(X)
+        output = attention(Q, K, V, mask, causal=self.causal)  # (…, n, d_v)
+        if not need_weights:
+            return output
+        return output, attention_weights(Q, K, mask, causal=self.causal)
 
     def extra_repr(self) -> str:
         return f"causal={self.causal}"

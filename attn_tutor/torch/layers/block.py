@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, Self
 
 import torch
@@ -9,7 +10,7 @@ from torch import nn
 from torch.nn.functional import gelu
 
 from attn_tutor._checks import our_words, require_divisible, require_size
-from attn_tutor.geometry import Rule, Window
+from attn_tutor.rules import Rule, Window
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.checks import require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype
@@ -124,14 +125,15 @@ class Block(nn.Module):
         need_weights: bool = False,
     ) -> Any:
         """What the tokens draw from one another, (…, n, d_model), and with ``need_weights`` the weights too."""
-        layer = self.attention
-        Q, K, V = layer.q_proj(X), layer.k_proj(X), layer.v_proj(X)
+        bias = alibi(self.attention.n_heads) if self.positions == "alibi" else None
+        turn = None
         if self.positions == "rotary":
             start = 0 if cache is None else cache.seen
-            Q, K = self._turned(Q, start), self._turned(K, start)
-        bias = alibi(layer.n_heads) if self.positions == "alibi" else None
-        told: Any = {"bias": bias, "cache": cache, "need_weights": need_weights}
-        return layer.attend("Block", Q, K, V, mask, **told)
+            positions = torch.arange(start, start + X.shape[-2], device=X.device)
+            turn = partial(rotary, positions=positions)
+        return self.attention(
+            X, mask=mask, bias=bias, cache=cache, turn=turn, need_weights=need_weights
+        )
 
     def feed_forward(self, X: torch.Tensor) -> torch.Tensor:
         """A small network with one hidden layer, in each token by itself."""
@@ -150,12 +152,6 @@ class Block(nn.Module):
 
     def extra_repr(self) -> str:
         return f"positions={self.positions}"
-
-    def _turned(self, X: torch.Tensor, start: int) -> torch.Tensor:
-        """Queries or keys, (…, n, width), each head turned by the position of its token; the first is at ``start``."""
-        p = torch.arange(start, start + X.shape[-2], device=X.device)[:, None]
-        heads = X.unflatten(-1, (-1, self.attention.d_h))  # (…, n, heads, d_h)
-        return rotary(heads, p).flatten(-2)
 
     @classmethod
     def from_torch(

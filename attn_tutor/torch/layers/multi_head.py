@@ -1,7 +1,6 @@
 """Multi-head attention as a ``torch.nn`` module, to and from torch's own."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, Self
 
 import torch
@@ -11,15 +10,13 @@ from attn_tutor._checks import (
     our_words,
     require_chance,
     require_divisible,
-    require_window,
 )
-from attn_tutor.geometry import Rule, Slopes, Window, window_of
-from attn_tutor.torch.attention import pool, weigh
+from attn_tutor.rules import Bias, Rule, Window, combined, for_heads
+from attn_tutor.torch.attention import attention, attention_weights
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.checks import require_sizes, require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype, draw, linear
 from attn_tutor.torch.multi_head import merge_heads
-from attn_tutor.torch.visibility import Visibility, around
 
 __all__ = ["MultiHeadAttention"]
 
@@ -78,13 +75,11 @@ class MultiHeadAttention(nn.Module):
         require_divisible(where, "d_model", d_model, "n_heads", n_heads)
         require_divisible(where, "n_heads", n_heads, "n_kv_heads", n_kv_heads)
         require_chance(where, "dropout", dropout)
-        require_window(where, window, causal)
+        combined(where, 0, None, causal, window)  # raises where they do not fit
         self.d_model, self.kdim, self.vdim = d_model, kdim, vdim
         self.d_h = d_model // n_heads
         self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
         self.dropout, self.causal, self.window = dropout, causal, window
-        self.heads: slice | None = None  # heads whose projections are here; None is all
-        self.gather: Callable[[torch.Tensor], torch.Tensor] | None = None  # of others
         made: Any = {"bias": bias, "device": device, "dtype": dtype}
         self.q_proj = linear(d_model, d_model, **made)
         self.k_proj = linear(kdim, n_kv_heads * self.d_h, **made)
@@ -104,92 +99,51 @@ class MultiHeadAttention(nn.Module):
         V: torch.Tensor | None = None,
         mask: torch.Tensor | Rule | None = None,
         *,
-        bias: torch.Tensor | Slopes | None = None,
+        bias: torch.Tensor | Bias | None = None,
         cache: KVCache | None = None,
+        turn: Callable[[torch.Tensor], torch.Tensor] | None = None,
         need_weights: bool = False,
-        average_weights: bool = False,
     ) -> Any:
         """(…, n, d_model), (…, m, kdim), (…, m, vdim) -> (…, n, d_model); K is Q where None, and V is K.
 
         ``mask`` and ``bias`` are those of :func:`multi_head_attention`. With a cache, K and V hold the tokens that come
-        after those that it has seen. With ``need_weights`` the weights come too, (…, h, n, m), as they are before
-        dropout; with ``average_weights``, too, their mean over the heads, (…, n, m).
+        after those that it has seen. ``turn`` is applied to queries and keys, (…, heads, tokens, d_h), as
+        :func:`rotary` is. With ``need_weights`` the weights come too, (…, h, n, m), as they are before dropout.
         """
-        if need_weights and average_weights:
-            asked: Any = {"bias": bias, "cache": cache, "need_weights": True}
-            output, weights = self.forward(Q, K, V, mask, **asked)
-            return output, weights.mean(-3)
-        K = Q if K is None else K
-        V = K if V is None else V
-        where, h = "MultiHeadAttention", self.n_heads
-        widths = {"Q": self.d_model, "K": self.kdim, "V": self.vdim}
-        Q, K, V = require_tokens(where, widths, Q, K, V, like=self.out_proj.weight)
-        options: Any = {"causal": self.causal, "window": self.window, "n_heads": h}
+        Q, K, V = self._checked(Q, Q if K is None else K, V)
+        queries = self._split(self.q_proj(Q))  # (…, h, n, d_h)
+        keys = self._split(self.k_proj(K))  # (…, h_kv, m, d_h)
+        values = self._split(self.v_proj(V))  # (…, h_kv, m, d_h)
+        if turn is not None:
+            queries, keys = turn(queries), turn(keys)
+        window = self.window
         if cache is not None:
-            told: Any = {"bias": bias, "cache": cache, "need_weights": need_weights}
-            projected = self.q_proj(Q), self.k_proj(K), self.v_proj(V)
-            return self.attend(where, *projected, mask, **told)
-        see = Visibility.of(where, Q, K, V, mask=mask, bias=bias, **options)
-        if not need_weights:
-            see, K, V = see.trim(K, V)
-
-        def core(Q: Any, K: Any, V: Any, see: Visibility) -> Any:
-            projected = self.q_proj(Q), self.k_proj(K), self.v_proj(V)
-            return self.pool(*projected, see, need_weights=need_weights)
-
-        return around(core, see, Q, K, V, heads="all")
-
-    def attend(
-        self,
-        where: str,
-        Q: torch.Tensor,
-        K: torch.Tensor,
-        V: torch.Tensor,
-        mask: torch.Tensor | Rule | None,
-        *,
-        bias: torch.Tensor | Slopes | None,
-        cache: KVCache | None,
-        need_weights: bool,
-    ) -> Any:
-        """What comes after the projections, with a cache or without.
-
-        :class:`Block` enters here, with queries and keys that know their positions.
-        """
-        gap = 0
-        if cache is not None:
-            K, V = cache.append(K, V)
-            gap = cache.seen - K.shape[-2]
-        window = window_of(where, self.window, cache) if self.causal else None
-        said: Any = {"causal": self.causal, "window": window, "n_heads": self.n_heads}
-        see = Visibility.of(where, Q, K, V, mask=mask, bias=bias, gap=gap, **said)
-        core = partial(self.pool, need_weights=need_weights)
-        return around(core, see, Q, K, V, heads="all")
-
-    def pool(
-        self,
-        queries: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        see: Visibility,
-        *,
-        need_weights: bool = False,
-    ) -> Any:
-        """Split what is projected into heads, attend in each, put them side by side, project back."""
-        if self.heads is not None:
-            see = see.of_heads(self.heads)
-        queries, keys, values = (
-            X.unflatten(-1, (-1, self.d_h)).swapaxes(-3, -2)  # (…, heads, rows, d_h)
-            for X in (queries, keys, values)
-        )
-        dropout_p = self.dropout if self.training else 0.0
-        groups = keys.shape[-3]
-        heads = pool(queries, keys, values, see, groups, dropout_p=dropout_p)
-        output = self.out_proj(merge_heads(heads))
+            keys, values = cache.append(keys, values)  # m grows
+            window, bias = _of_cache(cache, self.causal, window, bias, keys.shape[-2])
+        mask = for_heads("MultiHeadAttention", mask, queries, keys)
+        heads = attention(
+            queries, keys, values, mask, causal=self.causal, window=window, bias=bias,
+            n_kv_heads=keys.shape[-3], dropout_p=self.dropout if self.training else 0.0,
+        )  # (…, h, n, d_h)  # fmt: skip
+        output = self.out_proj(merge_heads(heads))  # (…, n, d_model)
         if not need_weights:
             return output
         keys = keys.repeat_interleave(self.n_heads // self.n_kv_heads, -3)
-        weights = weigh(queries, keys, see)  # (…, h, n, m)
-        return output, weights if self.gather is None else self.gather(weights)
+        return output, attention_weights(
+            queries, keys, mask, causal=self.causal, window=window, bias=bias
+        )
+
+    def _checked(
+        self, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor | None
+    ) -> list[torch.Tensor]:
+        widths = {"Q": self.d_model, "K": self.kdim, "V": self.vdim}
+        like = self.out_proj.weight
+        V = K if V is None else V
+        return require_tokens("MultiHeadAttention", widths, Q, K, V, like=like)
+
+    def _split(self, X: torch.Tensor) -> torch.Tensor:
+        """(…, n, heads·d_h) -> (…, heads, n, d_h); with fewer heads where processes share them."""
+        return X.unflatten(-1, (-1, self.d_h)).swapaxes(-3, -2)
 
     def extra_repr(self) -> str:
         return (
@@ -256,6 +210,26 @@ class MultiHeadAttention(nn.Module):
             for parameter, theirs in _pairs(self, layer):
                 theirs.copy_(parameter)
         return layer.train(self.training)
+
+
+def _of_cache(
+    cache: KVCache, causal: bool, window: int | Window | None, bias: Any, m: int
+) -> tuple[int | Window | None, Any]:
+    """Window and bias of queries whose m keys a cache holds, some of which it may have dropped."""
+    if cache.window is None or not causal:
+        return window, bias
+    width, sinks = getattr(window, "width", window), getattr(window, "sinks", 0)
+    width = cache.window if width is None else width
+    if width > cache.window or sinks > cache.sinks:
+        raise ValueError(
+            f"MultiHeadAttention: a query sees {width} tokens and {sinks} sinks, but the cache keeps "
+            f"{cache.window} and {cache.sinks}; make it with KVCache(window={width}, sinks={sinks})"
+        )
+    if isinstance(bias, Bias) and (gap := cache.seen - m):
+        added, first = bias.added, cache.sinks
+        # Sinks are further from the queries than their places in the cache tell.
+        bias = Bias(lambda i, j: added(i, torch.where(j < first, j - gap, j)))
+    return Window(width, cache.sinks), bias
 
 
 def _pairs(

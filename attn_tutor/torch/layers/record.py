@@ -14,13 +14,12 @@ from attn_tutor.torch.layers.attention import (
     BilinearAttention,
     SelfAttention,
 )
-from attn_tutor.torch.layers.block import Block
 from attn_tutor.torch.layers.multi_head import MultiHeadAttention
 
 __all__ = ["record_weights"]
 
 ASKED = (AdditiveAttention, MultiHeadAttention, SelfAttention, nn.MultiheadAttention)
-AVERAGED = ("average_weights", "average_attn_weights")
+AVERAGED = ("average_attn_weights",)
 Keep = Callable[[torch.Tensor], None]
 
 
@@ -60,8 +59,7 @@ def record_weights(model: nn.Module) -> Iterator[dict[str, list[torch.Tensor]]]:
             watch = _how(layer)
             if watch is None:
                 continue
-            name += ".attention" * isinstance(layer, Block)
-            calls = recorded.setdefault(name.removeprefix("."), [])
+            calls = recorded.setdefault(name, [])
             watch(layer, calls.append, undo)
         if not recorded:
             raise ValueError(
@@ -75,8 +73,6 @@ def _how(layer: nn.Module) -> Callable[[Any, Keep, ExitStack], None] | None:
         return _ask
     if isinstance(layer, BilinearAttention):
         return _compute
-    if isinstance(layer, Block):
-        return _enter_block
     if _of_transformers(layer) and not any(
         map(_of_transformers, [*layer.modules()][1:])
     ):
@@ -120,23 +116,6 @@ def _compute(layer: BilinearAttention, keep: Keep, undo: ExitStack) -> None:
         keep(weights(*args, **kwargs).detach())
 
     undo.callback(layer.register_forward_hook(after, with_kwargs=True).remove)
-
-
-def _enter_block(block: Block, keep: Keep, undo: ExitStack) -> None:
-    """A block, which enters its layer behind the door where hooks stand."""
-    attend = block.attend
-
-    def attend_and_keep(*args: Any, need_weights: bool = False, **kwargs: Any) -> Any:
-        output, weights = attend(*args, need_weights=True, **kwargs)
-        keep(weights.detach())
-        return (output, weights) if need_weights else output
-
-    if "attend" in vars(block):  # of a recording around this one
-        undo.callback(setattr, block, "attend", attend)
-    else:
-        undo.callback(delattr, block, "attend")
-    # mypy: a method gives way to a function, for as long as the recording lasts
-    block.attend = attend_and_keep  # type: ignore[method-assign]
 
 
 def _of_transformers(layer: nn.Module) -> bool:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from attn_tutor._checks import require_size
-from attn_tutor.geometry import Window
+from attn_tutor.rules import Window
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.block import Block
 from attn_tutor.torch.layers.linear import Device, Dtype

@@ -1,0 +1,247 @@
+"""One engine for every score: it calls a function's own body on blocks of queries, each with the keys that it sees.
+
+So no (n, m) array is stored, what a learner reads is what runs, and a key that no query of a block sees costs nothing.
+"""
+
+import contextlib
+import functools
+import inspect
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from attn_tutor._checks import Shape, require_fit
+from attn_tutor.numpy._arrays import require_bias, require_boolean, require_whole
+from attn_tutor.rules import Bias, Rule, combined, fitting
+
+TILE, ROWS = (
+    2**19,
+    256,
+)  # scores and queries of a block, which then stays in a processor's cache
+Index = slice | np.ndarray
+
+
+class Visibility(NamedTuple):
+    """Which of m keys n queries see, and what is added to their scores."""
+
+    n: int
+    m: int
+    rule: Rule | None
+    mask: np.ndarray | None  # broadcasts to (…, n, m), as the bias
+    bias: np.ndarray | Bias | None
+
+    @classmethod
+    def read(
+        cls,
+        where: str,
+        shape: Shape,
+        mask: Any = None,
+        causal: bool = False,
+        window: Any = None,
+        bias: Any = None,
+    ) -> Self:
+        """What a call on scores (…, n, m) is given, checked."""
+        *batch, n, m = shape
+        rule, mask = combined(where, n, mask, causal, window)
+        rule = rule and fitting(where, rule, (*batch,), n, m, partial(_ready, where))
+        if mask is not None:
+            require_boolean(where, mask)
+            require_fit(where, "mask", mask.shape, shape)
+            mask = np.atleast_2d(mask)
+        if bias is not None and not isinstance(bias, Bias):
+            require_bias(where, bias)
+            require_fit(where, "bias", bias.shape, shape)
+            bias = np.atleast_2d(bias)
+            if (hides := np.isneginf(bias)).any():  # a key with score −∞ is not seen
+                mask = ~hides if mask is None else mask & ~hides
+        return cls(n, m, rule, mask, bias)
+
+    def positions(self, rows: slice) -> np.ndarray:
+        """Where some queries stand: the last query at the last key, (rows, 1)."""
+        i = np.arange(rows.start, rows.stop, dtype=np.int32)[:, None]
+        return i + (self.m - self.n)
+
+    def keys(self, rows: slice) -> Index:
+        """Which keys these queries see, and maybe some more."""
+        if self.rule is None:
+            return slice(0, self.m)
+        first, *_, last = [*self.positions(rows)[:, 0]] * 2
+        keys = self.rule.keys(int(first), int(last), self.m) or [slice(0, 0)]
+        if len(keys) == 1:
+            return keys[0]
+        return np.concatenate([np.arange(x.start, x.stop) for x in keys])
+
+    def tile(self, rows: slice, keys: Index) -> tuple[Any, Any]:
+        """Mask and bias of these queries and keys, which broadcast to (…, rows, keys); None where there is none."""
+        i, j = self.positions(rows), np.arange(self.m, dtype=np.int32)[keys]
+        mask, bias = self.mask, self.bias
+        if mask is not None:
+            mask = taken(mask, "nm", rows, keys)
+        if self.rule is not None:
+            pairs = np.atleast_2d(self.rule.pairs(i, j))
+            mask = pairs if mask is None else pairs & mask
+        if isinstance(bias, Bias):
+            bias = np.atleast_2d(bias.added(i, j))
+        elif bias is not None:
+            bias = taken(bias, "nm", rows, keys)
+        return mask, bias
+
+    @property
+    def everything(self) -> tuple[Any, Any]:
+        """Mask and bias of all queries and keys."""
+        return self.tile(slice(0, self.n), slice(0, self.m))
+
+
+def _ready(where: str, X: Any) -> np.ndarray:
+    require_whole(where, "a rule's array", X, "holds whole numbers,")
+    return X
+
+
+def taken(X: np.ndarray, core: Any, rows: slice, keys: Index) -> np.ndarray:
+    """The part of an array, whose last axes have these letters, of some queries (n) and keys (m)."""
+    sizes = X.shape[X.ndim - len(core) :]
+    index = [{"n": rows, "m": keys}.get(letter, slice(None)) for letter in core]
+    # An axis of length 1 is the same for all.
+    index = [
+        x if size > 1 else slice(None) for x, size in zip(index, sizes, strict=True)
+    ]
+    return X[(..., *index)]
+
+
+def by_blocks(per_pair: str = "1") -> Callable[[Any], Any]:
+    """Let the engine call a body, which holds numbers along the axis ``per_pair`` for each query and key."""
+
+    def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
+        names = [*inspect.signature(body).parameters]
+
+        @functools.wraps(body)
+        def call(*args: Any, **options: Any) -> Any:
+            sides = vars(call)["__shapes__"].split("->")
+            inputs, outputs = (
+                [x.split(",") for x in re.findall(r"\((.*?)\)", side)] for side in sides
+            )
+            options |= dict(zip(names, args, strict=False))
+            arrays = [options.pop(name) for name in names[: len(inputs)]]
+            if groups := options.pop("n_kv_heads", None):
+                h = arrays[0].shape[-3]
+                arrays[1:] = [repeat_heads(X, h // groups) for X in arrays[1:]]
+            return run(body, arrays, inputs, outputs, per_pair, **options)
+
+        return call
+
+    return decorate
+
+
+def run(
+    body: Callable[..., Any],
+    arrays: list[np.ndarray],
+    inputs: list[list[str]],
+    outputs: list[list[str]],
+    per_pair: str,
+    mask: Any = None,
+    causal: bool = False,
+    window: Any = None,
+    bias: Any = None,
+    **options: Any,
+) -> Any:
+    """What the body gives, some queries and batch elements at a time, in threads."""
+    cores = [
+        X.shape[X.ndim - len(core) :] for X, core in zip(arrays, inputs, strict=True)
+    ]
+    sizes = {"1": 1}
+    for core, shape in zip(inputs, cores, strict=True):
+        sizes |= zip(core, shape, strict=True)
+    batch = np.broadcast_shapes(
+        *(X.shape[: X.ndim - len(core)] for X, core in zip(arrays, inputs, strict=True))
+    )
+    n, m = sizes["n"], sizes["m"]
+    see = Visibility.read(body.__name__, (*batch, n, m), mask, causal, window, bias)
+    tiles = see.tile(slice(0, min(n, 1)), slice(0, min(m, 1)))
+    batch = np.broadcast_shapes(batch, *(X.shape[:-2] for X in tiles if X is not None))
+    *outer, heads = full = batch or (1,)
+    dtype = np.result_type(*arrays, np.float32)  # half precision is computed in single
+    arrays = [
+        np.broadcast_to(X.astype(dtype, copy=False), (*full, *core))
+        for X, core in zip(arrays, cores, strict=True)
+    ]
+    results = [
+        np.empty((*full, *(sizes[letter] for letter in core)), dtype)
+        for core in outputs
+    ]
+
+    some = np.arange(m)[see.keys(slice(max(0, n - 64), n))].size if n else 0
+    width = max(1, some * sizes[per_pair])
+    height = max(1, min(ROWS, -(-n // 4), TILE // width))
+    together = max(1, TILE // (width * height))
+    chunks = [
+        (*at, slice(k, k + together))
+        for at in np.ndindex(*outer)
+        for k in range(0, heads, together)
+    ]
+
+    def compute(start: int) -> None:
+        rows = slice(start, min(start + height, n))
+        keys = see.keys(rows)
+        tiles = [
+            X if X is None else np.broadcast_to(X, (*full, *X.shape[-2:]))
+            for X in see.tile(rows, keys)
+        ]
+        for chunk in chunks:
+            mask, bias = (X if X is None else X[chunk] for X in tiles)
+            parts = [
+                taken(X[chunk], core, rows, keys)
+                for X, core in zip(arrays, inputs, strict=True)
+            ]
+            with np.errstate(
+                over="ignore", invalid="ignore"
+            ):  # what is hidden may overflow
+                found = body(*parts, mask=mask, bias=bias, **options)
+            for X, part in zip(
+                results, found if len(results) > 1 else [found], strict=True
+            ):
+                X[chunk][..., rows, :] = part
+
+    in_threads(compute, range(0, n, height))
+    results = [X.reshape(*batch, *X.shape[len(full) :]) for X in results]
+    return tuple(results) if len(results) > 1 else results[0]
+
+
+def in_threads(work: Callable[[Any], None], tasks: Any) -> None:
+    """Call ``work`` on each task, in as many threads as BLAS may use now, while BLAS uses one itself."""
+    blas = _blas()
+    count = (
+        min(len(tasks), max((x.num_threads for x in blas.lib_controllers), default=1))
+        if blas
+        else 1
+    )
+    # Two calls at once, or one inside the other, would take more threads than there are processors.
+    if count < 2 or not LOCK.acquire(blocking=False):
+        return [*map(work, tasks)] and None
+    try:
+        with blas.limit(limits=1), ThreadPoolExecutor(count) as pool:
+            [*pool.map(work, tasks)]
+    finally:
+        LOCK.release()
+
+
+LOCK = threading.Lock()
+
+
+@functools.cache
+def _blas() -> Any:
+    """Who sets the threads of BLAS; None without threadpoolctl."""
+    with contextlib.suppress(ImportError):
+        from threadpoolctl import ThreadpoolController
+
+        return ThreadpoolController().select(user_api="blas")
+    return None
+
+
+def repeat_heads(X: np.ndarray, times: int) -> np.ndarray:
+    """Each head so many times in a row, (…, g, m, d) -> (…, g·times, m, d)."""
+    return X if times == 1 else np.repeat(X, times, -3)

@@ -1,0 +1,473 @@
+"""Who may see whom: rules are functions of positions, and combine with & and |. Knows no backend.
+
+A rule answers two questions: which of these queries see which of these keys (``pairs``: its formula), and between which
+keys lie all that these queries can see (``keys``: what need not be computed). The second has a default, so any function
+of positions is a rule: ``Rule(lambda i, j: (i - j) % 2 == 0)``.
+
+Queries and keys are counted from 0 at the first key, and the last query stands at the last key.
+"""
+
+import copy
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+from attn_tutor._checks import Shape, broadcast, lacks_heads, require_size
+
+__all__ = ["Bias", "Causal", "First", "Rule", "Window", "documents", "prefix", "valid"]
+
+Pairs = Callable[[Any, Any], Any]
+
+
+class Rule:
+    r"""Any function of positions, for ``mask=``. Rules combine: ``a & b`` where both permit, ``a | b`` where one does.
+
+    .. math:: \text{mask}_{ij} = \text{pairs}(i, j)
+
+    Args:
+        pairs: takes positions of queries, (rows, 1), and of keys, (keys,), as whole numbers in arrays of the half that
+            calls it, to booleans that broadcast to (…, rows, keys); True = may attend.
+
+    Example:
+        >>> Causal() & Rule(lambda i, j: (i - j) % 2 == 0)
+        Causal() & Rule(<lambda>)
+    """
+
+    arrays: ClassVar[dict[str, int]] = {}  # attribute: axes of one sequence's array
+    __array_ufunc__ = None  # NumPy's arrays leave & and | to us
+
+    def __init__(self, pairs: Pairs) -> None:
+        self._pairs = pairs
+
+    def pairs(self, i: Any, j: Any) -> Any:
+        """Booleans for queries at positions i, (rows, 1), and keys at positions j, (keys,)."""
+        return self._pairs(i, j)
+
+    def keys(self, first: int, last: int, m: int) -> list[slice]:
+        """Slices, in order and without overlap, of all keys that queries from ``first`` to ``last`` see of m."""
+        return [slice(0, m)]
+
+    def map(self, change: Callable[[Any, int], Any]) -> Self:
+        """The same rule with each of its arrays changed; ``change`` gets it and its number of axes a sequence."""
+        other = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, Rule):
+                setattr(other, name, value.map(change))
+            elif name in self.arrays and hasattr(value, "shape"):
+                setattr(other, name, change(value, self.arrays[name]))
+        return other
+
+    def __and__(self, other: Any) -> "Rule":
+        return Both(self, _require_rule(other))
+
+    def __or__(self, other: Any) -> "Rule":
+        return Either(self, _require_rule(other))
+
+    def __repr__(self) -> str:
+        return f"Rule({getattr(self._pairs, '__name__', self._pairs)})"
+
+
+class Both(Rule):
+    """What two rules both permit."""
+
+    def __init__(self, a: Rule, b: Rule) -> None:
+        self.a, self.b = a, b
+
+    def pairs(self, i: Any, j: Any) -> Any:
+        return self.a.pairs(i, j) & self.b.pairs(i, j)
+
+    def keys(self, first: int, last: int, m: int) -> list[slice]:
+        both = [
+            slice(max(x.start, y.start), min(x.stop, y.stop))
+            for x in self.a.keys(first, last, m)
+            for y in self.b.keys(first, last, m)
+        ]
+        return [x for x in both if x.start < x.stop]
+
+    def __repr__(self) -> str:
+        sides = (
+            f"({x})" if isinstance(x, Either) else f"{x}" for x in (self.a, self.b)
+        )
+        return " & ".join(sides)
+
+
+class Either(Rule):
+    """What one of two rules permits, or both."""
+
+    def __init__(self, a: Rule, b: Rule) -> None:
+        self.a, self.b = a, b
+
+    def pairs(self, i: Any, j: Any) -> Any:
+        return self.a.pairs(i, j) | self.b.pairs(i, j)
+
+    def keys(self, first: int, last: int, m: int) -> list[slice]:
+        joined: list[slice] = []
+        all_keys = self.a.keys(first, last, m) + self.b.keys(first, last, m)
+        for x in sorted(all_keys, key=lambda x: x.start):
+            if joined and x.start <= joined[-1].stop:
+                stop = max(joined[-1].stop, x.stop)
+                joined[-1] = slice(joined[-1].start, stop)
+            else:
+                joined.append(x)
+        return joined
+
+    def __repr__(self) -> str:
+        return f"{self.a} | {self.b}"
+
+
+class Causal(Rule):
+    r"""No key after the query: what ``causal=True`` says.
+
+    .. math:: \text{mask}_{ij} = [\, j \le i \,]
+
+    Example:
+        >>> Causal() | First(2)  # a prefix that all see
+        Causal() | First(2)
+    """
+
+    def __init__(self) -> None: ...
+
+    def pairs(self, i: Any, j: Any) -> Any:
+        return j <= i
+
+    def keys(self, first: int, last: int, m: int) -> list[slice]:
+        return _between(0, last + 1, m)
+
+    def __repr__(self) -> str:
+        return "Causal()"
+
+
+class Window(Rule):
+    r"""A window of keys up to each query, and the first keys besides: what ``window=`` says, or takes.
+
+    .. math:: \text{mask}_{ij} = [\, i - \text{width} < j \le i \,] \lor [\, j < \text{sinks} \,\land\, j \le i \,]
+
+    Many heads draw on the first tokens whatever they hold, so that a window alone loses them.
+    Source: Xiao et al. (2024), section 3.2.
+
+    Args:
+        width: most keys that a query sees, its own and those just before it.
+        sinks: how many of the first keys it sees besides.
+
+    Raises:
+        TypeError: a number is not a whole number.
+        ValueError: the width is below 1, or there are fewer sinks than none.
+
+    Example:
+        >>> Window(256, sinks=4)
+        Window(256, sinks=4)
+    """
+
+    def __init__(self, width: int, sinks: int = 0) -> None:
+        require_size("Window", "width", width, least=1)
+        require_size("Window", "sinks", sinks)
+        self.width, self.sinks = width, sinks
+
+    def pairs(self, i: Any, j: Any) -> Any:
+        near = j > i - self.width
+        return (j <= i) & (near | (j < self.sinks) if self.sinks else near)
+
+    def keys(self, first: int, last: int, m: int) -> list[slice]:
+        start, stop = first + 1 - self.width, last + 1
+        if start <= self.sinks:
+            return _between(0 if self.sinks else start, stop, m)
+        return _between(0, self.sinks, m) + _between(start, stop, m)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Window) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __repr__(self) -> str:
+        return f"Window({self.width}, sinks={self.sinks})"
+
+
+class First(Rule):
+    r"""The first keys only: what is not padding, or, with ``|``, a prefix that all queries see.
+
+    .. math:: \text{mask}_{ij} = [\, j < \text{count} \,]
+
+    Args:
+        count: a whole number for all sequences; or an array of them, one for each, (…,).
+
+    Example:
+        >>> First(5) & Causal()
+        First(5) & Causal()
+    """
+
+    arrays: ClassVar[dict[str, int]] = {"count": 0}
+
+    def __init__(self, count: Any) -> None:
+        self.count = count
+
+    def pairs(self, i: Any, j: Any) -> Any:
+        return j < (self.count[..., None, None] if self._is_array else self.count)
+
+    def keys(self, first: int, last: int, m: int) -> list[slice]:
+        counts = self.count.reshape(-1).tolist() if self._is_array else [self.count]
+        return _between(0, max(counts, default=0), m)
+
+    @property
+    def _is_array(self) -> bool:
+        return hasattr(self.count, "shape")
+
+    def __repr__(self) -> str:
+        return f"First({self.count.tolist() if self._is_array else self.count})"
+
+
+class Documents(Rule):
+    """The tokens of one's own document; :func:`documents` makes it."""
+
+    arrays: ClassVar[dict[str, int]] = {"ids": 1}
+
+    def __init__(self, ids: Any) -> None:
+        self.ids = ids
+
+    def pairs(self, i: Any, j: Any) -> Any:
+        return self.ids[..., i] == self.ids[..., j][..., None, :]
+
+    def keys(self, first: int, last: int, m: int) -> list[slice]:
+        first = max(first, 0)
+        starts, stops = self._ends
+        here = starts[first : last + 1], stops[first : last + 1]
+        return _between(min(here[0], default=0), max(here[1], default=0), m)
+
+    def map(self, change: Callable[[Any, int], Any]) -> Self:
+        other = super().map(change)
+        vars(other).pop("_ends", None)
+        return other
+
+    @functools.cached_property
+    def _ends(self) -> tuple[list[int], list[int]]:
+        """For each token, over all sequences, the first token of its document, and one past the last."""
+        m = self.ids.shape[-1]
+        starts, stops = [m] * m, [0] * m
+        for ids in self.ids.reshape(-1, m).tolist():
+            first: dict[int, int] = {}
+            last = {x: j for j, x in enumerate(ids)}
+            for j, x in enumerate(ids):
+                starts[j] = min(starts[j], first.setdefault(x, j))
+                stops[j] = max(stops[j], last[x] + 1)
+        return starts, stops
+
+    def __repr__(self) -> str:
+        return f"documents({self.ids.tolist()})"
+
+
+class Bias:
+    r"""What is added to the scores as a function of positions, for ``bias=``; :func:`alibi` makes one.
+
+    .. math:: B_{ij} = \text{added}(i, j)
+
+    Args:
+        added: takes positions of queries, (rows, 1), and of keys, (keys,), to numbers that broadcast to
+            (…, rows, keys).
+
+    Example:
+        >>> Bias(lambda i, j: -0.5 * abs(i - j)).added(3, 1)
+        -1.0
+    """
+
+    def __init__(self, added: Pairs) -> None:
+        self.added: Pairs = added
+
+
+class Slopes(Bias):
+    """Distance times a slope for each head, (…,); :func:`alibi` makes it."""
+
+    def __init__(self, slopes: Any) -> None:
+        self.slopes = slopes
+
+    def added(self, i: Any, j: Any) -> Any:
+        return -self.slopes[..., None, None] * abs(i - j)
+
+
+def documents(ids: Any) -> Rule:
+    r"""Permit each token the tokens of its own document, where several are packed into one row: for ``mask=``.
+
+    .. math:: \text{mask}_{ij} = [\, \text{id}_i = \text{id}_j \,]
+
+    What :func:`document_mask` says, and no matrix. With fewer queries than keys the queries are the last tokens.
+    Source: Krell et al. (2021).
+
+    Args:
+        ids: the number of the document that each key belongs to, (…, m).
+
+    Returns:
+        A rule, which combines with others by ``&`` and ``|``.
+
+    Raises:
+        TypeError: the ids are not whole numbers in an array.
+        ValueError: there is no axis of tokens.
+
+    Example:
+        >>> documents(np.array([7, 7, 8])) & valid(np.array(2))
+        documents([7, 7, 8]) & First(2)
+    """
+    _require_whole("documents", "ids", ids)
+    if ids.ndim == 0:
+        raise ValueError("documents: ids has shape () but needs (…,m)")
+    return Documents(ids)
+
+
+def valid(lengths: Any) -> Rule:
+    r"""Permit the first keys of each sequence, since the rest is padding: for ``mask=``.
+
+    .. math:: \text{mask}_{bij} = [\, j < \text{length}_b \,]
+
+    What :func:`padding_mask` says, for one length a sequence. Source: Zhang et al., Dive into Deep Learning, section
+    11.3.
+
+    Args:
+        lengths: how many keys there are, one for each sequence, (b,), or for all, ().
+
+    Returns:
+        A rule, which combines with others by ``&`` and ``|``.
+
+    Raises:
+        TypeError: the lengths are not whole numbers in an array.
+        ValueError: a length is negative.
+
+    Example:
+        >>> valid(np.array([3, 5]))
+        First([3, 5])
+    """
+    _require_whole("valid", "lengths", lengths)
+    if (lengths < 0).any():
+        raise ValueError(f"valid: lengths must be 0 or more, got {lengths.min()}")
+    return First(lengths)
+
+
+def prefix(lengths: Any) -> Rule:
+    r"""Permit all queries the first keys of each sequence, and of the others those before them: for ``mask=``.
+
+    .. math:: \text{mask}_{bij} = [\, j < \text{length}_b \,] \lor [\, j \le i \,]
+
+    The prompt is read in both directions, and what follows is written from left to right.
+    Source: Raffel et al. (2020), section 3.2.1, "causal with prefix".
+
+    Args:
+        lengths: how many keys all queries see, one for each sequence, (b,), or for all, ().
+
+    Returns:
+        A rule, which combines with others by ``&`` and ``|``; it takes the place of ``causal=True``.
+
+    Raises:
+        TypeError: the lengths are not whole numbers in an array.
+        ValueError: a length is negative.
+
+    Example:
+        >>> prefix(np.array(2)) & valid(np.array([3, 5]))
+        (Causal() | First(2)) & First([3, 5])
+    """
+    return Causal() | valid(lengths)
+
+
+def combined(
+    where: str, n: int, mask: Any, causal: bool, window: Any
+) -> tuple[Any, Any]:
+    """All that a call says of who sees whom, as one rule and one boolean array; None where there is none.
+
+    Raises:
+        TypeError: the window is not a whole number.
+        ValueError: there is a window and no causality, or it is below 1.
+    """
+    if window is not None and not isinstance(window, Window):
+        require_size(where, "window", window, least=1)
+        window = Window(window)
+    if window is not None and not causal:
+        raise ValueError(
+            f"{where}: window={window.width} is how many keys a query sees up to its own; it needs causal=True"
+        )
+    # A lone query is the newest and sees every key.
+    rules = [window or Causal()] if causal and (n != 1 or window) else []
+    if isinstance(mask, Rule):
+        rules.append(mask)
+        mask = None
+    return functools.reduce(operator.and_, rules) if rules else None, mask
+
+
+def fitting(
+    where: str, rule: Rule, batch: Shape, n: int, m: int, ready: Callable[[Any], Any]
+) -> Rule:
+    """The rule, its arrays made ready for one half, once they fit the call's batch axes.
+
+    Raises:
+        ValueError: they do not fit, or could be read in two ways.
+    """
+
+    def fits(X: Any, own: int) -> Any:
+        lead = tuple(X.shape[: X.ndim - own])
+        if own and (X.shape[-1] != m or n > m):
+            raise ValueError(
+                f"{where}: documents numbers {X.shape[-1]} tokens, but there are {m} keys, of which the last {n} ask"
+            )
+        if set(lead) - {1} and len(lead) < len(batch):
+            index = ", ".join([":"] * len(lead) + ["None"] * (len(batch) - len(lead)))
+            raise ValueError(
+                f"{where}: a rule's array has batch axes {lead}, but the call has {batch}; "
+                f"array[{index}] has one for each sequence, whatever the head"
+            )
+        if broadcast(lead, batch) is None:
+            raise ValueError(
+                f"{where}: a rule's array has batch axes {lead}, which do not broadcast to {batch}"
+            )
+        return ready(X)
+
+    return rule.map(fits)
+
+
+def require_one_meaning(where: str, mask: Any, scores: Shape, blind: Any) -> None:
+    """Raise a ``ValueError`` where a mask could mean another thing, or hides all keys of ``blind`` sequences."""
+    *batch, n, _ = scores
+    rows = tuple(mask.shape[:1]) if getattr(mask, "ndim", 0) == 2 else ()
+    if rows != (1,) and rows == tuple(batch[:1]) == (n,):
+        raise ValueError(
+            f"{where}: a mask of shape {tuple(mask.shape)} could be one row for each sequence or for each query. "
+            "Write mask[:, None, :] for one for each sequence, mask[None] for one for each query"
+        )
+    if n and blind is not False and blind.any():
+        raise ValueError(
+            f"{where}: no query sees any key in {int(blind.sum())} of {len(blind.reshape(-1))} sequences or heads. "
+            "True = may attend; of a mask that says what is hidden, give ~mask"
+        )
+
+
+def for_heads(where: str, mask: Any, queries: Any, keys: Any) -> Any:
+    """A multi-head call's mask for queries (…, h, n, d) and keys (…, h or h_kv, m, d), with an axis for the heads."""
+    batch = broadcast(queries.shape[:-3], keys.shape[:-3]) or ()
+    if isinstance(mask, Rule):
+        return mask.map(lambda X, own: _same_in_heads(X, own, len(batch)))
+    own = mask is None or mask.ndim < 3
+    if own or not lacks_heads(where, mask.shape, batch, queries.shape[-3]):
+        return mask
+    return mask[..., None, :, :]
+
+
+def _same_in_heads(X: Any, own: int, batch: int) -> Any:
+    lead = X.ndim - own
+    return X.reshape(*X.shape[:lead], 1, *X.shape[lead:]) if 0 < lead == batch else X
+
+
+def _between(start: int, stop: int, m: int) -> list[slice]:
+    start, stop = max(0, start), min(stop, m)
+    return [slice(start, stop)] if start < stop else []
+
+
+def _require_whole(where: str, name: str, x: Any) -> None:
+    dtype = str(getattr(x, "dtype", type(x).__name__)).removeprefix("torch.")
+    if not hasattr(x, "dtype") or "int" not in dtype:
+        raise TypeError(
+            f"{where}: {name} must be whole numbers in an array, got {dtype}"
+        )
+
+
+def _require_rule(other: Any) -> Rule:
+    if not isinstance(other, Rule):
+        raise TypeError(
+            f"a rule combines with rules, got {type(other).__name__}; an array is a rule as "
+            "Rule(lambda i, j: array[..., i, j]), where its rows and columns are positions"
+        )
+    return other
