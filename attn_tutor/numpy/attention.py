@@ -13,10 +13,10 @@ from attn_tutor.numpy.blocks import Visibility, by_blocks, repeat_heads
 from attn_tutor.numpy.kernels import gaussian_kernel
 from attn_tutor.numpy.scoring import (
     OTHER_WIDTHS,
-    additive_score,
     bilinear_score,
     default_scale,
     gaussian_score,
+    shifted_additive_score,
 )
 from attn_tutor.numpy.softmax import masked_softmax, normalize
 from attn_tutor.rules import Bias, Rule, Window
@@ -69,8 +69,8 @@ def attend(
         [[0.5, 2.0]]
     """
     who = Visibility.read("attend", scores.shape, mask, causal, window, bias)
-    visible, bias = who.everything  # (…, n, m) both, or None
-    weights = masked_softmax(added(scores, bias), visible)  # (…, n, m)
+    visible, B = who.everything  # (…, n, m) both, or None
+    weights = masked_softmax(added(scores, B), visible)  # (…, n, m)
     return weighted_sum(weights, V, visible)  # (…, n, d_v)
 
 
@@ -112,8 +112,8 @@ def attention_weights(
     scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
     scores = (scale * Q) @ K.mT  # (…, n, m)
     who = Visibility.read("attention_weights", scores.shape, mask, causal, window, bias)
-    visible, bias = who.everything  # (…, n, m) both, or None
-    return masked_softmax(added(scores, bias), visible)
+    visible, B = who.everything  # (…, n, m) both, or None
+    return masked_softmax(added(scores, B), visible)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", shared=True, d=OTHER_WIDTHS)
@@ -321,7 +321,7 @@ def additive_attention(
         >>> additive_attention(Q, K, V, W, W, w_v).tolist()
         [[6.0]]
     """
-    scores = additive_score(Q, K, W_q, W_k, w_v)  # (…, n, m)
+    scores = shifted_additive_score(Q, K, W_q, W_k, w_v)  # (…, n, m)
     return attend(scores, V, mask, causal=causal, window=window, bias=bias)
 
 

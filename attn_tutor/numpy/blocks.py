@@ -19,7 +19,7 @@ from attn_tutor._checks import Shape, require_fit
 from attn_tutor.numpy._arrays import require_bias, require_boolean, require_whole
 from attn_tutor.rules import Bias, Rule, combined, fitting
 
-TILE, ROWS = (
+TILE, ROWS = 2**18, 256  # scores and queries of a block, which then stays in a processor's cache
     2**19,
     256,
 )  # scores and queries of a block, which then stays in a processor's cache
@@ -221,7 +221,9 @@ def in_threads(work: Callable[[Any], None], tasks: Any) -> None:
     )
     # Two calls at once, or one inside the other, would take more threads than there are processors.
     if count < 2 or not LOCK.acquire(blocking=False):
-        return [*map(work, tasks)] and None
+        for task in tasks:
+            work(task)
+        return
     try:
         with blas.limit(limits=1), ThreadPoolExecutor(count) as pool:
             [*pool.map(work, tasks)]

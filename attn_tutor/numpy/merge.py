@@ -57,11 +57,11 @@ def partial_attention(
     scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
     scores = (scale * Q) @ K.mT  # (…, n, m)
     who = Visibility.read("partial_attention", scores.shape, mask, causal, window, bias)
-    visible, bias = who.everything  # (…, n, m) both, or None
+    visible, B = who.everything  # (…, n, m) both, or None
     scores = (
-        added(scores, bias)
+        added(scores, B)
         if visible is None
-        else np.where(visible, added(scores, bias), -np.inf)
+        else np.where(visible, added(scores, B), -np.inf)
     )
     top = scores.max(-1, keepdims=True, initial=-np.inf)  # (…, n, 1)
     weights = np.exp(scores - finite(top))  # (…, n, m)

@@ -18,9 +18,9 @@ from attn_tutor.torch.blocks import Visibility, by_blocks
 from attn_tutor.torch.kernels import gaussian_kernel
 from attn_tutor.torch.scoring import (
     OTHER_WIDTHS,
-    additive_score,
     default_scale,
     gaussian_score,
+    shifted_additive_score,
 )
 from attn_tutor.torch.softmax import masked_softmax, normalize
 
@@ -74,8 +74,8 @@ def attend(
     """
     require_chance("attend", "dropout_p", dropout_p)
     who = Visibility.read("attend", scores.shape, V.device, mask, causal, window, bias)
-    visible, bias = who.everything  # (…, n, m) both, or None
-    weights = masked_softmax(added(scores, bias), visible)  # (…, n, m)
+    visible, B = who.everything  # (…, n, m) both, or None
+    weights = masked_softmax(added(scores, B), visible)  # (…, n, m)
     return weighted_sum(dropout(weights, dropout_p), V, visible)  # (…, n, d_v)
 
 
@@ -119,8 +119,8 @@ def attention_weights(
     who = Visibility.read(
         "attention_weights", shape, device, mask, causal, window, bias
     )
-    visible, bias = who.everything  # (…, n, m) both, or None
-    return masked_softmax(added(scores, bias), visible)
+    visible, B = who.everything  # (…, n, m) both, or None
+    return masked_softmax(added(scores, B), visible)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", shared=True, d=OTHER_WIDTHS)
@@ -347,7 +347,7 @@ def additive_attention(
         [[6.0]]
     """
     require_chance("additive_attention", "dropout_p", dropout_p)
-    scores = additive_score(Q, K, W_q, W_k, w_v)  # (…, n, m)
+    scores = shifted_additive_score(Q, K, W_q, W_k, w_v)  # (…, n, m)
     return attend(
         scores, V, mask, causal=causal, window=window, bias=bias, dropout_p=dropout_p
     )
@@ -422,10 +422,10 @@ def fused(
         Q = Q * scale
     if d != d_v:  # zeros change no product, and the fast kernels want one width
         Q, K, V = (pad(X, (0, max(d, d_v) - X.shape[-1])) for X in (Q, K, V))
-    visible, bias = (None, None) if who.is_causal else who.everything
-    if bias is not None:
-        bias = bias.to(Q.dtype)
-        visible = bias if visible is None else torch.where(visible, bias, -torch.inf)
+    visible, B = (None, None) if who.is_causal else who.everything
+    if B is not None:
+        B = B.to(Q.dtype)
+        visible = B if visible is None else torch.where(visible, B, -torch.inf)
 
     given = [X for X in (Q, K, V, visible) if X is not None]
     if n_kv_heads is None:

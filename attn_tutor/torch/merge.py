@@ -59,8 +59,8 @@ def partial_attention(
     who = Visibility.read(
         "partial_attention", shape, device, mask, causal, window, bias
     )
-    visible, bias = who.everything  # (…, n, m) both, or None
-    scores = added(scores, bias)
+    visible, B = who.everything  # (…, n, m) both, or None
+    scores = added(scores, B)
     weights = masked_softmax(scores, visible)  # (…, n, m)
     if visible is not None:
         scores = torch.where(visible, scores, -torch.inf)

@@ -218,8 +218,8 @@ def _of_cache(
     """Window and bias of queries whose m keys a cache holds, some of which it may have dropped."""
     if cache.window is None or not causal:
         return window, bias
-    width, sinks = getattr(window, "width", window), getattr(window, "sinks", 0)
-    width = cache.window if width is None else width
+    sinks = window.sinks if isinstance(window, Window) else 0
+    width = window.width if isinstance(window, Window) else window or cache.window
     if width > cache.window or sinks > cache.sinks:
         raise ValueError(
             f"MultiHeadAttention: a query sees {width} tokens and {sinks} sinks, but the cache keeps "
