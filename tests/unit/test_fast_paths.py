@@ -45,6 +45,12 @@ def test_earlier_views_stay(half, draw, close):
 
 
 @pytest.mark.parametrize("half", HALVES)
+def test_an_empty_cache_is_a_cache(half):
+    cache = half.KVCache()
+    assert cache and len(cache) == cache.n_seen == 0
+
+
+@pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize(("max_len", "most"), [(None, 2 * 257), (300, 300)])
 def test_the_room_doubles(half, max_len, most, draw):
     """257 tokens one by one move to a larger room 9 times, and copy fewer than 2 · 257 rows."""
