@@ -54,20 +54,20 @@ def beam_search(
     for _ in range(max_len):
         total = totals(tokens, scores)
         b, k, n_tokens = total.shape
-        total = total.reshape(b, k * n_tokens)
+        scores = total.reshape(b, k * n_tokens)
         # Stable, so that of equal ones the first is taken.
-        order = xp.argsort(-total, stable=True)[:, :beam_width]
+        order = xp.argsort(-scores, stable=True)[:, :beam_width]
         parents, last = order // n_tokens, order % n_tokens  # (b, k)
         rows = xp.arange(b, device=order.device)[:, None]
         tokens = xp.concatenate([tokens[rows, parents], last[..., None]], -1)
-        scores = total[rows, order]
+        scores = scores[rows, order]
         if ((last == end) | (scores == -inf)).all():
             break
     b, k, T = tokens.shape
-    empty = beam_width - k  # places for which there are no sentences
-    lowest = xp.full((b, empty), -inf, dtype=scores.dtype, device=scores.device)
-    scores = xp.concatenate([scores, lowest], -1)
-    ends = xp.full((b, empty, T), end, dtype=tokens.dtype, device=tokens.device)
+    missing = beam_width - k  # places for which there are no sentences
+    nothing = xp.full((b, missing), -inf, dtype=scores.dtype, device=scores.device)
+    scores = xp.concatenate([scores, nothing], -1)
+    ends = xp.full((b, missing, T), end, dtype=tokens.dtype, device=tokens.device)
     tokens = xp.concatenate([tokens, ends], 1)
     return xp.where(scores[..., None] == -inf, end, tokens), scores
 
