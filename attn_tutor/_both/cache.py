@@ -5,12 +5,14 @@ from typing import Any, Generic, TypeVar
 from attn_tutor._checks import require_size
 
 Array = TypeVar("Array", bound=Any)
+SHAPES = "(n,d),(n,d_v)->(m,d),(m,d_v)"  # of what append takes and gives
 
 
 class KVCache(Generic[Array]):
-    """A cache over the arrays of one backend, which the half sets."""
+    """A cache over the arrays of one half, which sets its backend and the check of shapes."""
 
     _xp: Any
+    _checked: Any
 
     def __init__(
         self, max_len: int | None = None, *, window: int | None = None, sinks: int = 0
@@ -60,7 +62,7 @@ class KVCache(Generic[Array]):
             ValueError: more tokens than ``max_len``, or shapes or dtypes that do not fit those held.
         """
         if _layout(K, V) != self._layout:  # the same as last need no second check
-            K, V = self._xp.shapes("(n,d),(n,d_v)->(m,d),(m,d_v)")(append)(K, V)
+            K, V = self._checked(K, V)
             self._require_fit(K, V)
             self._layout = _layout(K, V)
         if self._xp.needs_gradient(K, V):

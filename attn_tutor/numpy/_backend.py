@@ -9,7 +9,7 @@ from numpy import (
     repeat, tile, where, zeros,
 )  # fmt: skip
 
-from attn_tutor.numpy._arrays import require_array, require_whole, shapes
+from attn_tutor.numpy._arrays import require_array, require_whole
 
 
 def needs_gradient(*arrays: Any) -> bool:

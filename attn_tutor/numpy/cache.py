@@ -4,6 +4,7 @@ import numpy as np
 
 from attn_tutor._both import cache
 from attn_tutor.numpy import _backend as xp
+from attn_tutor.numpy._arrays import shapes
 
 __all__ = ["KVCache"]
 
@@ -38,3 +39,4 @@ class KVCache(cache.KVCache[np.ndarray]):
     """
 
     _xp = xp
+    _checked = staticmethod(shapes(cache.SHAPES)(cache.append))

@@ -10,7 +10,7 @@ from torch import (
 )  # fmt: skip
 from torch import repeat_interleave as repeat
 
-from attn_tutor.torch._arrays import require_array, require_whole, shapes
+from attn_tutor.torch._arrays import require_array, require_whole
 
 
 def needs_gradient(*arrays: Any) -> bool:

@@ -4,6 +4,7 @@ import torch
 
 from attn_tutor._both import cache
 from attn_tutor.torch import _backend as xp
+from attn_tutor.torch._arrays import shapes
 
 __all__ = ["KVCache"]
 
@@ -38,3 +39,4 @@ class KVCache(cache.KVCache[torch.Tensor]):
     """
 
     _xp = xp
+    _checked = staticmethod(shapes(cache.SHAPES)(cache.append))

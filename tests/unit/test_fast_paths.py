@@ -130,6 +130,14 @@ def test_orders_that_a_cache_refuses(half, draw):
         alone.reorder(as_half(half, np.array([0])))
 
 
+def test_a_cache_compiles_into_the_graph(draw):
+    K, cache = torch.from_numpy(draw(6, 3)), at.KVCache()
+    step = torch.compile(cache.append, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        keys = [step(rows, rows)[0] for rows in K.split([3, 1, 2])][-1]
+    assert torch.equal(keys, K)
+
+
 def test_a_cache_stays_on_its_device():
     cache, row = at.KVCache(), torch.ones(1, 3)
     cache.append(row, row)
