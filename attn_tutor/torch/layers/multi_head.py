@@ -225,7 +225,7 @@ def _of_cache(
             f"MultiHeadAttention: a query sees {width} tokens and {sinks} sinks, but the cache keeps "
             f"{cache.window} and {cache.sinks}; make it with KVCache(window={width}, sinks={sinks})"
         )
-    if isinstance(bias, Bias) and (gap := cache.seen - m):
+    if isinstance(bias, Bias) and (gap := cache.n_seen - m):
         added, first = bias.added, cache.sinks
         # Sinks are further from the queries than their places in the cache tell.
         bias = Bias(lambda i, j: added(i, torch.where(j < first, j - gap, j)))
