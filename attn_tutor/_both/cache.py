@@ -44,7 +44,6 @@ class KVCache(Generic[Array]):
         """How many tokens ever came, with those that were dropped; so the next one has this position."""
         return self._n_seen
 
-
     def append(self, K: Array, V: Array) -> tuple[Array, Array]:
         """Add the keys and values of new tokens; all so far come back, as views that later calls leave unchanged.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from attn_tutor._checks import require_positive, require_scale
-from attn_tutor.numpy._arrays import shapes, silent
+from attn_tutor.numpy._arrays import in_single, shapes, silent
 from attn_tutor.numpy.blocks import Visibility, by_blocks, repeat_heads
 from attn_tutor.numpy.kernels import gaussian_kernel
 from attn_tutor.numpy.scoring import (
@@ -76,6 +76,7 @@ def attend(
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
 @silent
+@in_single
 def attention_weights(
     Q: np.ndarray,
     K: np.ndarray,
@@ -117,6 +118,7 @@ def attention_weights(
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", shared=True, d=OTHER_WIDTHS)
+@in_single
 @by_blocks()
 def attention(
     Q: np.ndarray,
@@ -173,6 +175,7 @@ def attention(
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,k)->(n,d_v)")
+@in_single
 @by_blocks()
 def bilinear_attention(
     Q: np.ndarray,
@@ -215,6 +218,7 @@ def bilinear_attention(
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
+@in_single
 @by_blocks("d")
 def gaussian_attention(
     Q: np.ndarray,
@@ -267,6 +271,7 @@ def gaussian_attention(
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,h),(k,h),(h)->(n,d_v)")
+@in_single
 @by_blocks("h")
 def additive_attention(
     Q: np.ndarray,

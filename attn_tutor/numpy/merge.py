@@ -3,7 +3,7 @@
 import numpy as np
 
 from attn_tutor._checks import require_scale
-from attn_tutor.numpy._arrays import shapes
+from attn_tutor.numpy._arrays import in_single, shapes
 from attn_tutor.numpy.attention import added, weighted_sum
 from attn_tutor.numpy.blocks import Visibility, by_blocks
 from attn_tutor.numpy.scoring import OTHER_WIDTHS, default_scale
@@ -14,6 +14,7 @@ __all__ = ["merge", "partial_attention"]
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v),(n,1)", d=OTHER_WIDTHS)
+@in_single
 @by_blocks()
 def partial_attention(
     Q: np.ndarray,
