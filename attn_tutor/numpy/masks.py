@@ -57,7 +57,8 @@ def padding_mask(valid_lens: np.ndarray, m: int) -> np.ndarray:
 
     Raises:
         TypeError: the lengths are not whole numbers in an array, or m is not one.
-        ValueError: a length is negative or above m, or ``valid_lens`` has neither 1 nor 2 axes.
+        ValueError: a length is negative or above m, ``valid_lens`` has neither 1 nor 2 axes, or is a mask, 0 and 1 for
+            each of m keys.
 
     Example:
         >>> padding_mask(np.array([1, 3]), 3).tolist()
@@ -72,6 +73,12 @@ def padding_mask(valid_lens: np.ndarray, m: int) -> np.ndarray:
     if np.any((valid_lens < 0) | (valid_lens > m)):
         raise ValueError(
             f"padding_mask: lengths must lie in 0 … m={m}, got {valid_lens.min()} … {valid_lens.max()}"
+        )
+    square = valid_lens.ndim == 2 and valid_lens.shape[1] == m > 1
+    if square and valid_lens.max(initial=0) == 1:
+        raise ValueError(
+            "padding_mask: valid_lens holds 0 and 1 alone, one for each key, as a mask does; "
+            "a mask is taken as it is: mask.astype(bool)[:, None]"
         )
     lens = valid_lens[:, None] if valid_lens.ndim == 1 else valid_lens  # (b, 1 or n)
     return np.arange(m) < lens[..., None]  # (b, 1 or n, m)

@@ -62,7 +62,8 @@ def padding_mask(
 
     Raises:
         TypeError: the lengths are not whole numbers in an array, or m is not one.
-        ValueError: a length is negative or above m, or ``valid_lens`` has neither 1 nor 2 axes.
+        ValueError: a length is negative or above m, ``valid_lens`` has neither 1 nor 2 axes, or is a mask, 0 and 1 for
+            each of m keys.
 
     Example:
         >>> padding_mask(torch.tensor([1, 3]), 3).tolist()
@@ -79,6 +80,12 @@ def padding_mask(
     if look(lambda lens: ((lens < 0) | (lens > m)).any(), lens, wait=True):
         raise ValueError(
             f"padding_mask: lengths must lie in 0 … m={m}, got {lens.min()} … {lens.max()}"
+        )
+    square = lens.ndim == 2 and lens.shape[1] == m > 1 and lens.numel()
+    if square and look(lambda lens: lens.amax() == 1, lens, wait=True):
+        raise ValueError(
+            "padding_mask: valid_lens holds 0 and 1 alone, one for each key, as a mask does; "
+            "a mask is taken as it is: mask.bool()[:, None]"
         )
     lens = lens[:, None] if lens.ndim == 1 else lens  # (b, 1 or n)
     return torch.arange(m, device=lens.device) < lens[..., None]  # (b, 1 or n, m)
