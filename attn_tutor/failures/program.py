@@ -119,13 +119,14 @@ def shrunk(
     words: Tensor | None = None,
     *,
     training: bool = False,
+    times: float = 0.01,
 ) -> Tensor:
     """The answer with a hundredth of all parameters, which are then put back, and of tokens that are vectors."""
     kept = {p: p.detach().clone() for m in modules_of(model) for p in m.parameters()}
     try:
         for p in kept:
-            p.data.mul_(0.01)
-        X = tokens.detach() * 0.01 if tokens.is_floating_point() else tokens
+            p.data.mul_(times)
+        X = tokens.detach() * times if tokens.is_floating_point() else tokens
         return answer(model, X, words, training=training)
     finally:
         for p, value in kept.items():

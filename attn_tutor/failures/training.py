@@ -98,7 +98,7 @@ def learns_noise(
             loss = cross_entropy(logits.flatten(0, -2), targets.flatten())
             adam.zero_grad(), loss.backward(), adam.step()
             losses.append(loss.item())
-    share = sum(losses[-10:]) / 10 / math.log(vocabulary)
+    share = sum(losses[-10:]) / len(losses[-10:]) / math.log(vocabulary)
     if share > 0.9:
         return Finding("learns_noise")
     says = (
