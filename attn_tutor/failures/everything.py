@@ -1,7 +1,7 @@
 """All checks that fit a model, or a function of queries, keys and values, one after another, with a report."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -37,13 +37,13 @@ QUIET = {  # what says no more of a bug that has a name already
     "misplaces_words": set[str](),
 }
 NEEDS_MORE = (
-    "not asked: the formula (check_attention), a cache (differs_step_by_step), an original (differs_from_original), "
-    "labels and loss (misses_the_next_token, counts_pads); the list: python -m attn_tutor.failures"
+    "not asked: the formula (check_attention), a cache (differs_step_by_step), labels (misses_the_next_token), …\n"
+    "    the list of checks: python -m attn_tutor.failures"
 )
 
 
 def report(
-    checks: dict[str, Callable[[], Finding]],
+    checks: Mapping[str, Callable[[], Finding]],
     explain: Callable[[Exception, str], Finding] = explain,
 ) -> list[Finding]:
     found: list[Finding] = []
@@ -109,8 +109,8 @@ def check_all(
             Every output depends on every token: no mask or one that hides nothing, a first query without keys,
             a mask after the softmax, a softmax over queries, a norm over tokens, or layers of reshaped heads.
             read “Loss goes to zero and generated text is nonsense” in book/failure_gallery.ipynb
-        not asked: the formula (check_attention), a cache (differs_step_by_step), an original (differs_from_original),
-        labels and loss (misses_the_next_token, counts_pads); the list: python -m attn_tutor.failures
+        not asked: the formula (check_attention), a cache (differs_step_by_step), labels (misses_the_next_token), …
+            the list of checks: python -m attn_tutor.failures
         >>> [finding.cause for finding in found]
         ['future is read']
     """

@@ -106,8 +106,8 @@ def reads_others(model: Model, original: Model, X: Tensor) -> bool:
         touched = X.clone()
         touched[:, j] = changed(X)[:, j]
         one, other = (shrunk(program, x, times=0.1) for x in (X, touched))
-        kinds = dtype_of(program, X), torch.float64  # for sure, and at all
-        return tuple(moved(one, other, kind).cpu() for kind in kinds)
+        for_sure = moved(one, other, dtype_of(program, X))
+        return for_sure.cpu(), moved(one, other, torch.float64).cpu()
 
     for j in range(X.shape[1]):
         (ours, any_ours), (theirs, any_theirs) = moves(model, j), moves(original, j)

@@ -411,9 +411,10 @@ def test_a_cache_of_names_alone():
 def test_what_was_not_asked_is_said_and_is_no_finding(capsys):
     torch.manual_seed(0)
     assert failures.check_all(GPT(), IDS) == []
-    last = capsys.readouterr().out.splitlines()[-1]
+    *_, last, command = capsys.readouterr().out.splitlines()
     assert last.startswith("not asked:")
     named = {x for x in failures.__all__ if x in last}
+    assert "python -m attn_tutor.failures" in command
     assert {"check_attention", "differs_step_by_step", "misses_the_next_token"} <= named
 
 
