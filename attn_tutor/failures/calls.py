@@ -206,15 +206,16 @@ def runs_out_of_positions(model: Model, tokens: Any, length: int) -> Finding:
     X = sample(tokens).cpu()
     if isinstance(model, nn.Module):
         model = copy.deepcopy(model).cpu()
-    alone = X.flatten(0, 1)[:, None]
-    for text, cause in (alone, ""), (drawn(X, 1, length), "position past the table"):
+    try:
+        answer(model, drawn(X, 1, length))
+    except Exception as error:
+        says = f"At {length} tokens: {explain(error).says or type(error).__name__}"
+        cause = "position past the table"
         try:
-            answer(model, text)
-        except Exception as error:
-            n, seen = text.shape[1], explain(error)
-            says = f"At {n} token{'s' * (n > 1)}: {seen.says or seen.cause}"
-            cause = cause or seen.cause.replace("position", "token")
-            return Finding("runs_out_of_positions", cause, says)
+            answer(model, X.flatten(0, 1)[:, None])
+        except Exception as alone:  # one token alone is an error, too
+            cause = explain(alone).cause.replace("position", "token")
+        return Finding("runs_out_of_positions", cause, says)
     return Finding("runs_out_of_positions")
 
 

@@ -11,6 +11,7 @@ from torch.nn.functional import dropout, scaled_dot_product_attention
 
 from attn_tutor import failures
 from attn_tutor.failures import __main__ as command
+from attn_tutor.torch import LanguageModel
 
 IDS = torch.randint(13, (4, 9), generator=torch.Generator().manual_seed(1))
 X = torch.randn(3, 7, 16, generator=torch.Generator().manual_seed(2))
@@ -312,7 +313,7 @@ class Table(nn.Module):
     ("cause", "model", "length"),
     [
         ("token past the table", Table(tokens=12), None),
-        ("token past the table", Table(tokens=12), 5),
+        ("token past the table", Table(tokens=12, length=99), 99),
         ("token past the table", Table(tokens=12, length=4), 30),
         ("position past the table", Table(length=4), None),
         ("position past the table", Table(), 13),
@@ -324,6 +325,16 @@ def test_a_token_or_a_position_past_the_table(cause, model, length):
     assert causes(found)[0] == cause and {*causes(found)} == {cause}
     if length:
         assert failures.runs_out_of_positions(model, IDS, length).cause == cause
+
+
+def test_a_text_that_is_long_enough_and_one_that_is_not():
+    def of_seven(ids):  # and of no other length
+        return ids[..., None] * torch.eye(7).expand(len(ids), 7, 7)
+
+    assert not failures.runs_out_of_positions(of_seven, IDS, 7)
+    ours = LanguageModel(12, 8, 2, 1)  # which says itself that there is no token 12
+    found = failures.runs_out_of_positions(ours, IDS, 99)
+    assert found.cause == "ValueError" and "must lie in 0 … 11" in found.says
 
 
 # A comparison with an original
