@@ -26,10 +26,9 @@ from attn_tutor.torch._arrays import (
     transformed,
 )
 
-ROWS = 128  # queries of a block
-NUMBERS = (
-    2**20
-)  # that a block holds where each pair has several: they stay in a processor's cache
+ROWS = 128  # queries of a block at most
+NUMBERS = 2**20  # that a block holds where each pair has several
+LARGEST = 1e15  # the dot product of rows of smaller numbers is finite
 Index = slice | torch.Tensor
 
 
@@ -119,6 +118,11 @@ class Visibility(NamedTuple):
         return self
 
     @property
+    def hides(self) -> bool:
+        """Whether some key may be hidden from some query."""
+        return self.rule is not None or self.mask is not None
+
+    @property
     def is_causal(self) -> bool:
         """Whether it is plain causality, which kernels know by name."""
         alone = self.mask is None and self.bias is None
@@ -198,12 +202,12 @@ def run(
     see = Visibility.read(body.__name__, (*batch, n, m), Q.device, *who)
 
     spoiled = None
-    hides = see.rule is not None or see.mask is not None
-    if hides and not look(finite, *arrays, wait=True):
+    if see.hides and not look(small, *arrays, wait=True):
         arrays, spoiled = cleared(arrays, cores, see, n_kv_heads)
     some = see.rule is not None and not see.is_causal or isinstance(see.bias, Bias)
     learnt = any(getattr(x, "requires_grad", False) for x in options.values())
-    if can_cut(Q) and (some or per_pair) and not (whole or learnt):
+    more = [bias] if isinstance(bias, torch.Tensor) else []
+    if can_cut(*arrays, *more) and (some or per_pair) and not (whole or learnt):
         room = m * sizes.get(per_pair, 1) * math.prod(batch) or 1
         height = max(1, min(ROWS, NUMBERS // room)) if per_pair else ROWS
         found = Cut(body, cores, see.learnt_as_array(), options, height)(arrays)
@@ -301,16 +305,19 @@ class Blocks(torch.autograd.Function):
         return None, *grads
 
 
-def can_cut(X: torch.Tensor) -> bool:
+def can_cut(*arrays: torch.Tensor) -> bool:
     """Whether one may look at numbers and leave torch's graph: not where it is compiled, exported or transformed."""
-    compiled = torch.compiler.is_compiling()
-    return X.device.type == "cpu" and not compiled and not transformed(X)
+    compiled, on_cpu = torch.compiler.is_compiling(), arrays[0].device.type == "cpu"
+    return on_cpu and not compiled and not transformed(*arrays)
 
 
-def finite(*arrays: torch.Tensor) -> torch.Tensor:
-    """Whether all numbers are finite: if their sum is, they are."""
-    wide = torch.promote_types(arrays[0].dtype, torch.float32)
-    return torch.stack([X.sum(dtype=wide) for X in arrays]).isfinite().all()
+def small(*arrays: torch.Tensor) -> torch.Tensor:
+    """Whether nothing hidden can do harm: numbers are finite, and so are the dot products of rows."""
+    ends = [end for X in arrays if X.numel() for end in X.detach().aminmax()]
+    wide = (
+        torch.stack([end.float() for end in ends]) if ends else arrays[0].new_zeros(1)
+    )
+    return (wide.abs() < LARGEST).all()
 
 
 def cleared(
@@ -327,8 +334,8 @@ def cleared(
     for k, (X, core) in enumerate(zip(arrays, cores, strict=True)):
         if core[0] in lost and len(core) > 1:
             bad = ~X.isfinite().all(-1, keepdim=True)  # (…, n or m, 1)
-            arrays = [*arrays[:k], torch.where(bad, 0, X), *arrays[k + 1 :]]
             lost[core[0]] = lost[core[0]] | bad
+            arrays = [*arrays[:k], X.masked_fill(bad, 0), *arrays[k + 1 :]]
     if n_kv_heads is not None:
         times = lost["n"].shape[-3] // n_kv_heads
         lost["m"] = lost["m"].repeat_interleave(times, -3)
