@@ -11,7 +11,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import dropout, pad, scaled_dot_product_attention
 
-from attn_tutor._checks import require_chance, require_positive
+from attn_tutor._checks import broadcast, require_chance, require_positive
 from attn_tutor.rules import Bias, Rule, Window
 from attn_tutor.torch._arrays import in_single, look, require_scale, shapes, transformed
 from attn_tutor.torch.blocks import Visibility, by_blocks, small
@@ -448,9 +448,9 @@ def fused(
 
     shapes = [X.shape[:-2] for X in (Q, K, V, visible) if X is not None]
     if n_kv_heads is None:
-        batch = shared = torch.broadcast_shapes(*shapes)
+        batch = shared = broadcast(*shapes) or ()
     else:
-        outer = torch.broadcast_shapes(*(shape[:-1] for shape in shapes))
+        outer = broadcast(*(shape[:-1] for shape in shapes)) or ()
         batch, shared = (*outer, Q.shape[-3]), (*outer, n_kv_heads)
     q, k, v = four_axes(Q, batch), four_axes(K, shared), four_axes(V, shared)
     mask = None if visible is None else four_axes(visible, batch)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from attn_tutor._checks import Shape
+from attn_tutor._checks import Shape, broadcast
 from attn_tutor.rules import Bias, Causal, Rule, combined, fitting
 from attn_tutor.torch._arrays import (
     look,
@@ -131,6 +131,8 @@ class Visibility(NamedTuple):
     @property
     def everything(self) -> tuple[Any, Any]:
         """Mask and bias of all queries and keys."""
+        if self.rule is None and not isinstance(self.bias, Bias):
+            return self.mask, self.bias
         return self.tile(slice(0, self.n), slice(0, self.m))
 
 
@@ -197,23 +199,19 @@ def run(
     batches = [X.shape[: X.ndim - len(x)] for X, x in zip(arrays, cores, strict=True)]
     if n_kv_heads is not None:  # K and V have other heads than Q
         batches[1:] = [batch[:-1] + (1,) for batch in batches[1:]]
-    batch = torch.broadcast_shapes(*batches)
+    batch = broadcast(*batches) or ()
     who = mask, causal, window, bias
     see = Visibility.read(body.__name__, (*batch, n, m), Q.device, *who)
 
-    spoiled = None
-    if see.hides and not look(small, *arrays, wait=True):
-        arrays, spoiled = cleared(arrays, cores, see, n_kv_heads)
-    some = see.rule is not None and not see.is_causal or isinstance(see.bias, Bias)
     learnt = any(getattr(x, "requires_grad", False) for x in options.values())
     more = [bias] if isinstance(bias, torch.Tensor) else []
-    if can_cut(*arrays, *more) and (some or per_pair) and not (whole or learnt):
+    few = see.rule is not None and not see.is_causal or isinstance(see.bias, Bias)
+    if (few or per_pair) and not (whole or learnt) and can_cut(*arrays, *more):
         room = m * sizes.get(per_pair, 1) * math.prod(batch) or 1
         height = max(1, min(ROWS, NUMBERS // room)) if per_pair else ROWS
-        found = Cut(body, cores, see.learnt_as_array(), options, height)(arrays)
-    else:
-        found = body(*arrays, mask, causal=causal, window=window, bias=bias, **options)
-    return found if spoiled is None else filled(found, spoiled)
+        return Cut(body, cores, see.learnt_as_array(), options, height)(arrays)
+    options |= {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    return guarded(body, arrays, cores, see, options)
 
 
 class Cut(NamedTuple):
@@ -251,7 +249,10 @@ class Cut(NamedTuple):
         mask, bias = self.see.tile(rows, keys)
         if len(parts) > len(self.cores):
             *parts, bias = parts
-        results = self.body(*parts, mask=mask, bias=bias, **self.options)
+        n, m = rows.stop - rows.start, parts[1].shape[-2]
+        see = Visibility(n, m, self.see.device, None, mask, bias)
+        options = self.options | {"mask": mask, "bias": bias}
+        results = guarded(self.body, parts, self.cores, see, options)
         return results if isinstance(results, tuple) else (results,)
 
 
@@ -320,6 +321,23 @@ def small(*arrays: torch.Tensor) -> torch.Tensor:
     return (wide.abs() < LARGEST).all()
 
 
+def guarded(
+    body: Callable[..., Any],
+    arrays: list[torch.Tensor],
+    cores: list[list[str]],
+    see: Visibility,
+    options: dict[str, Any],
+) -> Any:
+    """What the body gives, but NaN only for queries that may see one."""
+    if not see.hides or look(small, *arrays, wait=True):
+        return body(*arrays, **options)
+    arrays, spoiled = cleared(arrays, cores, see, options.get("n_kv_heads"))
+    results = body(*arrays, **options)
+    if isinstance(results, tuple):
+        return tuple(torch.where(spoiled, torch.nan, X) for X in results)
+    return torch.where(spoiled, torch.nan, results)
+
+
 def cleared(
     arrays: list[torch.Tensor],
     cores: list[list[str]],
@@ -344,10 +362,3 @@ def cleared(
     visible, _ = see.everything
     spoiled = visible & (lost["n"] | lost["m"].mT)  # (…, n, m)
     return arrays, spoiled.any(-1, keepdim=True)
-
-
-def filled(results: Any, spoiled: torch.Tensor) -> Any:
-    """NaN for the queries that may see one."""
-    if isinstance(results, tuple):
-        return tuple(filled(X, spoiled) for X in results)
-    return torch.where(spoiled, torch.nan, results)
