@@ -165,15 +165,21 @@ def by_blocks(per_pair: str = "") -> Callable[[Any], Any]:
 
         @functools.wraps(body)
         def call(*args: Any, **options: Any) -> Any:
-            inputs, outputs = vars(call)["__shapes__"].split("->")
-            cores = [x.split(",") for x in re.findall(r"\((.*?)\)", inputs)]
+            cores, whole = _letters(vars(call)["__shapes__"])
             options |= dict(zip(names, args, strict=False))
             arrays = [options.pop(name) for name in names[: len(cores)]]
-            return run(body, arrays, cores, per_pair, "m" in outputs, **options)
+            return run(body, arrays, cores, per_pair, whole, **options)
 
         return call
 
     return decorate
+
+
+@functools.cache
+def _letters(signature: str) -> tuple[list[list[str]], bool]:
+    """The letters of each argument's last axes, and whether a result has an axis for keys."""
+    inputs, outputs = signature.split("->")
+    return [x.split(",") for x in re.findall(r"\((.*?)\)", inputs)], "m" in outputs
 
 
 def run(
