@@ -83,8 +83,10 @@ def checker(
                 _match(fn.__name__, signature, given, expected, hints)
                 arrays = prepare(fn.__name__, arrays)
                 others: Any = args[len(names) :]
-                ready: Any = [arrays[name] for name in positional]
-                named: Any = {name: arrays.get(name, x) for name, x in kwargs.items()}
+                # Arrays given by name go by position too, which what stands inside relies on.
+                whole = len(positional) + len(keyword) == len(arrays) == len(names)
+                ready: Any = [arrays[x] for x in (names if whole else positional)]
+                named: Any = {x: arrays.get(x, kwargs[x]) for x in kwargs if not whole or x not in arrays}  # fmt: skip
                 return fn(*ready, *others, **named)
 
             checked.__wrapped__ = inspect.unwrap(fn)  # the definition itself
