@@ -80,7 +80,10 @@ def checker(
                 ndims = [x.ndim for x in args[:1] if hasattr(x, "ndim")]
                 say_our_words(fn.__name__, kwargs, *ndims)
                 keyword = {name: kwargs[name] for name in names if name in kwargs}
-                arrays: dict[str, Any] = {**dict(zip(names, first, strict=False)), **keyword}
+                arrays: dict[str, Any] = {
+                    **dict(zip(names, first, strict=False)),
+                    **keyword,
+                }
                 count = len(first) + len(keyword)
                 if not count == len(arrays) == len(names) or len(args) > most:
                     # Python itself reports what is missing, given twice or one too many.
@@ -274,23 +277,26 @@ def require_fit(where: str, name: str, shape: Shape, scores: Shape) -> None:
     lead, batch = shape[:-2], scores[:-2]
     missing = len(batch) - len(lead)
     fewer = set(lead) - {1} and missing > 0
-    as_first = fewer and broadcast((*lead, *(1,) * missing), batch) is not None
+    as_first = fewer and broadcast((*lead, *(1,) * missing), batch) == batch
+    as_last = fewer and broadcast(lead, batch) == batch
+    fits = core_fits and broadcast(shape, scores) is not None
     none = ", ".join(["None"] * missing)
     behind = ", ".join([":"] * len(lead) + [none])
-    hint, too_many = "", False
+    hint = ""
     if as_first and core_fits:
-        if name == "mask" and broadcast(lead, batch):
+        if name == "mask" and as_last:
             raise ValueError(
                 f"{where}: a mask of shape {_text(shape)} could be one for each of the first or of the last axes of "
                 f"{_text(batch)}. Write mask[{behind}] for one for each sequence, mask[{none}] for one for each head"
             )
+        fits &= name != "mask"  # which would make heads out of nothing
         hint = f" One for each sequence is {name}[{behind}]."
     elif batch and shape[:-3] == batch and shape[-3] == 1 < scores[-3]:
-        too_many = True
+        fits = False
         hint = f" The axis for heads is too many: {name}[..., 0, :, :]."
     elif batch and shape == (batch[0], scores[-1]):
         hint = f" One row for each sequence is {name}[:, {none}, :]."
-    if not core_fits or broadcast(shape, scores) is None or too_many:
+    if not fits:
         raise ValueError(
             f"{where}: {name} has shape {_text(shape)} but must broadcast to the scores, {_text(scores)}.{hint}"
         )
@@ -310,9 +316,10 @@ def lacks_heads(where: str, mask: Shape, batch: Shape, n_heads: int) -> bool:
         either = len(lead) == len(batch) and set(lead) != {1}
         either &= all(broadcast(lead, axes) == axes for axes in readings)
     if either:
+        each = "mask[..., None, :, :]" if batch else "Q[None]"  # sequences need an axis
         raise ValueError(
             f"{where}: a mask of shape {_text(mask)} could be one for each sequence or one for each head. "
-            "Write mask[..., None, :, :] for one for each sequence, mask[None] for one for each head"
+            f"Write {each} for one for each sequence, mask[None] for one for each head"
         )
     return len(lead) == 1
 

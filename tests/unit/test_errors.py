@@ -340,9 +340,10 @@ def test_a_mask_with_heads_that_could_be_two_things(lib, ones):
         ((2, 3), (1, 3, 1, 5)),
     ]:
         got = ",".join(map(str, shape))
+        each = "mask[..., None, :, :]" if batch else "Q[None]"
         message = (
             f"multi_head_attention: a mask of shape ({got}) could be one for each sequence or one for each head. "
-            "Write mask[..., None, :, :] for one for each sequence, mask[None] for one for each head"
+            f"Write {each} for one for each sequence, mask[None] for one for each head"
         )
         with refused(ValueError, message):
             masked(batch, shape)
