@@ -156,7 +156,7 @@ def test_files():
         for half in ("numpy", "torch")
     }
     assert files["numpy"] - files["torch"] == {"gradients.py"}  # torch has autograd
-    assert not files["torch"] - files["numpy"]
+    assert files["torch"] - files["numpy"] <= {"flex.py"}  # kernels of torch alone
     for name in BOTH:
         assert place(an, name) == place(at, name), name
 
