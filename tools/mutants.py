@@ -80,9 +80,13 @@ def wider_window(right: Any, *args: Any, **options: Any) -> Any:
     return right(*args, **options)
 
 
-def heads_in_turn(right: Any, X: Any, groups: int) -> Any:
-    h = X.shape[-3]  # 0 1 0 1, not 0 0 1 1
-    return right(X, h // groups).swapaxes(-4, -3) if h > 1 else right(X, groups)
+def heads_in_turn(
+    right: Any, Q: Any, K: Any, V: Any, *rest: Any, **options: Any
+) -> Any:
+    if groups := options.pop("n_kv_heads"):  # 0 1 0 1, not 0 0 1 1
+        times = Q.shape[-3] // groups
+        K, V = (xp.concatenate([X] * times, -3) for X in (K, V))
+    return right(Q, K, V, *rest, **options)
 
 
 def scale_of_the_model(
@@ -115,19 +119,6 @@ def unnormalised_past(
     return weights @ V
 
 
-def hides_nothing(right: Any, see: Any, *arrays: Any) -> Any:
-    return *arrays, None
-
-
-def without_protocol(
-    right: Any, where: str, core: Any, *arrays: Any, **said: Any
-) -> Any:
-    project = said.pop("project", None)
-    said.pop("short", None)
-    see = lib.visibility.Visibility.of(where, *arrays, **said)
-    return core(*(arrays if project is None else project(*arrays)), see)
-
-
 # A table reads as lines.
 # fmt: off
 LISTED = [
@@ -154,11 +145,11 @@ LISTED = [
     Wrong("−9 in place of −∞", "masked_softmax", lambda f, scores, mask: f(scores if mask is None else xp.where(mask, scores, -9.0))),
     Wrong("uniform where nothing is permitted", "masked_softmax", lambda f, scores, mask: f(scores if mask is None else xp.where(mask, scores, -1e4))),
     Wrong("division by a sum of 0", "normalize", lambda f, weights: weights / weights.sum(-1)[..., None]),
-    Wrong("masked value zeroed but not renormalised", "attend", lambda f, scores, V, mask: ((lib.softmax(scores) * (1 if mask is None else mask)) @ V)),
+    Wrong("masked value zeroed but not renormalised", "attend", lambda f, scores, V, mask, **options: f(scores, V, None, **options) if mask is None else (lib.softmax(scores) * mask) @ V),
     Wrong("parts merged by halves", "merge", lambda f, output, log_sum, other, other_log_sum: ((output + other) / 2, xp.logaddexp(log_sum, other_log_sum))),
     Wrong("the first part not shrunk", "merge", lambda f, output, log_sum, other, other_log_sum: (output + xp.exp(other_log_sum - xp.logaddexp(log_sum, other_log_sum)) * other, xp.logaddexp(log_sum, other_log_sum))),
-    Wrong("log-sum without the scale", "partial_attention", lambda f, Q, K, V, mask=None, scale=None: (f(Q, K, V, mask, scale=scale)[0], f(Q, K, V, mask, scale=1.0)[1])),
-    Wrong("mask lost", "attend", lambda f, scores, V, mask: f(scores, V)),
+    Wrong("log-sum without the scale", "partial_attention", lambda f, *args, **options: (f(*args, **options)[0], f(*args, **options | {"scale": 1.0})[1])),
+    Wrong("mask lost", "attend", lambda f, scores, V, mask, **options: f(scores, V, **options)),
     Wrong("causal lost when masked", "attention", either_mask_or_causal),
     Wrong("causal lost when masked", "attention_weights", either_mask_or_causal),
     Wrong("causal lost", "attention", forgets("causal")),
@@ -172,15 +163,16 @@ LISTED = [
     Wrong("window off by one", "additive_attention", wider_window),
     Wrong("bandwidth lost", "gaussian_attention", forgets("bandwidth")),
     Wrong("mask lost", "additive_attention", lambda f, *args, **options: f(*args[:6], **options)),
-    Wrong("0 · NaN leaks from what is hidden", "visibility.hide", hides_nothing),
-    Wrong("a NaN that is seen is lost, an empty row uniform", "visibility.finish", lambda f, output, *rest: output),
+    Wrong("0 · NaN leaks from what is hidden", "attention.weighted_sum", lambda f, weights, V, visible: weights @ V),
+    Wrong("0 · NaN leaks from what is hidden", "blocks.cleared", lambda f, arrays, *rest: (arrays, None), ("torch",)),
+    Wrong("a NaN that is seen is lost", "attention.weighted_sum", lambda f, weights, V, visible: weights @ xp.where(xp.isfinite(V), V, 0)),
+    Wrong("a NaN that is seen is lost", "blocks.filled", lambda f, results, spoiled: results, ("torch",)),
     Wrong("values of the queries' sequence", "cross_attention", lambda f, X, Y, *rest, **options: f(X, X, *rest, **options)),
     Wrong("view in place of transpose", "split_heads", reshape_only),
     Wrong("view in place of transpose back", "merge_heads", lambda f, X: X.reshape(*X.shape[:-3], X.shape[-2], -1)),
-    Wrong("biases lost", "multi_head_attention", forgets("biases")),
     Wrong("√d of the model's width", "multi_head_attention", scale_of_the_model),
-    Wrong("shared keys in turn, not in groups", "visibility.in_groups", heads_in_turn),
-    Wrong("a hidden sequence goes unseen", "visibility.Visibility.require_sense", lambda f, *args: None),
+    Wrong("shared keys in turn, not in groups", "attention", heads_in_turn),
+    Wrong("a hidden sequence goes unseen", "rules.require_one_meaning", lambda f, *args: None),
     Wrong("exponent off by two", "sinusoidal_encoding", exponent_off_by_two),
     Wrong("positions from 1", "sinusoidal_encoding", lambda f, n, *rest, **options: f(n + 1, *rest, **options)[1:]),
     Wrong("all sines before all cosines", "sinusoidal_encoding", sines_then_cosines),
@@ -197,13 +189,11 @@ LISTED = [
     Wrong("one key too many is valid", "valid", lambda f, lengths: f(lengths + 1)),
     Wrong("no prefix", "prefix", lambda f, lengths: f(lengths * 0)),
     Wrong("favours what is far", "alibi", lambda f, slopes: f(-f(slopes).slopes)),
-    Wrong("what is said is not heard", "visibility.attend_by", lambda f, where, core, *arrays, **said: f(where, core, *arrays, **said | {"mask": None})),
-    Wrong("the step before the core is forgotten", "visibility.hide", lambda f, see, Q, *keyed: (Q, *keyed, f(see, Q, *keyed)[-1])),
-    Wrong("a core without the protocol around it", "visibility.attend_by", without_protocol),
-    Wrong("parts of a row are not weighed", "fast.attention.join", lambda f, a, x, b, y: (a + b, f(a, x, b, y)[1]), ("torch",)),
-    Wrong("a tile at the edge is seen whole", "visibility.Visibility.band", lambda f, self, rows, keys: f(self, rows, keys) | True),
-    Wrong("slopes fall towards the query", "visibility.Visibility.fall", lambda f, self, i, j: -f(self, i, j)),
-    Wrong("log-sums without the maximum", "fast.tiles.log_sums", lambda f, top, total: f(0 * top, total), ("numpy",)),
+    Wrong("who sees whom is not heard", "blocks.Visibility.read", lambda f, *args: f(*args[:-4])),
+    Wrong("each block starts at the first query", "blocks.Visibility.positions", lambda f, self, rows: f(self, slice(0, rows.stop - rows.start))),
+    Wrong("a block has the keys of its first query", "blocks.Visibility.keys", lambda f, self, rows: f(self, slice(rows.start, rows.start + 1))),
+    Wrong("a tile is seen whole", "blocks.Visibility.tile", lambda f, self, rows, keys: (None, f(self, rows, keys)[1])),
+    Wrong("slopes fall towards the query", "rules.Slopes.added", lambda f, self, i, j: -f(self, i, j)),
     Wrong("normaliser lost when causal", "linear_attention", unnormalised_past),
     Wrong("weights of the newest key alone", "delta_rule", lambda f, Q, K, V, beta: (Q * K).sum(-1)[..., None] * V * beta[..., None]),
     Wrong("positions of the first keys", "latent_attention", lambda f, X, C, R, *rest, **options: f(X, C, lib.rotary(R, xp.arange(R.shape[-2]) * 0 + X.shape[-2] - R.shape[-2]), *rest, **options)),

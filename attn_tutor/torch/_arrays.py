@@ -43,10 +43,10 @@ def as_is(arrays: tuple[Any, ...]) -> bool:
     head = arrays[0]
     for x in arrays:
         if not isinstance(x, torch.Tensor) or (
-            (x.dtype, x.device) != (head.dtype, head.device)
+            (x.dtype, x.device, x.is_nested) != (head.dtype, head.device, False)
         ):
             return False
-    return bool(head.is_floating_point())
+    return bool(head.is_floating_point()) and head.dtype.itemsize > 1
 
 
 def require_whole(

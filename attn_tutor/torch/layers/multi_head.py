@@ -24,8 +24,9 @@ __all__ = ["MultiHeadAttention"]
 class MultiHeadAttention(nn.Module):
     """:func:`multi_head_attention` with learnt projections ``q_proj``, ``k_proj``, ``v_proj`` and ``out_proj``.
 
-    Two differences from ``torch.nn.MultiheadAttention`` bite: masks are True where a query **may** attend, and the
-    batch axis always comes first. :meth:`from_torch` takes over the weights of such a layer, :meth:`to_torch` back.
+    Three differences from ``torch.nn.MultiheadAttention`` bite: masks are True where a query **may** attend, the batch
+    axis always comes first, and the output comes alone, so that no ``[0]`` follows the call. :meth:`from_torch` takes
+    over the weights of such a layer, :meth:`to_torch` back.
 
     Args:
         d_model: width of queries and output, and of all heads together.
@@ -50,6 +51,7 @@ class MultiHeadAttention(nn.Module):
         torch.Size([3, 5, 8])
     """
 
+    @our_words
     def __init__(
         self,
         d_model: int,
