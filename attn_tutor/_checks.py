@@ -55,7 +55,10 @@ def checker(
 
         def decorate(fn: Callable[P, R]) -> Callable[P, R]:
             names = list(inspect.signature(fn).parameters)[: len(cores)]
-            vars(fn)["__shapes__"] = signature  # by_blocks reads it, too
+            inner: Any = fn
+            while inner is not None:  # by_blocks reads it, too
+                vars(inner)["__shapes__"] = signature
+                inner = getattr(inner, "__wrapped__", None)
 
             @functools.wraps(fn)
             def checked(*args: P.args, **kwargs: P.kwargs) -> R:

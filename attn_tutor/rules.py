@@ -7,7 +7,6 @@ of positions is a rule: ``Rule(lambda i, j: (i - j) % 2 == 0)``.
 Queries and keys are counted from 0 at the first key, and the last query stands at the last key.
 """
 
-import copy
 import functools
 import operator
 from collections.abc import Callable
@@ -50,7 +49,8 @@ class Rule:
 
     def map(self, change: Callable[[Any, int], Any]) -> Self:
         """The same rule with each of its arrays changed; ``change`` gets it and its number of axes a sequence."""
-        other = copy.copy(self)
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
         for name, value in vars(self).items():
             if isinstance(value, Rule):
                 setattr(other, name, value.map(change))
@@ -214,7 +214,7 @@ class First(Rule):
         return hasattr(self.count, "shape")
 
     def __repr__(self) -> str:
-        return f"First({self.count.tolist() if self._is_array else self.count})"
+        return f"First({_short(self.count) if self._is_array else self.count})"
 
 
 class Documents(Rule):
@@ -253,7 +253,7 @@ class Documents(Rule):
         return starts, stops
 
     def __repr__(self) -> str:
-        return f"documents({self.ids.tolist()})"
+        return f"documents({_short(self.ids)})"
 
 
 class Bias:
@@ -454,6 +454,11 @@ def _same_in_heads(X: Any, own: int, batch: int) -> Any:
 def _between(start: int, stop: int, m: int) -> list[slice]:
     start, stop = max(0, start), min(stop, m)
     return [slice(start, stop)] if start < stop else []
+
+
+def _short(X: Any) -> Any:
+    few = len(X.reshape(-1)) < 9
+    return X.tolist() if few else f"<array of shape {tuple(X.shape)}>"
 
 
 def _require_whole(where: str, name: str, x: Any) -> None:

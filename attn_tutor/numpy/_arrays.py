@@ -67,3 +67,22 @@ def silent(fn: Callable[P, R]) -> Callable[P, R]:
             return fn(*args, **kwargs)
 
     return quiet
+
+
+def in_single(fn: Callable[P, R]) -> Callable[P, R]:
+    """Compute half precision in single, whose range scores and sums need; a lone result comes back as half."""
+
+    @functools.wraps(fn)
+    def wider(*args: Any, **kwargs: Any) -> Any:
+        if not (isinstance(args[0], np.ndarray) and args[0].dtype == np.float16):
+            return fn(*args, **kwargs)
+        wide = [_wider(x) for x in args], {k: _wider(x) for k, x in kwargs.items()}
+        result: Any = fn(*wide[0], **wide[1])
+        return result if isinstance(result, tuple) else result.astype(np.float16)
+
+    return wider
+
+
+def _wider(x: Any) -> Any:
+    half = isinstance(x, np.ndarray) and x.dtype == np.float16
+    return x.astype(np.float32) if half else x

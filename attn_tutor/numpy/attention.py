@@ -8,15 +8,15 @@ from collections.abc import Callable
 import numpy as np
 
 from attn_tutor._checks import require_positive, require_scale
-from attn_tutor.numpy._arrays import shapes, silent
+from attn_tutor.numpy._arrays import in_single, shapes, silent
 from attn_tutor.numpy.blocks import Visibility, by_blocks, repeat_heads
 from attn_tutor.numpy.kernels import gaussian_kernel
 from attn_tutor.numpy.scoring import (
     OTHER_WIDTHS,
-    additive_score,
     bilinear_score,
     default_scale,
     gaussian_score,
+    shifted_additive_score,
 )
 from attn_tutor.numpy.softmax import masked_softmax, normalize
 from attn_tutor.rules import Bias, Rule, Window
@@ -69,13 +69,14 @@ def attend(
         [[0.5, 2.0]]
     """
     who = Visibility.read("attend", scores.shape, mask, causal, window, bias)
-    visible, bias = who.everything  # (…, n, m) both, or None
-    weights = masked_softmax(added(scores, bias), visible)  # (…, n, m)
+    visible, B = who.everything  # (…, n, m) both, or None
+    weights = masked_softmax(added(scores, B), visible)  # (…, n, m)
     return weighted_sum(weights, V, visible)  # (…, n, d_v)
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
 @silent
+@in_single
 def attention_weights(
     Q: np.ndarray,
     K: np.ndarray,
@@ -112,11 +113,12 @@ def attention_weights(
     scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
     scores = (scale * Q) @ K.mT  # (…, n, m)
     who = Visibility.read("attention_weights", scores.shape, mask, causal, window, bias)
-    visible, bias = who.everything  # (…, n, m) both, or None
-    return masked_softmax(added(scores, bias), visible)
+    visible, B = who.everything  # (…, n, m) both, or None
+    return masked_softmax(added(scores, B), visible)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", shared=True, d=OTHER_WIDTHS)
+@in_single
 @by_blocks()
 def attention(
     Q: np.ndarray,
@@ -173,6 +175,7 @@ def attention(
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,k)->(n,d_v)")
+@in_single
 @by_blocks()
 def bilinear_attention(
     Q: np.ndarray,
@@ -215,6 +218,7 @@ def bilinear_attention(
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
+@in_single
 @by_blocks("d")
 def gaussian_attention(
     Q: np.ndarray,
@@ -267,6 +271,7 @@ def gaussian_attention(
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,h),(k,h),(h)->(n,d_v)")
+@in_single
 @by_blocks("h")
 def additive_attention(
     Q: np.ndarray,
@@ -321,7 +326,7 @@ def additive_attention(
         >>> additive_attention(Q, K, V, W, W, w_v).tolist()
         [[6.0]]
     """
-    scores = additive_score(Q, K, W_q, W_k, w_v)  # (…, n, m)
+    scores = shifted_additive_score(Q, K, W_q, W_k, w_v)  # (…, n, m)
     return attend(scores, V, mask, causal=causal, window=window, bias=bias)
 
 

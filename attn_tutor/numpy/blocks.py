@@ -9,7 +9,6 @@ import inspect
 import re
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -20,9 +19,9 @@ from attn_tutor.numpy._arrays import require_bias, require_boolean, require_whol
 from attn_tutor.rules import Bias, Rule, combined, fitting
 
 TILE, ROWS = (
-    2**19,
+    2**18,
     256,
-)  # scores and queries of a block, which then stays in a processor's cache
+)  # numbers and queries of a block: it stays in a processor's cache
 Index = slice | np.ndarray
 
 
@@ -164,7 +163,7 @@ def run(
     tiles = see.tile(slice(0, min(n, 1)), slice(0, min(m, 1)))
     batch = np.broadcast_shapes(batch, *(X.shape[:-2] for X in tiles if X is not None))
     *outer, heads = full = batch or (1,)
-    dtype = np.result_type(*arrays, np.float32)  # half precision is computed in single
+    dtype = np.result_type(*arrays)
     arrays = [
         np.broadcast_to(X.astype(dtype, copy=False), (*full, *core))
         for X, core in zip(arrays, cores, strict=True)
@@ -213,6 +212,8 @@ def run(
 
 def in_threads(work: Callable[[Any], None], tasks: Any) -> None:
     """Call ``work`` on each task, in as many threads as BLAS may use now, while BLAS uses one itself."""
+    from concurrent.futures import ThreadPoolExecutor  # slow to import
+
     blas = _blas()
     count = (
         min(len(tasks), max((x.num_threads for x in blas.lib_controllers), default=1))
@@ -221,7 +222,9 @@ def in_threads(work: Callable[[Any], None], tasks: Any) -> None:
     )
     # Two calls at once, or one inside the other, would take more threads than there are processors.
     if count < 2 or not LOCK.acquire(blocking=False):
-        return [*map(work, tasks)] and None
+        for task in tasks:
+            work(task)
+        return
     try:
         with blas.limit(limits=1), ThreadPoolExecutor(count) as pool:
             [*pool.map(work, tasks)]

@@ -4,13 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from attn_tutor._checks import require_log_p, require_search, require_size
-from attn_tutor.numpy._arrays import require_array, require_whole
+from attn_tutor._both import decoding
+from attn_tutor.numpy import _backend as xp
 
 __all__ = ["beam_search", "exhaustive_search", "greedy_search"]
 
 Step = Callable[[np.ndarray], np.ndarray]
-MOST_SENTENCES = 10**6  # sentences that an exhaustive search looks at
 
 
 def greedy_search(
@@ -43,14 +42,7 @@ def greedy_search(
         >>> tokens.tolist(), round(scores.item(), 2)
         ([[0, 0, 0]], -0.87)
     """
-    prefix, tokens, scores = _begin("greedy_search", prefix, end, max_len)
-    for _ in range(max_len):
-        total = _totals("greedy_search", step, prefix, tokens, scores, end)
-        last, scores = total.argmax(-1), total.max(-1)  # (b, 1)
-        tokens = np.concatenate([tokens, last[..., None]], -1)
-        if (last == end).all():
-            break
-    return tokens[:, 0], scores[:, 0]
+    return decoding.greedy_search(xp, step, prefix, end, max_len)
 
 
 def exhaustive_search(
@@ -83,23 +75,7 @@ def exhaustive_search(
         >>> tokens.tolist(), round(scores.item(), 2)
         ([[0, 0, 0]], -0.87)
     """
-    prefix, tokens, scores = _begin("exhaustive_search", prefix, end, max_len)
-    for _ in range(max_len):
-        total = _totals("exhaustive_search", step, prefix, tokens, scores, end)
-        b, k, n_tokens = total.shape
-        # At most 2^20 as the power: a million is passed by then, and 10^(10^9) takes years.
-        if n_tokens ** min(max_len, 20) > MOST_SENTENCES:
-            raise ValueError(
-                f"exhaustive_search: {n_tokens}^{max_len} sentences are more than {MOST_SENTENCES}; use beam_search"
-            )
-        # Every sentence so far with every next token, in the order of the scores.
-        before = np.repeat(tokens, n_tokens, axis=1)
-        last = np.tile(np.arange(n_tokens)[:, None], (b, k, 1))
-        tokens = np.concatenate([before, last], -1)
-        scores = total.reshape(b, k * n_tokens)
-    best = scores.argmax(-1)
-    rows = np.arange(b)
-    return tokens[rows, best], scores[rows, best]
+    return decoding.exhaustive_search(xp, step, prefix, end, max_len)
 
 
 def beam_search(
@@ -136,53 +112,4 @@ def beam_search(
         >>> tokens.tolist(), [round(score, 2) for score in scores[0].tolist()]
         ([[[0, 0, 0], [1, 1, 1]]], [-0.87, -1.39])
     """
-    require_size("beam_search", "beam_width", beam_width, least=1)
-    prefix, tokens, scores = _begin("beam_search", prefix, end, max_len)
-    for _ in range(max_len):
-        total = _totals("beam_search", step, prefix, tokens, scores, end)
-        b, k, n_tokens = total.shape
-        every = total.reshape(b, k * n_tokens)
-        # Of equal ones the first.
-        order = np.argsort(-every, axis=-1, kind="stable")[:, :beam_width]
-        scores = np.take_along_axis(every, order, axis=-1)
-        parents, last = order // n_tokens, order % n_tokens  # (b, k)
-        rows = np.arange(b)[:, None]
-        tokens = np.concatenate([tokens[rows, parents], last[..., None]], -1)
-        impossible = scores == -np.inf
-        if ((last == end) | impossible).all():
-            break
-    tokens = np.where(impossible[..., None], end, tokens)
-    empty = (0, beam_width - scores.shape[1])  # places for which there are no sentences
-    tokens = np.pad(tokens, ((0, 0), empty, (0, 0)), constant_values=end)
-    return tokens, np.pad(scores, ((0, 0), empty), constant_values=-np.inf)
-
-
-def _begin(
-    where: str, prefix: np.ndarray, end: int, max_len: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The prefix, and one empty sentence for each row of the batch, with probability 1."""
-    require_whole(where, "prefix", prefix, "holds tokens, whole numbers;")
-    require_search(where, prefix.shape, end, max_len)
-    prefix = prefix.astype(np.int64)
-    b = len(prefix)
-    return prefix, np.empty((b, 1, 0), np.int64), np.zeros((b, 1), np.float32)
-
-
-def _totals(
-    where: str,
-    step: Step,
-    prefix: np.ndarray,
-    tokens: np.ndarray,
-    scores: np.ndarray,
-    end: int,
-) -> np.ndarray:
-    """Log-probabilities with each next token, (b, k, n_tokens). After an end comes only another, at no cost."""
-    k = tokens.shape[1]
-    before = np.broadcast_to(prefix[:, None], (len(prefix), k, prefix.shape[1]))
-    log_p = step(np.concatenate([before, tokens], -1))
-    require_array(where, "what step returns", log_p)
-    require_log_p(where, log_p, tokens.shape, end)
-    over = (tokens == end).any(-1, keepdims=True)  # (b, k, 1)
-    is_end = np.arange(log_p.shape[-1]) == end
-    stay = np.where(is_end, scores[..., None], -np.inf)
-    return np.where(over, stay, scores[..., None] + log_p)
+    return decoding.beam_search(xp, step, prefix, end, max_len, beam_width)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from attn_tutor._checks import require_scale
-from attn_tutor.numpy._arrays import shapes
+from attn_tutor.numpy._arrays import in_single, shapes
 from attn_tutor.numpy.attention import added, weighted_sum
 from attn_tutor.numpy.blocks import Visibility, by_blocks
 from attn_tutor.numpy.scoring import OTHER_WIDTHS, default_scale
@@ -14,6 +14,7 @@ __all__ = ["merge", "partial_attention"]
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v),(n,1)", d=OTHER_WIDTHS)
+@in_single
 @by_blocks()
 def partial_attention(
     Q: np.ndarray,
@@ -57,11 +58,11 @@ def partial_attention(
     scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
     scores = (scale * Q) @ K.mT  # (…, n, m)
     who = Visibility.read("partial_attention", scores.shape, mask, causal, window, bias)
-    visible, bias = who.everything  # (…, n, m) both, or None
+    visible, B = who.everything  # (…, n, m) both, or None
     scores = (
-        added(scores, bias)
+        added(scores, B)
         if visible is None
-        else np.where(visible, added(scores, bias), -np.inf)
+        else np.where(visible, added(scores, B), -np.inf)
     )
     top = scores.max(-1, keepdims=True, initial=-np.inf)  # (…, n, 1)
     weights = np.exp(scores - finite(top))  # (…, n, m)

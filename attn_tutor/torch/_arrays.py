@@ -1,14 +1,18 @@
 """What this half accepts as an array, and what it looks at before it computes."""
 
 import contextlib
+import functools
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch.autograd import forward_ad
 
 from attn_tutor import _checks
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def prepare(where: str, arrays: dict[str, Any]) -> dict[str, Any]:
@@ -118,3 +122,26 @@ def transformed(X: torch.Tensor) -> bool:
         return False
     forward = forward_ad.unpack_dual(X).tangent is not None
     return forward or torch.func.debug_unwrap(X) is not X
+
+
+def in_single(fn: Callable[P, R]) -> Callable[P, R]:
+    """Compute half precision in single, whose range scores and sums need; a lone result comes back as half."""
+
+    @functools.wraps(fn)
+    def wider(*args: Any, **kwargs: Any) -> Any:
+        dtype = args[0].dtype
+        with in_full(args[0]):
+            if dtype.itemsize > 2:
+                return fn(*args, **kwargs)
+            wide = [_wider(x) for x in args], {k: _wider(x) for k, x in kwargs.items()}
+            result: Any = fn(*wide[0], **wide[1])
+        return result if isinstance(result, tuple) else result.to(dtype)
+
+    return wider
+
+
+def _wider(x: Any) -> Any:
+    half = (
+        isinstance(x, torch.Tensor) and x.is_floating_point() and x.dtype.itemsize < 4
+    )
+    return x.float() if half else x

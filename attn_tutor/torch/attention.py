@@ -13,14 +13,14 @@ from torch.nn.functional import dropout, pad, scaled_dot_product_attention
 
 from attn_tutor._checks import require_chance, require_positive
 from attn_tutor.rules import Bias, Rule, Window
-from attn_tutor.torch._arrays import require_scale, shapes, transformed
+from attn_tutor.torch._arrays import in_single, require_scale, shapes, transformed
 from attn_tutor.torch.blocks import Visibility, by_blocks
 from attn_tutor.torch.kernels import gaussian_kernel
 from attn_tutor.torch.scoring import (
     OTHER_WIDTHS,
-    additive_score,
     default_scale,
     gaussian_score,
+    shifted_additive_score,
 )
 from attn_tutor.torch.softmax import masked_softmax, normalize
 
@@ -74,12 +74,13 @@ def attend(
     """
     require_chance("attend", "dropout_p", dropout_p)
     who = Visibility.read("attend", scores.shape, V.device, mask, causal, window, bias)
-    visible, bias = who.everything  # (…, n, m) both, or None
-    weights = masked_softmax(added(scores, bias), visible)  # (…, n, m)
+    visible, B = who.everything  # (…, n, m) both, or None
+    weights = masked_softmax(added(scores, B), visible)  # (…, n, m)
     return weighted_sum(dropout(weights, dropout_p), V, visible)  # (…, n, d_v)
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
+@in_single
 def attention_weights(
     Q: torch.Tensor,
     K: torch.Tensor,
@@ -119,8 +120,8 @@ def attention_weights(
     who = Visibility.read(
         "attention_weights", shape, device, mask, causal, window, bias
     )
-    visible, bias = who.everything  # (…, n, m) both, or None
-    return masked_softmax(added(scores, bias), visible)
+    visible, B = who.everything  # (…, n, m) both, or None
+    return masked_softmax(added(scores, B), visible)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", shared=True, d=OTHER_WIDTHS)
@@ -233,6 +234,7 @@ def bilinear_attention(
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
+@in_single
 @by_blocks("d")
 def gaussian_attention(
     Q: torch.Tensor,
@@ -290,6 +292,7 @@ def gaussian_attention(
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,h),(k,h),(h)->(n,d_v)")
+@in_single
 @by_blocks("h")
 def additive_attention(
     Q: torch.Tensor,
@@ -347,7 +350,7 @@ def additive_attention(
         [[6.0]]
     """
     require_chance("additive_attention", "dropout_p", dropout_p)
-    scores = additive_score(Q, K, W_q, W_k, w_v)  # (…, n, m)
+    scores = shifted_additive_score(Q, K, W_q, W_k, w_v)  # (…, n, m)
     return attend(
         scores, V, mask, causal=causal, window=window, bias=bias, dropout_p=dropout_p
     )
@@ -417,39 +420,43 @@ def fused(
     n_kv_heads: int | None = None,
 ) -> torch.Tensor:
     """torch's own softmax(Q Kᵀ · scale) V, with this package's conventions of shapes and masks."""
-    d, d_v = Q.shape[-1], V.shape[-1]
+    d, d_v, dtype = Q.shape[-1], V.shape[-1], Q.dtype
+    visible, B = (None, None) if who.is_causal else who.everything
+    if B is not None:
+        if dtype.itemsize < 4:  # half precision would round the bias too coarsely
+            Q, K, V = Q.float(), K.float(), V.float()
+        B = B.to(Q.dtype)
+        visible = B if visible is None else torch.where(visible, B, -torch.inf)
     if scale is not None:  # kernels take no scale of 0 or less, and no tensor
         Q = Q * scale
     if d != d_v:  # zeros change no product, and the fast kernels want one width
         Q, K, V = (pad(X, (0, max(d, d_v) - X.shape[-1])) for X in (Q, K, V))
-    visible, bias = (None, None) if who.is_causal else who.everything
-    if bias is not None:
-        bias = bias.to(Q.dtype)
-        visible = bias if visible is None else torch.where(visible, bias, -torch.inf)
 
-    given = [X for X in (Q, K, V, visible) if X is not None]
+    shapes = [X.shape[:-2] for X in (Q, K, V, visible) if X is not None]
     if n_kv_heads is None:
-        batch = torch.broadcast_shapes(*(X.shape[:-2] for X in given))
-        arrays = [four_axes(X, batch) for X in given]
+        batch = torch.broadcast_shapes(*shapes)
+        shared = batch
     else:
-        batch = torch.broadcast_shapes(*(X.shape[:-3] for X in given))
-        arrays = [four_axes(X, (*batch, (1, *X.shape)[-3])) for X in given]
-        batch = (*batch, Q.shape[-3])
+        outer = torch.broadcast_shapes(*(shape[:-1] for shape in shapes))
+        batch, shared = (*outer, Q.shape[-3]), (*outer, n_kv_heads)
     # Other kernels have no second derivatives, and none along a direction.
-    plain = sdpa_kernel(SDPBackend.MATH) if transformed(Q) else contextlib.nullcontext()
-    with plain:
+    only = sdpa_kernel(SDPBackend.MATH) if transformed(Q) else contextlib.nullcontext()
+    with only:
         output = scaled_dot_product_attention(
-            *arrays,
-            dropout_p=dropout_p,
-            is_causal=who.is_causal,
+            four_axes(Q, batch),
+            four_axes(K, shared),
+            four_axes(V, shared),
+            None if visible is None else four_axes(visible, batch),
+            dropout_p,
+            who.is_causal,
             scale=default_scale(d) if scale is None else 1.0,
             enable_gqa=n_kv_heads is not None,
         )
-    return output.reshape(*batch, who.n, output.shape[-1])[..., :d_v]
+    return output.reshape(*batch, *output.shape[-2:])[..., :d_v].to(dtype)
 
 
 def four_axes(X: torch.Tensor, batch: tuple[int, ...]) -> torch.Tensor:
-    """With two batch axes, as the fast kernels want; axes of length 1 in a mask stay."""
+    """With two batch axes, as the fast kernels want."""
     if X.shape[:-2] == batch and len(batch) == 2:  # the usual case
         return X
     *outer, heads = batch or (1,)

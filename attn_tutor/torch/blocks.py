@@ -16,9 +16,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attn_tutor._checks import Shape
-from attn_tutor.rules import Bias, Causal, Rule, combined, fitting
+from attn_tutor.rules import Bias, Causal, Rule, Slopes, combined, fitting
 from attn_tutor.torch._arrays import (
-    in_full,
     look,
     require_bias,
     require_boolean,
@@ -65,7 +64,9 @@ class Visibility(NamedTuple):
             require_boolean(where, mask, device)
             require_fit(where, "mask", mask.shape, shape)
             mask = torch.atleast_2d(mask)
-        if bias is not None and not isinstance(bias, Bias):
+        if isinstance(bias, Slopes):
+            bias = Slopes(bias.slopes.to(device))
+        elif bias is not None and not isinstance(bias, Bias):
             require_bias(where, bias, device)
             require_fit(where, "bias", bias.shape, shape)
             bias = torch.atleast_2d(bias)
@@ -99,15 +100,23 @@ class Visibility(NamedTuple):
         i, j = self.positions(rows), torch.arange(self.m, device=self.device)[keys]
         mask, bias = self.mask, self.bias
         if mask is not None:
-            mask = taken(mask, "nm", rows, keys)
+            mask = mask[place(mask, "nm", rows, keys)]
         if self.rule is not None:
             pairs = torch.atleast_2d(self.rule.pairs(i, j))
             mask = pairs if mask is None else pairs & mask
         if isinstance(bias, Bias):
             bias = torch.atleast_2d(bias.added(i, j))
         elif bias is not None:
-            bias = taken(bias, "nm", rows, keys)
+            bias = bias[place(bias, "nm", rows, keys)]
         return mask, bias
+
+    def learnt_as_array(self) -> Self:
+        """A bias of positions that has a gradient, which no block could pass on, as an array."""
+        if isinstance(self.bias, Bias):
+            one = slice(0, 1)
+            if self.tile(one, one)[1].requires_grad:
+                return self._replace(bias=self.everything[1])
+        return self
 
     @property
     def is_causal(self) -> bool:
@@ -126,7 +135,7 @@ def _ready(where: str, device: torch.device, X: Any) -> torch.Tensor:
     return X.to(device)
 
 
-def index_of(X: torch.Tensor, core: Any, rows: slice, keys: Index) -> tuple[Any, ...]:
+def place(X: torch.Tensor, core: Any, rows: slice, keys: Index) -> tuple[Any, ...]:
     """Where an array, whose last axes have these letters, holds some queries (n) and keys (m)."""
     sizes = X.shape[X.ndim - len(core) :]
     index = [{"n": rows, "m": keys}.get(letter, slice(None)) for letter in core]
@@ -137,11 +146,6 @@ def index_of(X: torch.Tensor, core: Any, rows: slice, keys: Index) -> tuple[Any,
     return (..., *index)
 
 
-def taken(X: torch.Tensor, core: Any, rows: slice, keys: Index) -> torch.Tensor:
-    """The part of an array that belongs to some queries and keys."""
-    return X[index_of(X, core, rows, keys)]
-
-
 def by_blocks(per_pair: str = "") -> Callable[[Any], Any]:
     """Let the engine call a body; for each query and key it holds numbers along the axis ``per_pair``, or one."""
 
@@ -150,24 +154,11 @@ def by_blocks(per_pair: str = "") -> Callable[[Any], Any]:
 
         @functools.wraps(body)
         def call(*args: Any, **options: Any) -> Any:
-            inputs, outputs = vars(call)["__shapes__"].split("->")
+            inputs = vars(call)["__shapes__"].split("->")[0]
             cores = [x.split(",") for x in re.findall(r"\((.*?)\)", inputs)]
             options |= dict(zip(names, args, strict=False))
             arrays = [options.pop(name) for name in names[: len(cores)]]
-            dtype, bias = arrays[0].dtype, options.get("bias")
-            if (
-                not per_pair
-                and "),(" not in outputs
-                and (bias is None or dtype.itemsize > 2)
-            ):
-                return run(body, arrays, cores, per_pair, **options)
-            # What comes before softmax is computed in single precision at least.
-            wide = torch.promote_types(dtype, torch.float32)
-            with in_full(arrays[0]):
-                found = run(
-                    body, [X.to(wide) for X in arrays], cores, per_pair, **options
-                )
-            return found if isinstance(found, tuple) else found.to(dtype)
+            return run(body, arrays, cores, per_pair, **options)
 
         return call
 
@@ -189,165 +180,152 @@ def run(
     sizes: dict[str, int] = {}
     for X, core in zip(arrays, cores, strict=True):
         sizes |= zip(core, X.shape[X.ndim - len(core) :], strict=True)
-    n, m, first = sizes["n"], sizes["m"], arrays[0]
-    batches = [
-        X.shape[: X.ndim - len(core)] for X, core in zip(arrays, cores, strict=True)
-    ]
-    if options.get("n_kv_heads"):
-        batches[1:] = [(*batch[:-1], 1) for batch in batches[1:]]  # fewer heads
-    shape = *torch.broadcast_shapes(*batches), n, m
-    see = Visibility.read(
-        body.__name__, shape, first.device, mask, causal, window, bias
-    )
-    spoiled = None
-    if (see.rule is not None or see.mask is not None) and not look(finite, *arrays):
-        arrays, spoiled = cleared(arrays, cores, see, options.get("n_kv_heads"))
+    n, m, Q, n_kv_heads = sizes["n"], sizes["m"], arrays[0], options.get("n_kv_heads")
+    batches = [X.shape[: X.ndim - len(x)] for X, x in zip(arrays, cores, strict=True)]
+    if n_kv_heads is not None:  # K and V have other heads than Q
+        batches[1:] = [batch[:-1] + (1,) for batch in batches[1:]]
+    batch = torch.broadcast_shapes(*batches)
+    who = mask, causal, window, bias
+    see = Visibility.read(body.__name__, (*batch, n, m), Q.device, *who)
 
-    of_positions = see.rule is not None or isinstance(bias, Bias)
-    if n and can_cut(first) and (per_pair or (of_positions and not see.is_causal)):
-        if torch.is_autocast_enabled(first.device.type):
-            arrays = [X.to(torch.get_autocast_dtype(first.device.type)) for X in arrays]
-        room = m * sizes.get(per_pair, 1) * math.prod(shape[:-2])
+    spoiled = None
+    hides = see.rule is not None or see.mask is not None
+    if hides and not look(finite, *arrays):
+        arrays, spoiled = cleared(arrays, cores, see, n_kv_heads)
+    some = see.rule is not None and not see.is_causal or isinstance(see.bias, Bias)
+    if n and m and can_cut(Q) and (some or per_pair):
+        room = m * sizes.get(per_pair, 1) * math.prod(batch)
         height = max(1, min(ROWS, NUMBERS // room)) if per_pair else ROWS
-        learnt = [bias] if isinstance(bias, torch.Tensor) else []
-        plan = Plan(body, [*cores, ["n", "m"]], see, options, height)
-        found = Blocks.apply(plan, *arrays, *learnt)
-        found = found if len(found) > 1 else found[0]
+        found = Cut(body, cores, see.learnt_as_array(), options, height)(arrays)
     else:
-        who = {"mask": mask, "causal": causal, "window": window, "bias": bias}
-        found = body(*arrays, **who, **options)
+        found = body(*arrays, mask, causal=causal, window=window, bias=bias, **options)
     return found if spoiled is None else filled(found, spoiled)
 
 
-class Plan(NamedTuple):
-    """A body, and how it is called on blocks."""
+class Cut(NamedTuple):
+    """A body that is called on blocks of queries."""
 
     body: Callable[..., Any]
-    cores: list[list[str]]  # letters of the last axes of each array, and of a bias
+    cores: list[list[str]]  # the letters of each array's last axes
     see: Visibility
     options: dict[str, Any]
     height: int  # queries of a block
 
-    def parts(self, arrays: Any) -> Iterator[tuple[list[tuple[Any, ...]], Any]]:
-        """For each block, where it is in each array, and the body of its parts."""
+    def __call__(self, arrays: list[torch.Tensor]) -> Any:
+        device = arrays[0].device.type
+        if torch.is_autocast_enabled(device):
+            arrays = [X.to(torch.get_autocast_dtype(device)) for X in arrays]
+        if isinstance(self.see.bias, torch.Tensor):  # it may have a gradient
+            arrays = [*arrays, self.see.bias]
+        results = Blocks.apply(self, *arrays)
+        return results if len(results) > 1 else results[0]
+
+    def blocks(self) -> Iterator[tuple[slice, Index]]:
+        """Queries, and the keys that they see."""
         for start in range(0, self.see.n, self.height):
             rows = slice(start, min(start + self.height, self.see.n))
-            keys = self.see.keys(rows)
-            where = [
-                index_of(X, core, rows, keys)
-                for X, core in zip(arrays, self.cores, strict=False)
-            ]
-            mask, bias = self.see.tile(rows, keys)
+            yield rows, self.see.keys(rows)
 
-            def compute(*parts: Any, mask: Any = mask, bias: Any = bias) -> Any:
-                if len(parts) == len(self.cores):  # a bias among the arrays
-                    *parts, bias = parts
-                found = self.body(*parts, mask=mask, bias=bias, **self.options)
-                return found if isinstance(found, tuple) else (found,)
+    def places(self, arrays: Any, rows: slice, keys: Index) -> list[tuple[Any, ...]]:
+        """Where each array holds these queries and keys."""
+        cores = [*self.cores, ["n", "m"]]
+        return [
+            place(X, core, rows, keys) for X, core in zip(arrays, cores, strict=False)
+        ]
 
-            yield rows, where, compute
-
-    def whole(self, arrays: Any) -> Any:
-        """The body, called once."""
-        return next(self._replace(height=self.see.n).parts(arrays))[2](*arrays)
+    def compute(self, parts: Any, rows: slice, keys: Index) -> tuple[Any, ...]:
+        """What the body gives of the parts of its arrays."""
+        mask, bias = self.see.tile(rows, keys)
+        if len(parts) > len(self.cores):
+            *parts, bias = parts
+        results = self.body(*parts, mask=mask, bias=bias, **self.options)
+        return results if isinstance(results, tuple) else (results,)
 
 
 class Blocks(torch.autograd.Function):
-    """The body on block after block, forward and once more for the gradient; nothing is kept between the two."""
+    """The body on block after block, and once more for the gradient; nothing is kept between the two."""
 
     @staticmethod
-    def forward(
-        ctx: Any, plan: Plan, *arrays: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        ctx.plan, ctx.random = plan, torch.get_rng_state()
+    def forward(ctx: Any, cut: Cut, *arrays: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.cut, ctx.random = cut, torch.get_rng_state()
         ctx.save_for_backward(*arrays)
-        blocks = [
-            compute(*(X[at] for X, at in zip(arrays, where, strict=True)))
-            for _, where, compute in plan.parts(arrays)
-        ]
-        return tuple(torch.cat(found, -2) for found in zip(*blocks, strict=True))
+        blocks = []
+        for block in cut.blocks():
+            places = cut.places(arrays, *block)
+            parts = [X[at] for X, at in zip(arrays, places, strict=True)]
+            blocks.append(cut.compute(parts, *block))
+        return tuple(torch.cat(parts, -2) for parts in zip(*blocks, strict=True))
 
     @staticmethod
-    def backward(ctx: Any, *g: torch.Tensor) -> Any:
-        plan, arrays = ctx.plan, ctx.saved_tensors
+    def backward(ctx: Any, *g: torch.Tensor) -> tuple[Any, ...]:
+        cut, arrays = ctx.cut, ctx.saved_tensors
         wanted = [k for k, needed in enumerate(ctx.needs_input_grad[1:]) if needed]
         grads: list[Any] = [None] * len(arrays)
         with torch.random.fork_rng(devices=[]):
-            torch.set_rng_state(ctx.random)  # dropout drops the same
-            if (
-                torch.is_grad_enabled()
-            ):  # second derivatives need the graph of the whole
+            torch.set_rng_state(ctx.random)  # so that dropout drops the same
+            if torch.is_grad_enabled():  # second derivatives need the whole graph
+                every = slice(0, cut.see.n), slice(0, cut.see.m)
                 with sdpa_kernel(SDPBackend.MATH):
-                    found = plan.whole(arrays)
-                more = torch.autograd.grad(
-                    found, [arrays[k] for k in wanted], g, create_graph=True
-                )
+                    whole = cut.compute(arrays, *every)
+                leaves = [arrays[k] for k in wanted]
+                more = torch.autograd.grad(whole, leaves, g, create_graph=True)
                 for k, gradient in zip(wanted, more, strict=True):
                     grads[k] = gradient
                 return None, *grads
             for k in wanted:
-                grads[k] = torch.zeros_like(
-                    arrays[k], memory_format=torch.contiguous_format
-                )
-            for rows, where, compute in plan.parts(arrays):
-                parts = [X[at].detach() for X, at in zip(arrays, where, strict=True)]
+                grads[k] = arrays[k].new_zeros(arrays[k].shape)
+            for rows, keys in cut.blocks():
+                places = cut.places(arrays, rows, keys)
+                parts = [X[at].detach() for X, at in zip(arrays, places, strict=True)]
                 leaves = [parts[k].requires_grad_() for k in wanted]
                 with torch.enable_grad():
-                    found = compute(*parts)
+                    results = cut.compute(parts, rows, keys)
                 more = torch.autograd.grad(
-                    found, leaves, [X[..., rows, :] for X in g], allow_unused=True
+                    results, leaves, [X[..., rows, :] for X in g]
                 )
                 for k, gradient in zip(wanted, more, strict=True):
-                    grads[k][where[k]] += gradient
+                    grads[k][places[k]] += gradient
         return None, *grads
 
 
 def can_cut(X: torch.Tensor) -> bool:
     """Whether one may look at numbers and leave torch's graph: not where it is compiled, exported or transformed."""
-    return (
-        X.device.type == "cpu"
-        and not torch.compiler.is_compiling()
-        and not transformed(X)
-    )
+    compiled = torch.compiler.is_compiling()
+    return X.device.type == "cpu" and not compiled and not transformed(X)
 
 
 def finite(*arrays: torch.Tensor) -> torch.Tensor:
     """Whether all numbers are finite: if their sum is, they are."""
-    return (
-        torch.stack(
-            [X.sum(dtype=torch.promote_types(X.dtype, torch.float32)) for X in arrays]
-        )
-        .isfinite()
-        .all()
-    )
+    wide = torch.promote_types(arrays[0].dtype, torch.float32)
+    return torch.stack([X.sum(dtype=wide) for X in arrays]).isfinite().all()
 
 
 def cleared(
     arrays: list[torch.Tensor],
     cores: list[list[str]],
     see: Visibility,
-    n_kv_heads: int | None = None,
+    n_kv_heads: int | None,
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
     """Rows of queries and keys that are not finite, set to 0: a weight of 0 comes too late, as 0 · NaN is NaN.
 
-    The mask returned, (…, n, 1), marks the queries that see such a row, or are one and see something.
+    The mask that comes with them, (…, n, 1), marks the queries that see such a key, or are such and see something.
     """
-    visible, _ = see.everything
-    lost = {}
+    lost: dict[str, Any] = {"n": False, "m": False}
     for k, (X, core) in enumerate(zip(arrays, cores, strict=True)):
-        if len(core) > 1 and core[-2] in "nm":
-            bad = ~X.isfinite().all(-1, keepdim=True)
+        if core[0] in lost and len(core) > 1:
+            bad = ~X.isfinite().all(-1, keepdim=True)  # (…, n or m, 1)
             arrays = [*arrays[:k], torch.where(bad, 0, X), *arrays[k + 1 :]]
-            lost[core[-2]] = lost.get(core[-2], False) | bad
+            lost[core[0]] = lost[core[0]] | bad
     if n_kv_heads is not None:
         times = lost["n"].shape[-3] // n_kv_heads
         lost["m"] = lost["m"].repeat_interleave(times, -3)
-    seen = visible & (lost["n"] | lost["m"].mT)
-    return arrays, seen.any(-1, keepdim=True)
+    visible, _ = see.everything
+    spoiled = visible & (lost["n"] | lost["m"].mT)  # (…, n, m)
+    return arrays, spoiled.any(-1, keepdim=True)
 
 
-def filled(found: Any, spoiled: torch.Tensor) -> Any:
+def filled(results: Any, spoiled: torch.Tensor) -> Any:
     """NaN for the queries that may see one."""
-    if isinstance(found, tuple):
-        return tuple(filled(X, spoiled) for X in found)
-    return torch.where(spoiled, torch.nan, found)
+    if isinstance(results, tuple):
+        return tuple(filled(X, spoiled) for X in results)
+    return torch.where(spoiled, torch.nan, results)

@@ -68,7 +68,7 @@ def padding_mask(
         )
     # Positions in 64 bits, since m may be too large for the dtype of the lengths.
     lens = valid_lens.long() if device is None else valid_lens.to(device, torch.long)
-    if look(lambda lens: ((lens < 0) | (lens > m)).any(), lens, wait=True):
+    if look(lambda lens: ((lens < 0) | (lens > m)).any(), lens):
         raise ValueError(
             f"padding_mask: lengths must lie in 0 … m={m}, got {lens.min()} … {lens.max()}"
         )

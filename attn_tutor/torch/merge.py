@@ -3,7 +3,7 @@
 import torch
 
 from attn_tutor.rules import Bias, Rule, Window
-from attn_tutor.torch._arrays import require_scale, shapes
+from attn_tutor.torch._arrays import in_single, require_scale, shapes
 from attn_tutor.torch.attention import added, weighted_sum
 from attn_tutor.torch.blocks import Visibility, by_blocks
 from attn_tutor.torch.scoring import OTHER_WIDTHS, default_scale
@@ -13,6 +13,7 @@ __all__ = ["merge", "partial_attention"]
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v),(n,1)", d=OTHER_WIDTHS)
+@in_single
 @by_blocks()
 def partial_attention(
     Q: torch.Tensor,
@@ -59,8 +60,8 @@ def partial_attention(
     who = Visibility.read(
         "partial_attention", shape, device, mask, causal, window, bias
     )
-    visible, bias = who.everything  # (…, n, m) both, or None
-    scores = added(scores, bias)
+    visible, B = who.everything  # (…, n, m) both, or None
+    scores = added(scores, B)
     weights = masked_softmax(scores, visible)  # (…, n, m)
     if visible is not None:
         scores = torch.where(visible, scores, -torch.inf)

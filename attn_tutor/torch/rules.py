@@ -56,7 +56,7 @@ def alibi(slopes: torch.Tensor | int) -> Bias:
     """
     if isinstance(slopes, int):
         require_size("alibi", "slopes", slopes, least=1)
-        slopes = torch.tensor(alibi_slopes(slopes))
+        slopes = torch.tensor(alibi_slopes(slopes), dtype=torch.float64)
     require_array("alibi", "slopes", slopes)
     if slopes.is_complex() or slopes.dtype == torch.bool:
         raise TypeError(f"alibi: slopes are real numbers, got {slopes.dtype}")

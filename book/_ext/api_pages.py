@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import Any
 
 from book_pages import Notebook, toc
-from public_names import sections
+from public_names import sections, written_once
 from shape_ledger import ledger
 from sphinx.application import Sphinx
 
@@ -43,6 +43,7 @@ def api(package: str) -> str:
             kind, options = "function", ""
             if inspect.isclass(thing):
                 kind, options = "class", "\n   :members:"
+                options += "\n   :inherited-members:" * bool(written_once(thing))
             elif not callable(thing):
                 kind, options = "data", "\n   :no-value:"
             parts += [rst(f".. auto{kind}:: {package}.{name}{options}")]

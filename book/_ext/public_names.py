@@ -31,6 +31,12 @@ def sections(package: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+def written_once(thing: Any) -> list[type]:
+    """The bases of a class that both halves have in common; what they define is its own."""
+    once = "attn_tutor._both."
+    return [it for it in inspect.getmro(thing) if it.__module__.startswith(once)]
+
+
 def commands() -> list[str]:
     """The packages that run as ``python -m``."""
     root = importlib.import_module("attn_tutor")

@@ -5,7 +5,7 @@ import inspect
 import re
 from typing import Any
 
-from public_names import commands, sections
+from public_names import commands, sections, written_once
 
 HALVES = ["numpy", "torch"]
 PACKAGES = [*HALVES, "torch.distributed", "figures", "data"]
@@ -47,7 +47,8 @@ def rows(name: str, things: dict[str, Any]) -> list[str]:
     links = (f"{{py:obj}}`{x} <attn_tutor.{x}.{name}>`" for x in things)
     cells = [signature(first), shapes(first), first_line(first) + extras(first, others)]
     found = [row([f"`{name}`", " · ".join(links)], cells)]
-    for method, fn in vars(first).items() if inspect.isclass(first) else ():
+    rooms = [first, *written_once(first)] if inspect.isclass(first) else []
+    for method, fn in (item for room in rooms for item in vars(room).items()):
         if not method.startswith("_") and callable(fn := getattr(fn, "__func__", fn)):
             cells = [signature(fn, skip=1), shapes(fn), first_line(fn)]
             found += [row([f"`{name}.{method}`"], cells)]

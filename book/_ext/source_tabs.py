@@ -1,7 +1,8 @@
 """The ``{source}`` directive: a function of the package as it stands, NumPy and torch in two tabs.
 
 ``{source} softmax.masked_softmax`` shows decorators, signature and body, and leaves the docstring to the
-API page, to which a line below the code links. Several names, separated by spaces, share the tabs.
+API page, to which a line below the code links. Several names, separated by spaces, share the tabs. What both
+halves have in common, in ``attn_tutor/_both``, stands above the tabs.
 """
 
 import ast
@@ -15,6 +16,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 HALVES = {"numpy": "NumPy", "torch": "torch"}
+BOTH = "_both"
 Definition = ast.FunctionDef | ast.ClassDef
 
 
@@ -24,18 +26,21 @@ class Source(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         names = self.arguments[0].split()
+        once = self.parts(BOTH, names)
+        names = [name for name in names if name not in once]
         parts = {half: self.parts(half, names) for half in HALVES}
         for name in names:
             if not any(name in found for found in parts.values()):
                 raise self.error(
                     f"source: neither half has {name}; write module.function, as in softmax.masked_softmax"
                 )
-        lines = ["::::{tab-set}", ":sync-group: halves", ""]
+        lines = markdown(BOTH, once)
+        lines += ["::::{tab-set}", ":sync-group: halves", ""] if names else []
         for half, found in parts.items():
             if found:
                 lines += [f":::{{tab-item}} {HALVES[half]}", f":sync: {half}", ""]
                 lines += [*markdown(half, found), ":::"]
-        lines += ["::::"]
+        lines += ["::::"] if names else []
         parent = nodes.container()
         self.state.nested_parse(
             StringList(lines, self.get_source_info()[0]), self.content_offset, parent
@@ -48,8 +53,8 @@ class Source(SphinxDirective):
         for name in names:
             module, *path = name.split(".")
             file = source_file(half, module)
-            self.env.note_dependency(file)
             if lines := source_lines(Path(self.env.srcdir) / file, path):
+                self.env.note_dependency(file)
                 found[name] = lines
         return found
 
@@ -69,11 +74,7 @@ def markdown(half: str, parts: dict[str, list[int]]) -> list[str]:
             shown += range(first - blank, first) if shown else []
             shown += parts[name]
         paths = [name.removeprefix(f"{module}.") for name in names]
-        links = [
-            f"{{py:obj}}`~attn_tutor.{half}.{path}`"
-            for path in paths
-            if path.partition(".")[0] in public(half) and not is_private(path)
-        ]
+        links = [link for path in paths for link in api_links(half, path)]
         text += [
             f"```{{literalinclude}} /{source_file(half, module)}",
             ":language: python",
@@ -83,6 +84,16 @@ def markdown(half: str, parts: dict[str, list[int]]) -> list[str]:
             "",
         ]
     return text
+
+
+def api_links(half: str, path: str) -> list[str]:
+    """To where the API pages have it: that of its half, or of both."""
+    if is_private(path):
+        return []
+    if half == BOTH:
+        return [f"{{py:obj}}`{x}.{path} <attn_tutor.{x}.{path}>`" for x in HALVES]
+    top = path.partition(".")[0]
+    return [f"{{py:obj}}`~attn_tutor.{half}.{path}`"] if top in public(half) else []
 
 
 def source_lines(file: Path, path: list[str]) -> list[int]:

@@ -414,12 +414,11 @@ def test_source_boxes_have_a_link_for_readers_without_the_book(path: Path) -> No
     for line, names in boxes:
         up = "../" * len(path.relative_to(ROOT).parent.parts)
         links = re.findall(rf"\[([\w/]+\.py)\]\({up}attn_tutor/\1\)", line)
-        shown = {
-            f"{half}/{name.partition('.')[0]}.py"
-            for name in names.split()
-            for half in ("numpy", "torch")
-        }
-        there = {file for file in shown if (ROOT / "attn_tutor" / file).exists()}
+        there: set[str] = set()
+        for module in {name.partition(".")[0] for name in names.split()}:
+            files = [f"{room}/{module}.py" for room in ("_both", "numpy", "torch")]
+            once, *halves = [x for x in files if (ROOT / "attn_tutor" / x).exists()]
+            there |= {once} if once.startswith("_both") else {once, *halves}
         assert line.startswith("Source: ") and set(links) == there, names
 
 

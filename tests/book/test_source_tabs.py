@@ -80,3 +80,20 @@ def test_methods_stand_one_blank_line_apart() -> None:
     parts = {"kernels.One.call": [4, 5], "kernels.One.other": [18, 19]}
     [lines] = [x for x in source_tabs.markdown("torch", parts) if ":lines:" in x]
     assert lines == ":lines: 4,5,17,18,19"
+
+
+def test_what_is_written_once_links_to_both_halves() -> None:
+    """Their public names have the docstrings; the page shows the one source."""
+    file = source_tabs.source_file("_both", "cache")
+    paths = "KVCache.append", "KVCache._wider"
+    parts = {
+        f"cache.{path}": source_tabs.source_lines(ROOT / file, path.split("."))
+        for path in paths
+    }
+    assert all(parts.values())
+    [line] = [x for x in source_tabs.markdown("_both", parts) if x.startswith("`attn")]
+    assert line == (
+        "`attn_tutor/_both/cache.py`"
+        " · {py:obj}`numpy.KVCache.append <attn_tutor.numpy.KVCache.append>`"
+        " · {py:obj}`torch.KVCache.append <attn_tutor.torch.KVCache.append>`"
+    )

@@ -45,6 +45,12 @@ def test_earlier_views_stay(half, draw, close):
 
 
 @pytest.mark.parametrize("half", HALVES)
+def test_an_empty_cache_is_a_cache(half):
+    cache = half.KVCache()
+    assert cache and len(cache) == cache.n_seen == 0
+
+
+@pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize(("max_len", "most"), [(None, 2 * 257), (300, 300)])
 def test_the_room_doubles(half, max_len, most, draw):
     """257 tokens one by one move to a larger room 9 times, and copy fewer than 2 · 257 rows."""
@@ -122,6 +128,14 @@ def test_orders_that_a_cache_refuses(half, draw):
     alone.append(*(as_half(half, draw(1, 5)) for _ in "KV"))
     with pytest.raises(ValueError, match="below 0, the number of sequences held"):
         alone.reorder(as_half(half, np.array([0])))
+
+
+def test_a_cache_compiles_into_the_graph(draw):
+    K, cache = torch.from_numpy(draw(6, 3)), at.KVCache()
+    step = torch.compile(cache.append, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        keys = [step(rows, rows)[0] for rows in K.split([3, 1, 2])][-1]
+    assert torch.equal(keys, K)
 
 
 def test_a_cache_stays_on_its_device():

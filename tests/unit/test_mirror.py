@@ -222,8 +222,10 @@ def test_methods(name):
     here, there = (
         {
             method: bare(fn)
-            for method, fn in vars(getattr(half, name)).items()
-            if inspect.isfunction(fn) and (fn.__doc__ or method == "__init__")
+            for method, fn in inspect.getmembers(
+                getattr(half, name), inspect.isfunction
+            )
+            if fn.__doc__ or method == "__init__"
         }
         for half in (an, at)
     )
@@ -302,6 +304,7 @@ FORBIDDEN = {
         "attn_tutor.numpy",
         *(f"attn_tutor.{room}" for room in ABOVE),
     ],
+    "_both": ["numpy", "torch", "matplotlib", "attn_tutor.numpy", "attn_tutor.torch"],
     "_checks.py": ["numpy", "torch", "matplotlib", "attn_tutor"],
     "__init__.py": ["numpy", "torch", "matplotlib", "attn_tutor"],
     ".": ["attn_tutor.check", "attn_tutor.bench"],

@@ -31,7 +31,7 @@ def test_a_block(positions, window, sizes):
     cache = at.KVCache(**kept(window))
     found = torch.cat([block(part, cache=cache) for part in X.split(sizes, 1)], 1)
     torch.testing.assert_close(found, expected)
-    assert cache.seen == N
+    assert cache.n_seen == N
     assert window is None or len(cache) <= window.width - 1 + window.sinks + max(sizes)
 
 
@@ -90,7 +90,7 @@ def test_rotated_keys_in_both_halves(half, close, draw, window, sizes):
     cache, rows = half.module.KVCache(**kept(window)), []
     edges = np.cumsum([0, *sizes])
     for start, stop in zip(edges, edges[1:], strict=False):
-        positions = np.arange(cache.seen, cache.seen + stop - start)
+        positions = np.arange(cache.n_seen, cache.n_seen + stop - start)
         assert positions[0] == start
         q, k = (half.rotary(X[:, start:stop], positions) for X in (Q, K))
         keys, values = cache.append(half.give(k), half.give(V[:, start:stop]))

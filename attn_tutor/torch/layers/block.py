@@ -128,7 +128,7 @@ class Block(nn.Module):
         bias = alibi(self.attention.n_heads) if self.positions == "alibi" else None
         turn = None
         if self.positions == "rotary":
-            start = 0 if cache is None else cache.seen
+            start = 0 if cache is None else cache.n_seen
             positions = torch.arange(start, start + X.shape[-2], device=X.device)
             turn = partial(rotary, positions=positions)
         return self.attention(

@@ -218,14 +218,14 @@ def _of_cache(
     """Window and bias of queries whose m keys a cache holds, some of which it may have dropped."""
     if cache.window is None or not causal:
         return window, bias
-    width, sinks = getattr(window, "width", window), getattr(window, "sinks", 0)
-    width = cache.window if width is None else width
+    sinks = window.sinks if isinstance(window, Window) else 0
+    width = window.width if isinstance(window, Window) else window or cache.window
     if width > cache.window or sinks > cache.sinks:
         raise ValueError(
             f"MultiHeadAttention: a query sees {width} tokens and {sinks} sinks, but the cache keeps "
             f"{cache.window} and {cache.sinks}; make it with KVCache(window={width}, sinks={sinks})"
         )
-    if isinstance(bias, Bias) and (gap := cache.seen - m):
+    if isinstance(bias, Bias) and (gap := cache.n_seen - m):
         added, first = bias.added, cache.sinks
         # Sinks are further from the queries than their places in the cache tell.
         bias = Bias(lambda i, j: added(i, torch.where(j < first, j - gap, j)))

@@ -98,7 +98,7 @@ class LanguageModel(nn.Module):
             raise ValueError(
                 f"LanguageModel: {n_layers} blocks need as many caches, each its own, got {len({*map(id, caches)})}"
             )
-        X = self._embed(ids, caches[0].seen if caches else 0)
+        X = self._embed(ids, caches[0].n_seen if caches else 0)
         each: Any = caches or [None] * n_layers
         for block, cache in zip(self.blocks, each, strict=True):
             X = block(X, cache=cache)
