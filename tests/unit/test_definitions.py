@@ -188,13 +188,15 @@ ADDS = {
         lambda i, j, n, m: -abs(i - j) / np.array([2, 4, 8])[:, None, None],
     ),
     "a function": (
-        lambda h, x, n, m: h.Bias(lambda i, j: (i - 2 * j) * 0.01),
-        lambda i, j, n, m: (i - 2 * j) * 0.01,
+        lambda h, x, n, m: h.Bias(lambda i, j: (i - 2 * j) / 64),
+        lambda i, j, n, m: (i - 2 * j) / 64,
     ),
 }
 FEW = ["everything", "causal", "sinks", "lengths per sequence", "a mask of pairs"]
 PAIRS = [(x, "nothing") for x in HIDES]
-PAIRS += [(x, y) for x in FEW for y in ADDS if y != "nothing"]
+MORE = [(x, y) for x in FEW for y in ADDS if y != "nothing"]
+CALLS = [("attention", *pair) for pair in PAIRS + MORE]
+CALLS += [(x, *pair) for x in [*SCORES][1:] for pair in PAIRS + MORE[4:8]]
 
 
 def problem(half, hides, adds, n, m):
@@ -244,17 +246,16 @@ def agrees(found, expected, rtol=1e-9, atol=1e-11):
         np.testing.assert_allclose(x, y, rtol, atol * size, strict=True)
 
 
-SIZES = [(5, 7), (7, 5), (1, 7), (1, 300), (300, 310), (300, 7)]
+SIZES = [(130, 140), (7, 5), (1, 140), (5, 7), (140, 7)]
 
 
 @HALVES
-@pytest.mark.parametrize("name", SCORES)
-@pytest.mark.parametrize(("hides", "adds"), PAIRS, ids="+".join)
+@pytest.mark.parametrize(("name", "hides", "adds"), CALLS)
 def test_blocks_are_the_definition_and_the_definition_is_the_formula(
     half, name, hides, adds
 ):
     fn = getattr(half, name)
-    for n, m in SIZES:
+    for n, m in SIZES if name == "attention" else SIZES[:3]:
         if n > m and "documents" in hides:
             continue
         options, mask, bias = problem(half, hides, adds, n, m)
@@ -279,7 +280,7 @@ def test_blocks_are_the_definition_and_the_definition_is_the_formula(
 @pytest.mark.parametrize("hides", HIDES)
 def test_heads_that_share_keys(half, hides):
     """Each head of keys and values serves three of queries, without and with a bias of their own."""
-    for (n, m), adds in zip(SIZES[:5], ["nothing", "an array"] * 3, strict=False):
+    for (n, m), adds in zip(SIZES, ["nothing", "an array"] * 3, strict=False):
         if n > m and "documents" in hides:
             continue
         options, mask, bias = problem(half, hides, adds, n, m)
@@ -302,18 +303,17 @@ COARSE = [(half, dtype) for half in (an, at) for dtype in DTYPES if (half, dtype
 
 @pytest.mark.parametrize(("half", "dtype"), COARSE)
 @pytest.mark.parametrize("name", SCORES)
-@pytest.mark.parametrize("hides", ["everything", "causal", "sinks", "prefix", "a mask of pairs"])  # fmt: skip
+@pytest.mark.parametrize("hides", ["causal", "sinks", "prefix"])  # fmt: skip
 def test_other_dtypes(half, dtype, name, hides):
     """The formula of what is left of the numbers once they are rounded; gradients are as good as the values."""
-    for (n, m), adds in (((7, 11), "nothing"), ((200, 200), "nothing"), ((200, 200), "an array")):  # fmt: skip
+    for (n, m), adds in (((7, 11), "nothing"), ((130, 140), "an array")):  # fmt: skip
         options, mask, bias = problem(half, hides, adds, n, m)
         rounded = [torch.from_numpy(x).to(getattr(torch, dtype)) for x in arrays(name, n, m)]  # fmt: skip
         expected, slopes = oracle(name, [x.double().numpy() for x in rounded], mask, bias)  # fmt: skip
         if half is an:
             rounded = [x.numpy() for x in rounded]
-            for call in (an.__dict__[name],):
-                found = results(call(*rounded, **options))
-                agrees([x.astype(float) for x in found], expected, *DTYPES[dtype])
+            found = results(getattr(an, name)(*rounded, **options))
+            agrees([x.astype(float) for x in found], expected, *DTYPES[dtype])
             continue
         leaves = [x.requires_grad_() for x in rounded]
         outputs = results(getattr(at, name)(*leaves, **options))
