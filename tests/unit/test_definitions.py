@@ -240,8 +240,8 @@ def oracle(name, given, mask, bias):
 
 
 def agrees(found, expected, rtol=1e-9, atol=1e-11):
-    for x, y in zip(found, expected, strict=True):
-        x = x.detach().double().numpy() if isinstance(x, torch.Tensor) else x
+    for pair in zip(found, expected, strict=True):
+        x, y = (x.detach().double().numpy() if isinstance(x, torch.Tensor) else x for x in pair)  # fmt: skip
         size = np.abs(y[np.isfinite(y)]).max(initial=1)
         np.testing.assert_allclose(x, y, rtol, atol * size, strict=True)
 
