@@ -280,8 +280,10 @@ class Blocks(torch.autograd.Function):
                 leaves = [parts[k].requires_grad_() for k in wanted]
                 with torch.enable_grad():
                     results = cut.compute(parts, rows, keys)
+                mine = [X[..., rows, :] for X in g]
+                # A bias of which this block sees no key has a part of size 0.
                 more = torch.autograd.grad(
-                    results, leaves, [X[..., rows, :] for X in g]
+                    results, leaves, mine, materialize_grads=True
                 )
                 for k, gradient in zip(wanted, more, strict=True):
                     grads[k][places[k]] += gradient
