@@ -29,6 +29,17 @@ def close(one: Tensor, other: Tensor) -> bool:
     return torch.allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
+def is_random(attention: Attention, *given: Tensor) -> bool:
+    """Whether two calls disagree, as with dropout left on: what differs from itself differs from every formula."""
+    return not close(*(numbers_of(attention(*given)).detach() for _ in range(2)))
+
+
+CHANCE = (
+    "random in eval",
+    "Two calls with the same arguments differ: is dropout left on?",
+)
+
+
 def formula(
     Q: Tensor,
     K: Tensor,
@@ -38,17 +49,18 @@ def formula(
     axis: int = -1,
     use: str = "",
     low: float = -1e30,
+    past: Tensor | None = None,
 ) -> Tensor:
-    """Attention as the book has it, or with one use of the mask that is wrong."""
+    """Attention as the book has it, or with one use of the mask that is wrong; what is not ``past`` is hidden."""
     S = Q @ K.mT * (Q.shape[-1] ** -0.5 if scale is None else scale)
-    if mask is None or use == "after":
-        A = S.softmax(axis)
-        return (A if mask is None else A * mask) @ V
-    if use == "times":
-        return (S * mask).softmax(axis) @ V
-    if use == "plus":
-        return (S + mask).softmax(axis) @ V
-    return S.masked_fill(~mask, low).softmax(axis) @ V
+    if mask is not None and use == "times":
+        S = S * mask
+    elif mask is not None and use == "plus":
+        S = S + mask
+    elif mask is not None and use != "after":
+        S = S.masked_fill(~mask, low)
+    A = (S if past is None else S.masked_fill(~past, low)).softmax(axis)
+    return (A if mask is None or use != "after" else A * mask) @ V
 
 
 AXES = {
@@ -56,6 +68,13 @@ AXES = {
     -2: "softmax over the wrong axis",
     1: "softmax over the wrong axis",
     0: "softmax over the wrong axis",
+}
+PASTS = {  # what a query of a causal function sees: the keys up to so many after its own
+    0: "",
+    9: "future is read",
+    1: "mask off by one",
+    -1: "token sees nothing",
+    None: "inverted mask",
 }
 USES = {
     "": "",
@@ -71,6 +90,7 @@ def differs_from_formula(
     attention: Attention,
     *,
     masked: bool = False,
+    causal: bool = False,
     scale: float | None = None,
     heads: int | None = 4,
     kv_heads: int | None = None,
@@ -85,6 +105,7 @@ def differs_from_formula(
     Args:
         attention: takes Q, K, V, and a mask if ``masked``.
         masked: whether to hand over a boolean mask (n, m), True where a query may attend.
+        causal: whether it is causal by itself; it then gets as many queries as keys.
         scale: of the scores, if it is not 1/√d: 1.0 for T5.
         heads: Q is (b, h, n, d); None makes it (b, n, d).
         kv_heads: heads of K and V, if fewer.
@@ -98,7 +119,7 @@ def differs_from_formula(
     """
     front = (3,) if heads is None else (3, heads)
     shared = front if kv_heads is None else (3, kv_heads)
-    n, m, d = 5, 7, 8
+    n, m, d = 7 if causal else 5, 7, 8
     Q, K, V = (
         normal(*front, n, d),
         normal(*shared, m, d, seed=1),
@@ -107,6 +128,8 @@ def differs_from_formula(
     mask = normal(n, m, seed=3) > -0.3
     mask[torch.arange(n), torch.arange(n)] = True
     given = (Q, K, V, mask) if masked else (Q, K, V)
+    if is_random(attention, *given):
+        return Finding("differs_from_formula", *CHANCE)
     out = numbers_of(attention(*given)).detach().float()
     if out.shape != (*front, n, d):
         says = f"The output has shape {tuple(out.shape)} but needs {(*front, n, d)}."
@@ -120,6 +143,7 @@ def differs_from_formula(
         1 / d: "√d too many",
         root: "√d too many",
         wide: "√ of another width",
+        d**0.5: "times √d",
     }
     scales = {x: names[x] for x in names} | scales  # what is meant has no name
     tried = sorted(
@@ -127,12 +151,19 @@ def differs_from_formula(
             scales,
             AXES,
             USES if masked else [""],
+            PASTS if causal else [9],
             [False, True] if times > 1 else [False],
             [False, True],
         ),
-        key=lambda x: (scales[x[0]] != "") + (x[1] != -1) + (x[2] != "") + sum(x[3:]),
+        key=lambda x: (
+            (scales[x[0]] != "")
+            + (x[1] != -1)
+            + (x[2] != "")
+            + (causal and x[3] != 0)
+            + sum(x[4:])
+        ),
     )
-    for size, axis, use, repeat, same in tried:
+    for size, axis, use, after, repeat, same in tried:
         if axis == 1 and heads is None:
             continue
         k, v = (
@@ -146,11 +177,14 @@ def differs_from_formula(
         hidden = (
             None if not masked or use == "none" else ~mask if use == "not" else mask
         )
-        if close(out, formula(Q, k, v, hidden, size, axis, use, low)):
+        past = torch.ones(n, m, dtype=torch.bool)
+        past = past.triu() if after is None else past.tril(after)
+        if close(out, formula(Q, k, v, hidden, size, axis, use, low, past)):
             causes = [
                 scales[size],
                 AXES[axis],
                 USES[use],
+                PASTS[after] if causal else "",
                 "groups by repeat" if repeat else "",
                 "values are the keys" if same else "",
             ]
@@ -194,6 +228,8 @@ def reads_hidden_keys(attention: Attention, *, heads: int | None = 4) -> Finding
     K[..., :2, :] = 50  # scores −30,000 at scale ½
     other = V.clone()
     other[..., 2, :] += 1
+    if is_random(attention, 0 * Q, K, V, mask):
+        return Finding("reads_hidden_keys", *CHANCE)
     easy, gap = (
         (attention(q, K, V, mask) - attention(q, K, other, mask)).abs().max().item()
         for q in (0 * Q, Q)
@@ -261,6 +297,8 @@ def misreads_batch_mask(attention: Attention, *, heads: int | None = None) -> Fi
     front = (n,) if heads is None else (n, heads)
     Q, K, V = (normal(*front, n, 4, seed=s) for s in range(3))
     words = torch.arange(n) < torch.tensor([5, 2, 4, 1, 3])[:, None]
+    if is_random(attention, Q, K, V, words):
+        return Finding("misreads_batch_mask", *CHANCE)
     out = attention(Q, K, V, words)
     right = words[:, None] if heads is None else words[:, None, None]
     if close(out, formula(Q, K, V, right)):
@@ -268,11 +306,12 @@ def misreads_batch_mask(attention: Attention, *, heads: int | None = None) -> Fi
     if close(out, formula(Q, K, V, words)):
         says = "Query i has the mask of sentence i, whatever sentence it stands in."
         return Finding("misreads_batch_mask", "mask of (b, m) read as (n, m)", says)
-    return Finding(
-        "misreads_batch_mask",
-        "mask not used",
-        "The numbers are not those of the mask (b, 1, m).",
-    )
+    pads = ~words[..., None] if heads is None else ~words[:, None, :, None]
+    if close(out, attention(Q, K, V + pads, words)):
+        says = "Hidden keys have no weight, but the numbers are not those of the mask (b, 1, m)."
+        return Finding("misreads_batch_mask", "another formula", says)
+    says = "The output moves with the values of hidden keys."
+    return Finding("misreads_batch_mask", "mask not used", says)
 
 
 def wrong_corner(attention: Attention, *, heads: int | None = 4) -> Finding:
@@ -297,8 +336,20 @@ def wrong_corner(attention: Attention, *, heads: int | None = 4) -> Finding:
     whole, last = attention(Q, K, V), attention(Q[..., -2:, :], K, V)
     if close(whole[..., -2:, :], last):
         return Finding("wrong_corner")
-    says = "The last two queries alone do not see what they see among all five."
-    return Finding("wrong_corner", "causal mask upper left", says)
+    if is_random(attention, Q, K, V):
+        return Finding("wrong_corner", *CHANCE)
+    later = V.clone()
+    later[..., 2:, :] += 1  # upper left, two queries see the first two keys at most
+    if close(last, attention(Q[..., -2:, :], K, later)):
+        says = "The last two queries alone do not see what they see among all five."
+        return Finding("wrong_corner", "causal mask upper left", says)
+    other = Q.clone()
+    other[..., 0, :] += 1
+    if not close(whole[..., 1:, :], attention(other, K, V)[..., 1:, :]):
+        says = "An output moves with another query: the softmax runs over queries, or over more than keys."
+        return Finding("wrong_corner", "softmax over the wrong axis", says)
+    says = "The last two queries alone have other outputs than among all five, and see keys from the third on."
+    return Finding("wrong_corner", "another formula", says)
 
 
 def weighs_hidden_keys(weights: Callable[[Tensor], Tensor], mask: Tensor) -> Finding:

@@ -7,11 +7,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from attn_tutor.failures.finding import Finding
-from attn_tutor.failures.pads import Side, square, words_of
+from attn_tutor.failures.finding import Finding, explain
 from attn_tutor.failures.program import (
     Model,
+    Side,
     answer,
+    at_words,
+    batch,
     changed,
     drawn,
     dtype_of,
@@ -19,17 +21,19 @@ from attn_tutor.failures.program import (
     moved,
     sample,
     shrunk,
+    titled,
 )
 
 __all__ = ["changes_in_eval", "gives_nan", "loses_order", "runs_out_of_positions"]
 
 
-def changes_in_eval(model: Model, tokens: Any) -> Finding:
+def changes_in_eval(model: Model, tokens: Any, pads: Side | None = None) -> Finding:
     """Whether two calls with the same input disagree in evaluation mode.
 
     Args:
         model: takes tokens and returns a tensor, or a tuple, dict or object that has one.
         tokens: ids (b, n), or vectors (b, n, d).
+        pads: on which side there are pads, as in :func:`gives_nan`.
 
     Returns:
         A finding, true if they disagree: for chance, if they agree once both have the same seed, or else for a state
@@ -42,19 +46,19 @@ def changes_in_eval(model: Model, tokens: Any) -> Finding:
         >>> changes_in_eval(lambda X: X + torch.rand(()), torch.rand(2, 5, 3)).cause
         'random in eval'
     """
-    tokens = sample(tokens)
-    kind = dtype_of(model, tokens)
-    one, other = (answer(model, tokens, seed=seed) for seed in (0, 1))
-    apart = moved(one, other, kind)
+    name, (X, words) = titled("changes_in_eval", pads), batch(tokens, pads)
+    one, other, same = (answer(model, X, words, seed=seed) for seed in (0, 1, 0))
+    apart, again = (
+        at_words(moved(one, x, dtype_of(model, X)), words) for x in (other, same)
+    )
     if not apart.any():
-        return Finding("changes_in_eval")
-    again = moved(one, answer(model, tokens, seed=0), kind)
+        return Finding(name)
     cause = "state between calls" if again.any() else "random in eval"
     says = f"Two calls in eval() differ at {apart.sum()} of {apart.numel()} places."
-    return Finding("changes_in_eval", cause, says)
+    return Finding(name, cause, says)
 
 
-def loses_order(model: Model, tokens: Any) -> Finding:
+def loses_order(model: Model, tokens: Any, pads: Side | None = None) -> Finding:
     r"""Whether the last output is the same for another order of the earlier tokens.
 
     .. math:: f(PX)_{n-1} = f(X)_{n-1} \quad \text{for a permutation } P \text{ of the tokens } 0 \dots n - 2
@@ -64,6 +68,7 @@ def loses_order(model: Model, tokens: Any) -> Finding:
     Args:
         model: takes ids and returns a tensor (b, n, …) or (b, …), or a tuple, dict or object that has one.
         tokens: ids (b, n).
+        pads: on which side there are pads, as in :func:`gives_nan`.
 
     Returns:
         A finding, true if order makes no difference, or if the last output depends on no earlier token at all.
@@ -76,26 +81,32 @@ def loses_order(model: Model, tokens: Any) -> Finding:
         >>> loses_order(lambda x: x[..., None].double().cumsum(1), ids).cause
         'order is lost'
     """
-    tokens = sample(tokens)
-    other = torch.cat([tokens[:, :-1].flip(1), tokens[:, -1:]], 1)
-    rows = (other != tokens).flatten(1).any(1)  # a sentence may read alike both ways
-    if tokens.shape[1] < 3 or not rows.any():
-        return Finding("loses_order")
-    kind = dtype_of(model, tokens)
+    name, (X, words) = titled("loses_order", pads), batch(tokens, pads)
+    b, n = X.shape[:2]
+    earlier = torch.ones(b, n, dtype=torch.bool) if words is None else words.cpu()
+    ends = n - 1 - earlier.int().flip(1).argmax(1)  # the last word of each sentence
+    earlier = earlier & (torch.arange(n) != ends[:, None])
+    turned, others = X.clone(), X.clone()
+    for c in range(b):
+        turned[c, earlier[c]] = X[c, earlier[c]].flip(0)
+        others[c, earlier[c]] = changed(X)[c, earlier[c]]
+    rows = (turned != X).flatten(1).any(1)  # a sentence may read alike both ways
+    if not rows.any():
+        return Finding(name)
 
     def last(ids: torch.Tensor) -> torch.Tensor:
-        out = answer(model, ids)[rows]
-        return out[:, -1:] if out.ndim > 2 and out.shape[1] == ids.shape[1] else out
+        out = answer(model, ids, words)
+        each = out.ndim > 2 and out.shape[1] == n
+        return (out[torch.arange(b), ends][:, None] if each else out)[rows]
 
-    one, two = last(tokens), last(other)
+    one, two, kind = last(X), last(turned), dtype_of(model, X)
     if moved(one, two, kind).any() or not one.isfinite().all():
-        return Finding("loses_order")
-    others = torch.cat([changed(tokens)[:, :-1], tokens[:, -1:]], 1)
+        return Finding(name)
     if not moved(one, last(others), kind).any():
         says = "The last output depends on no earlier token: heads taken for tokens, or the batch?"
-        return Finding("loses_order", "no earlier token is read", says)
+        return Finding(name, "no earlier token is read", says)
     says = "The earlier tokens turned round give the same last output."
-    return Finding("loses_order", "order is lost", says)
+    return Finding(name, "order is lost", says)
 
 
 def gives_nan(model: Model, tokens: Any, pads: Side | None = None) -> Finding:
@@ -116,9 +127,7 @@ def gives_nan(model: Model, tokens: Any, pads: Side | None = None) -> Finding:
         >>> gives_nan(lambda X: (X - X).sqrt(), torch.rand(2, 5, 3)).cause
         'gradient not finite'
     """
-    X = sample(tokens) if pads is None else square(tokens)
-    n, name = X.shape[1], "gives_nan" + (" with pads" if pads else "")
-    words = None if pads is None else words_of(n, pads).to(X.device)
+    name, (X, words) = titled("gives_nan", pads), batch(tokens, pads)
     if X.is_floating_point():
         X.requires_grad_()
     parameters = [
@@ -147,7 +156,8 @@ def gives_nan(model: Model, tokens: Any, pads: Side | None = None) -> Finding:
                 says += ", and parameters are not finite themselves"
             elif counted(small(X, words)).isfinite().all():
                 cause = "numbers out of range"
-                says += ", but all are with numbers a hundred times smaller; exp needs the row's maximum subtracted"
+                says += ", but all are with numbers a hundred times smaller; exp needs the row's maximum subtracted, "
+                says += "and in float16 a score past 65,504 is infinite: scale the queries before the product"
             elif not small(X[:, :1]).isfinite().all():
                 says += ", and a sentence of one token gives NaN"
                 if wanted:  # or else nothing could be made smaller
@@ -159,7 +169,10 @@ def gives_nan(model: Model, tokens: Any, pads: Side | None = None) -> Finding:
             return Finding(name, cause, f"{says}.")
     if not out.requires_grad:
         return Finding(name)
-    slopes = torch.autograd.grad(counted(out).square().sum(), wanted, allow_unused=True)
+    # The mean: a sum over many outputs may itself be too large for float16.
+    slopes = torch.autograd.grad(
+        counted(out).square().mean(), wanted, allow_unused=True
+    )
     bad = sum(int((~g.isfinite()).sum()) for g in slopes if g is not None)
     if not bad:
         return Finding(name)
@@ -196,6 +209,21 @@ def runs_out_of_positions(model: Model, tokens: Any, length: int) -> Finding:
     try:
         answer(model, drawn(X, 1, length))
     except Exception as error:
-        says = f"At {length} tokens: {(str(error).splitlines() or [type(error).__name__])[0]}"
-        return Finding("runs_out_of_positions", "position past the table", says)
+        says = f"At {length} tokens: {explain(error).says or type(error).__name__}"
+        cause = "position past the table"
+        try:
+            answer(model, X.flatten(0, 1)[:, None])
+        except Exception as alone:  # one token alone is an error, too
+            cause = explain(alone).cause.replace("position", "token")
+        return Finding("runs_out_of_positions", cause, says)
     return Finding("runs_out_of_positions")
+
+
+def has_no_row(model: Model, tokens: Any) -> bool:
+    """Whether a token alone is an index past a table: none of positions, then, but of tokens."""
+    X = sample(tokens)
+    try:
+        answer(model, X.flatten(0, 1)[:, None])
+    except IndexError:
+        return True
+    return False

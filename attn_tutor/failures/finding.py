@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Finding"]
+__all__ = ["Finding", "explain"]
 
 GALLERY = "book/failure_gallery.ipynb"
 # The bug's name → the heading that tells it, in the failure gallery.
@@ -36,10 +36,12 @@ HEADINGS = {
     "documents mixed": "Packed documents attend to each other",
     "mask of the wrong dtype": "Expected attn_mask dtype to be bool or float",
     "position past the table": "index out of range in self",
+    "token past the table": "index out of range in self",
     "mask of another shape": "A mask of shape (b, m) is read as (n, m)",
     "view after a transpose": "view size is not compatible",
     "widths differ": "mat1 and mat2 shapes cannot be multiplied",
     "no √d": "Missing scale, no sqrt of d",
+    "times √d": "Missing scale, no sqrt of d",
     "√ of another width": "Missing scale, no sqrt of d",
     "√d too many": "T5 has no sqrt of d, and sdpa adds one",
     "groups by repeat": "`repeat` in place of `repeat_interleave` for GQA heads",
@@ -53,6 +55,8 @@ HEADINGS = {
     "state between calls": "`model.eval()` and outputs still change",
     "targets not moved": "Labels not shifted, the model repeats its last token",
     "targets moved twice": "Labels not shifted, the model repeats its last token",
+    "targets one back": "Labels not shifted, the model repeats its last token",
+    "targets wrap round": "Labels not shifted, the model repeats its last token",
     "pads are counted": "Mean over pad tokens",
     "end never taught": "`pad_token = eos_token`, and generation never stops",
     "loss depends on the cut": "Gradient accumulation changes the loss",
@@ -73,7 +77,26 @@ OTHER_PAGES = {
     "NaN": (GALLERY, SYMPTOMS),
     "another formula": (GALLERY, SYMPTOMS),
     "values are the keys": (GALLERY, SYMPTOMS),
+    "mask differs": ("book/03_masked_softmax.ipynb", "Masked softmax"),
     "numbers out of range": ("book/03_masked_softmax.ipynb", "Masked softmax"),
+}
+
+ERRORS = {  # part of a message → the bug
+    "attn_mask dtype": "mask of the wrong dtype",
+    "for attn_mask": "mask of the wrong dtype",
+    "without overflow": "mask as a large number",
+    "index out of range": "position past the table",
+    "out of bounds": "position past the table",
+    "out of memory": "scores are stored",
+    "not enough memory": "scores are stored",
+    "No available kernel": "slow kernel",
+    "view size is not compatible": "view after a transpose",
+    "cannot be multiplied": "widths differ",
+    "D attn_mask is": "mask of another shape",
+    "key_padded_mask": "mask of another shape",
+    "must match": "shapes do not fit",
+    "shape": "shapes do not fit",
+    "size": "shapes do not fit",
 }
 
 
@@ -110,3 +133,24 @@ class Finding:
         if not self:
             return f"{self.check}: {self.says or 'no'}"
         return f"{self.check}: {self.cause}\n    {self.says}\n    read {self.read}"
+
+
+def explain(error: BaseException, check: str = "explain") -> Finding:
+    """The bug that an error message speaks of.
+
+    Args:
+        error: what was raised.
+        check: who was looking.
+
+    Returns:
+        A finding; its cause is the error's own name if the message is none that is known here.
+
+    Example:
+        >>> explain(IndexError("index out of range in self")).cause
+        'position past the table'
+    """
+    text = str(error)
+    cause = next(
+        (ERRORS[part] for part in ERRORS if part in text), type(error).__name__
+    )
+    return Finding(check, cause, (text.splitlines() or [""])[0])

@@ -7,15 +7,19 @@ from torch import Tensor
 
 from attn_tutor.failures.finding import Finding
 from attn_tutor.failures.program import (
-    ENOUGH,
     Model,
+    Side,
     answer,
+    at_words,
+    batch,
     changed,
     dtype_of,
     modules_of,
     moved,
     sample,
+    titled,
     uncut,
+    words_of,
 )
 from attn_tutor.failures.reach import reach, reshaped, shows
 
@@ -24,7 +28,7 @@ __all__ = ["leaks_future", "mixes_documents", "mixes_sentences"]
 HEADS = 2, 3, 4, 6, 8, 12, 16
 
 
-def leaks_future(model: Model, tokens: Any) -> Finding:
+def leaks_future(model: Model, tokens: Any, pads: Side | None = None) -> Finding:
     r"""Whether an output depends on a later token.
 
     .. math:: \exists\, i < j: \quad f(X)_i \ne f(X')_i, \qquad X' = X \text{ with another token } j
@@ -36,6 +40,7 @@ def leaks_future(model: Model, tokens: Any) -> Finding:
     Args:
         model: takes tokens and returns a tensor (b, n, …), or a tuple, dict or object that has one.
         tokens: ids (b, n), or vectors (b, n, d).
+        pads: on which side there are pads, with a mask as in :func:`reads_pads`; what pads give does not count.
 
     Returns:
         A finding, true if there is a leak. It is false, and says why, if there is not one output for each token.
@@ -49,41 +54,44 @@ def leaks_future(model: Model, tokens: Any) -> Finding:
         >>> leaks_future(lambda X: X + X.sum(1, keepdim=True), torch.rand(2, 5, 3)).cause
         'future is read'
     """
-    full, tokens = uncut(tokens), sample(tokens)
+    full, (tokens, words) = uncut(tokens), batch(tokens, pads)
+    name = titled("leaks_future", pads)
     ways = [False, True] if modules_of(model) else [False]
-    tables = [reach(model, tokens, training=way).any(0).cpu() for way in ways]
+    reached = [reach(model, tokens, words, training=way).cpu() for way in ways]
+    tables = [at_words(x, words).any(0) for x in reached]
     if len(tables[0]) != tokens.shape[1]:
         says = "not checked: there is not one output for each token; return all logits"
-        return Finding("leaks_future", says=says)
+        return Finding(name, says=says)
     leaky = [x for x in tables if x.triu(1).any()]
-    if not leaky and full.shape != tokens.shape:
-        return leaks_at_length(model, full, ways)
+    if not leaky and full.shape != sample(full).shape:
+        return leaks_at_length(model, full, ways, pads, name)
     if not leaky:
-        return Finding("leaks_future")
+        return Finding(name)
     cause, seen = pattern_of_leak(leaky[0])
     sound = [x for x in tables if not x.triu(1).any() and x.tril(-1).any()]
     if sound and cause != "inverted mask":
         mode = "evaluation" if tables[0] is leaky[0] else "training"
         cause, seen = "one path differs", f"In {mode} mode alone, {seen}"
-    return Finding("leaks_future", cause, seen[0].upper() + seen[1:])
+    return Finding(name, cause, seen[0].upper() + seen[1:])
 
 
-def leaks_at_length(model: Model, tokens: Tensor, ways: list[bool]) -> Finding:
-    (b, n), (b0, n0) = tokens.shape[:2], ENOUGH
+def leaks_at_length(
+    model: Model, tokens: Tensor, ways: list[bool], pads: Side | None, name: str
+) -> Finding:
+    b, n = tokens.shape[:2]
+    words = None if pads is None else words_of(n, pads)[torch.arange(b) % n]
     other, kind = changed(tokens), dtype_of(model, tokens)
     for way in ways:
-        before = answer(model, tokens, training=way)
+        before = answer(model, tokens, words, training=way)[:, :, None]
         for j in n // 2, n - 1:
             touched = tokens.clone()
             touched[:, j] = other[:, j]
-            after = answer(model, touched, training=way)
-            if (
-                before.shape[1] == n
-                and moved(before[:, :j, None], after[:, :j, None], kind).any()
-            ):
-                says = f"Token {j} of {b} sentences of {n} moves an earlier one; none of the first {n0} in {b0} does."
-                return Finding("leaks_future", "one path differs", says)
-    return Finding("leaks_future")
+            after = answer(model, touched, words, training=way)[:, :, None]
+            apart = moved(before, after, kind)
+            if apart.shape == (b, n) and at_words(apart, words)[:, :j].any():
+                says = f"Token {j} of {b} sentences of {n} moves an earlier one; in a smaller batch none does."
+                return Finding(name, "one path differs", says)
+    return Finding(name)
 
 
 def pattern_of_leak(table: Tensor) -> tuple[str, str]:
@@ -125,7 +133,7 @@ def pattern_of_leak(table: Tensor) -> tuple[str, str]:
     )
 
 
-def mixes_sentences(model: Model, tokens: Any) -> Finding:
+def mixes_sentences(model: Model, tokens: Any, pads: Side | None = None) -> Finding:
     r"""Whether an output depends on another sentence of the batch, or on the row in which its own stands.
 
     .. math:: \exists\, c \ne 0: \quad f(X)_c \ne f(X')_c, \qquad X' = X \text{ with another sentence } 0
@@ -133,6 +141,7 @@ def mixes_sentences(model: Model, tokens: Any) -> Finding:
     Args:
         model: takes tokens and returns a tensor (b, …), or a tuple, dict or object that has one.
         tokens: ids (b, n), or vectors (b, n, d), b at least 2.
+        pads: on which side there are pads, as in :func:`leaks_future`.
 
     Returns:
         A finding, true if a sentence depends on another one or on its row.
@@ -144,28 +153,33 @@ def mixes_sentences(model: Model, tokens: Any) -> Finding:
         >>> mixes_sentences(lambda X: X.softmax(0), torch.rand(2, 5, 3)).cause
         'batch taken for tokens'
     """
-    tokens = sample(tokens)
-    table = reach(model, tokens, sentence=0).cpu()
+    tokens, words = batch(tokens, pads)
+    name = titled("mixes_sentences", pads)
+    table = at_words(reach(model, tokens, words, sentence=0).cpu(), words)
     others, own = table[1:].any(0), table[0]
     if not others.any():
-        return depends_on_row(model, tokens)
+        return depends_on_row(model, tokens, words, name)
     n = tokens.shape[1]
     if n == len(own) and not (others | own)[~torch.eye(n, dtype=torch.bool)].any():
         says = "A token changes its own position in other sentences, but no other token of its own."
-        return Finding("mixes_sentences", "batch taken for tokens", says)
+        return Finding(name, "batch taken for tokens", says)
     says = f"An output depends on a token of another sentence in {others.sum()} of {others.numel()} pairs of positions."
-    return Finding("mixes_sentences", "sentences mixed", says)
+    return Finding(name, "sentences mixed", says)
 
 
-def depends_on_row(model: Model, tokens: Tensor) -> Finding:
+def depends_on_row(
+    model: Model, tokens: Tensor, words: Tensor | None, name: str
+) -> Finding:
     """Whether a sentence gives another output in another row of the batch; not asked of a model that draws numbers."""
     kind = dtype_of(model, tokens)
-    here, again = (answer(model, tokens, seed=seed) for seed in (0, 1))
-    there = answer(model, tokens.flip(0)).flip(0)
-    if moved(here, again, kind).any() or not moved(here, there, kind).any():
-        return Finding("mixes_sentences")
+    here, again = (answer(model, tokens, words, seed=seed) for seed in (0, 1))
+    turned = None if words is None else words.flip(0)
+    there = answer(model, tokens.flip(0), turned).flip(0)
+    apart = at_words(moved(here, there, kind), words)
+    if moved(here, again, kind).any() or not apart.any():
+        return Finding(name)
     says = "A sentence changes its outputs in another row of the batch: are its positions counted along the batch?"
-    return Finding("mixes_sentences", "batch taken for tokens", says)
+    return Finding(name, "batch taken for tokens", says)
 
 
 def mixes_documents(model: Model, tokens: Any) -> Finding:

@@ -1,40 +1,26 @@
 """Checks that pads change nothing."""
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from attn_tutor.failures.calls import gives_nan
 from attn_tutor.failures.finding import Finding
 from attn_tutor.failures.leaks import HEADS
 from attn_tutor.failures.program import (
     Model,
+    Side,
     answer,
-    drawn,
     dtype_of,
     modules_of,
     moved,
-    sample,
+    square,
+    words_of,
 )
 from attn_tutor.failures.reach import DEEPEST, reach, stacked
 
 __all__ = ["misplaces_words", "reads_pads"]
-
-Side = Literal["left", "right"]
-
-
-def words_of(n: int, pads: Side) -> Tensor:
-    """As many sentences as tokens, of all lengths, the first of them whole."""
-    lengths = torch.randperm(n - 1, generator=torch.Generator().manual_seed(0)) + 1
-    right = torch.arange(n) < torch.cat([torch.tensor([n]), lengths])[:, None]
-    return right if pads == "right" else right.flip(1)
-
-
-def square(tokens: Any) -> Tensor:
-    """A batch as large as its sentences are long, so that a mask of (b, m) fits where (n, m) is meant."""
-    tokens = sample(tokens)
-    n = min(tokens.shape[1], 7)
-    return drawn(tokens, n, n)
 
 
 def reads_pads(
@@ -74,7 +60,11 @@ def reads_pads(
     tables = [reach(model, X, words, training=way).cpu() for way in ways]
     kept = words.cpu()
     found = [why for table in tables if (why := cause_of_pads(table, kept, causal))]
-    unnamed = pads == "right" and set(found) <= {"pads are read"}
+    vague = set(found) <= {"pads are read"}
+    out = answer(model, X, words)
+    if vague and (nan := not_finite("reads_pads", model, tokens, pads, out)):
+        return nan
+    unnamed = pads == "right" and vague
     if unnamed and inverts_on_the_left(model, X, words, causal):
         says = "With pads on the left words read pads alone; on the right of a causal mask they cannot."
         return Finding("reads_pads", "inverted mask", says)
@@ -96,6 +86,16 @@ def reads_pads(
         "one path differs": "In one of training and evaluation mode alone, outputs of words move with pads.",
     }.get(found[0], "Outputs of words move with some pads, or not with some words.")
     return Finding("reads_pads", found[0], says)
+
+
+def not_finite(
+    name: str, model: Model, tokens: Any, pads: Side, out: Tensor
+) -> Finding | None:
+    """A NaN among what words give is no move of theirs, and has a check of its own."""
+    if out.isfinite().all():
+        return None
+    seen = gives_nan(model, tokens, pads)
+    return Finding(name, seen.cause, seen.says) if seen else None
 
 
 def inverts_on_the_left(model: Model, X: Tensor, words: Tensor, causal: bool) -> bool:
@@ -208,6 +208,8 @@ def misplaces_words(model: Model, tokens: Any, pads: Side = "left") -> Finding:
     n, kind = len(X), dtype_of(model, X)
     words = words_of(n, pads).to(X.device)
     together = answer(model, X, words)
+    if nan := not_finite("misplaces_words", model, tokens, pads, together):
+        return nan
     unsure = "not checked: what has no pads changes too"
     if moved(together, answer(model, X, words, seed=1), kind).any():
         return Finding("misplaces_words", says=unsure)

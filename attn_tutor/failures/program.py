@@ -6,13 +6,14 @@ import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 Model = Callable[..., Any]
+Side = Literal["left", "right"]
 ENOUGH = 4, 12  # sentences and tokens that a check looks at, at most
 WRAPPERS = nn.DataParallel, nn.parallel.DistributedDataParallel
 NAMES = "logits", "last_hidden_state", "prediction_logits"
@@ -106,9 +107,9 @@ def answer(
     parameters = [p for m in modules_of(model) for p in m.parameters()]
     if parameters:
         tokens = tokens.to(parameters[0].device)
-    positional, named = mask_arguments(model, tokens, words)
+    positional, named = arguments(model, tokens, words)
     with undisturbed(model, training, seed), torch.set_grad_enabled(grad):
-        out = numbers_of(model(tokens, *positional, **named))
+        out = numbers_of(model(*positional, **named))
     return out.double()
 
 
@@ -118,41 +119,85 @@ def shrunk(
     words: Tensor | None = None,
     *,
     training: bool = False,
+    times: float = 0.01,
 ) -> Tensor:
     """The answer with a hundredth of all parameters, which are then put back, and of tokens that are vectors."""
     kept = {p: p.detach().clone() for m in modules_of(model) for p in m.parameters()}
     try:
         for p in kept:
-            p.data.mul_(0.01)
-        X = tokens.detach() * 0.01 if tokens.is_floating_point() else tokens
+            p.data.mul_(times)
+        X = tokens.detach() * times if tokens.is_floating_point() else tokens
         return answer(model, X, words, training=training)
     finally:
         for p, value in kept.items():
             p.data.copy_(value)
 
 
-def mask_arguments(
-    model: Model, tokens: Tensor, words: Tensor | None
+def arguments(
+    model: Model, tokens: Tensor, words: Tensor | None = None
 ) -> tuple[list[Tensor], dict[str, Tensor]]:
-    """The mask by place or by name. A model that insists on one gets one without pads."""
+    """Tokens and mask, by place or by name. A model that insists on a mask gets one without pads."""
     call: Any = model
     while isinstance(call, nn.Module):  # of torch.compile, of DataParallel
         inner = getattr(call, "_orig_mod", getattr(call, "module", None))
         wraps = isinstance(call, WRAPPERS) or hasattr(call, "_orig_mod")
         call = inner if wraps else call.forward
     try:
-        _, *others = inspect.signature(call).parameters.values()
+        first, *others = inspect.signature(call).parameters.values()
     except ValueError:  # a function written in C, or one that takes all in **options
-        others = []
+        first, others = None, []
+    positional, named = [tokens], dict[str, Tensor]()
+    if first is not None and first.kind == first.KEYWORD_ONLY:  # so are all others
+        every = [x for x in (first, *others) if x.kind == x.KEYWORD_ONLY]
+        free = [x for x in every if x.name not in MASKS]
+        first = min(free, key=lambda x: x.default is not x.empty)  # one that it needs
+        positional, named = [], {first.name: tokens}
+        others = [x for x in every if x is not first]
     others = [x for x in others if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)]
     if words is None:
         if not others or others[0].default is not inspect.Parameter.empty:
-            return [], {}
-        words = torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
+            return positional, named
+        words = torch.ones(tokens.shape[:2], dtype=torch.bool)
+    words = words.to(tokens.device)
     for other in others:
         if other.name in MASKS:
-            return [], {other.name: MASKS[other.name](words)}
-    return [words], {}
+            return positional, named | {other.name: MASKS[other.name](words)}
+    if not positional and others:
+        return [], named | {others[0].name: words}
+    return [*positional, words], named
+
+
+def words_of(n: int, pads: Side) -> Tensor:
+    """As many sentences as tokens, of all lengths, the first of them whole."""
+    lengths = torch.randperm(n - 1, generator=torch.Generator().manual_seed(0)) + 1
+    right = torch.arange(n) < torch.cat([torch.tensor([n]), lengths])[:, None]
+    return right if pads == "right" else right.flip(1)
+
+
+def square(tokens: Any) -> Tensor:
+    """A batch as large as its sentences are long, so that a mask of (b, m) fits where (n, m) is meant."""
+    tokens = sample(tokens)
+    n = min(tokens.shape[1], 7)
+    return drawn(tokens, n, n)
+
+
+def batch(tokens: Any, pads: Side | None) -> tuple[Tensor, Tensor | None]:
+    """What a check looks at: some tokens without a mask, or sentences among pads, and the mask that tells."""
+    if pads is None:
+        return sample(tokens), None
+    X = square(tokens)
+    return X, words_of(len(X), pads).to(X.device)
+
+
+def titled(check: str, pads: Side | None) -> str:
+    return check + " with pads" * (pads is not None)
+
+
+def at_words(table: Tensor, words: Tensor | None) -> Tensor:
+    """Of a table (b, n, …), or one without an output for each token, what lies at words; elsewhere False."""
+    if words is None or table.shape[:2] != words.shape:
+        return table
+    return table & words.to(table.device).view(*words.shape, *[1] * (table.ndim - 2))
 
 
 def sample(tokens: Any) -> Tensor:
@@ -191,7 +236,7 @@ def changed(tokens: Tensor) -> Tensor:
     if tokens.is_floating_point():
         return tokens.roll(1, -1) * -1 + tokens.std()
     kinds = tokens.unique()
-    return kinds[(torch.searchsorted(kinds, tokens) + 1) % len(kinds)]
+    return kinds[(torch.searchsorted(kinds, tokens.contiguous()) + 1) % len(kinds)]
 
 
 def moved(one: Tensor, other: Tensor, like: torch.dtype) -> Tensor:

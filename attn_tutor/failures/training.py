@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from attn_tutor.failures.finding import Finding
-from attn_tutor.failures.program import numbers_of, undisturbed
+from attn_tutor.failures.program import arguments, numbers_of, undisturbed
 
 __all__ = [
     "counts_pads",
@@ -34,19 +34,26 @@ def misses_the_next_token(pairs: Pairs) -> Finding:
         pairs: takes ids (b, n) and returns inputs and targets.
 
     Returns:
-        A finding, true if targets are the inputs, or the tokens after the next.
+        A finding, true if targets are the inputs, the tokens after the next or before, or begin the text anew.
 
     Example:
         >>> misses_the_next_token(lambda ids: (ids, ids)).cause
         'targets not moved'
     """
-    inputs, targets = pairs(torch.arange(9)[None])
-    ahead = targets[0, :3] - inputs[0, :3]
-    if (ahead == 1).all():
+    inputs, targets = pairs(torch.arange(9) + torch.tensor([[0], [50]]))
+    if inputs.shape != targets.shape:
+        says = f"Inputs are {tuple(inputs.shape)} and targets {tuple(targets.shape)}."
+        return Finding("misses_the_next_token", "shapes do not fit", says)
+    wrong = (targets != inputs + 1) & (targets >= 0)  # a negative one is left out
+    if not wrong.any():
         return Finding("misses_the_next_token")
-    cause = "targets not moved" if (ahead == 0).all() else "targets moved twice"
-    says = f"To token {inputs[0, 0]} belongs the target {targets[0, 0]}."
-    return Finding("misses_the_next_token", cause, says)
+    inputs, targets = inputs[wrong], targets[wrong]
+    ahead = int((targets - inputs).mode().values)
+    cause = {0: "targets not moved", -1: "targets one back", 2: "targets moved twice"}
+    says = f"To token {inputs[0]} belongs the target {targets[0]}."
+    return Finding(
+        "misses_the_next_token", cause.get(ahead, "targets wrap round"), says
+    )
 
 
 def learns_noise(
@@ -86,11 +93,12 @@ def learns_noise(
         for _ in range(steps):
             ids = torch.randint(vocabulary, (64, n), generator=generator).to(device)
             inputs, targets = pairs(ids)
-            logits = numbers_of(pupil(inputs))
+            positional, named = arguments(pupil, inputs)
+            logits = numbers_of(pupil(*positional, **named))
             loss = cross_entropy(logits.flatten(0, -2), targets.flatten())
             adam.zero_grad(), loss.backward(), adam.step()
             losses.append(loss.item())
-    share = sum(losses[-10:]) / 10 / math.log(vocabulary)
+    share = sum(losses[-10:]) / len(losses[-10:]) / math.log(vocabulary)
     if share > 0.9:
         return Finding("learns_noise")
     says = (

@@ -130,7 +130,9 @@ class HeadView:
             + select("query", ["all", *queries], 0)
         )
         return (
-            f'<div class="attn-head-view" data-shape="{n_layers},{h},{n},{m}" data-weights="{data}">'
+            # MathJax, which notebooks run on what a cell shows, leaves out what has one of the other classes.
+            '<div class="attn-head-view tex2jax_ignore mathjax_ignore" '
+            f'data-shape="{n_layers},{h},{n},{m}" data-weights="{data}">'
             f'<p hidden>{chosen}<output aria-live="polite"></output></p>'
             f'<svg role="group" aria-label="Attention weights as lines from queries, left, to keys, right" '
             f'viewBox="0 0 {WIDTH} {height}" style="max-width:{WIDTH}px;width:100%" fill="currentColor" font-size="14">'

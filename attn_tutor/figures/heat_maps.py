@@ -258,7 +258,8 @@ def _draw_cells(
     ax.set(xlabel="key", ylabel="query")
     for axis, labels in ((ax.yaxis, rows), (ax.xaxis, columns)):
         if labels:
-            axis.set_ticks(range(len(labels)), labels)
+            # A token is text: "$$" and "$x$" are no formulas.
+            axis.set_ticks(range(len(labels)), labels, parse_math=False)
         else:
             axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     return image

@@ -65,7 +65,7 @@ class Live(ExtensionApp):
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         # Server and page are on one machine, and need not ask whether the other is there.
         self.settings["ws_ping_interval"] = 0
-        # A cell may hold as much as can be kept of it.
+        # A text to train on may be longer than what is kept of one.
         self.settings["websocket_max_message_size"] = server.max_body_size
         self.settings["attn_live"] = handlers.Reader(folder)
 

@@ -22,6 +22,7 @@ STATIC = Path(__file__).parent / "static"
 SCRIPTS = ("kernel", "output", "kept", "text", "cells", "exercises", "sentence", "training")  # fmt: skip
 # Requests of the panels of chapters 9 and 11 are kept beside the cells, whose names have no space.
 PANELS = ("my sentence", "my text", "my seed")
+MOST = 10**6  # bytes of a request: a text, and the one that it replaces
 
 
 class Reader:
@@ -100,6 +101,10 @@ class Kept(Served, APIHandler):
 
     def asked(self) -> dict[str, str | None]:
         """The body: texts by name."""
+        size = len(self.request.body)
+        if size >= MOST:
+            words = f"{size / 1e6:.1f} MB with what it replaces, and less than 1 MB can be kept"
+            raise refusal(413, f"the text is too long: {words}")
         try:
             body = json.loads(self.request.body or b"{}")
         except (ValueError, RecursionError) as error:

@@ -51,6 +51,9 @@ def padding_mask(valid_lens: np.ndarray, m: int) -> np.ndarray:
     Returns:
         Boolean mask, (b, 1, m) or (b, n, m); True = may attend.
 
+    Raises:
+        ValueError: ``valid_lens`` is itself a mask, 0 and 1 for each of m keys.
+
     Example:
         >>> padding_mask(np.array([1, 3]), 3).tolist()
         [[[True, False, False]], [[True, True, True]]]
@@ -64,6 +67,12 @@ def padding_mask(valid_lens: np.ndarray, m: int) -> np.ndarray:
     if np.any((valid_lens < 0) | (valid_lens > m)):
         raise ValueError(
             f"padding_mask: lengths must lie in 0 … m={m}, got {valid_lens.min()} … {valid_lens.max()}"
+        )
+    square = valid_lens.ndim == 2 and valid_lens.shape[1] == m > 1
+    if square and valid_lens.max(initial=0) == 1:
+        raise ValueError(
+            "padding_mask: valid_lens holds 0 and 1 alone, one for each key, as a mask does; "
+            "a mask is taken as it is: mask.astype(bool)[:, None]"
         )
     lens = valid_lens[:, None] if valid_lens.ndim == 1 else valid_lens  # (b, 1 or n)
     return np.arange(m) < lens[..., None]  # (b, 1 or n, m)

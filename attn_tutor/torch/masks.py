@@ -56,6 +56,9 @@ def padding_mask(
     Returns:
         Boolean mask, (b, 1, m) or (b, n, m); True = may attend.
 
+    Raises:
+        ValueError: ``valid_lens`` is itself a mask, 0 and 1 for each of m keys.
+
     Example:
         >>> padding_mask(torch.tensor([1, 3]), 3).tolist()
         [[[True, False, False]], [[True, True, True]]]
@@ -71,6 +74,12 @@ def padding_mask(
     if look(lambda lens: ((lens < 0) | (lens > m)).any(), lens):
         raise ValueError(
             f"padding_mask: lengths must lie in 0 … m={m}, got {lens.min()} … {lens.max()}"
+        )
+    square = lens.ndim == 2 and lens.shape[1] == m > 1 and lens.numel()
+    if square and look(lambda lens: lens.amax() == 1, lens, wait=True):
+        raise ValueError(
+            "padding_mask: valid_lens holds 0 and 1 alone, one for each key, as a mask does; "
+            "a mask is taken as it is: mask.bool()[:, None]"
         )
     lens = lens[:, None] if lens.ndim == 1 else lens  # (b, 1 or n)
     return torch.arange(m, device=lens.device) < lens[..., None]  # (b, 1 or n, m)

@@ -31,6 +31,23 @@ HEADS = np.stack(
 LONG = ["an extraordinarily long token", "b", "c"]
 
 
+@pytest.mark.parametrize("labels", [["$$", "a"], ["$x$", "$\\frac$"], ["a_{", "$$b$"]])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        plot_weights,
+        lambda A, *labels: plot_mask(A > 0, *labels),
+        lambda A, *labels: plot_heads(A[None], *labels)[0],
+    ],
+)
+def test_a_token_is_text_and_no_formula(draw, labels, monkeypatch):
+    """It is drawn, and mathtext is not asked for it."""
+    monkeypatch.setattr("matplotlib.mathtext.MathTextParser.parse", None)
+    ax = draw(np.eye(2), labels, labels[::-1])
+    ax.figure.canvas.draw()
+    assert [x.get_text() for x in ax.get_yticklabels()] == labels
+
+
 @pytest.fixture(autouse=True)
 def no_window():
     before = matplotlib.get_backend()

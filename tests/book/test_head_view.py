@@ -42,6 +42,8 @@ def test_html_loads_nothing_and_reads_no_token_as_html(view):
     assert "cat&lt;/script&gt;&lt;b&gt;&amp;&quot;&#x27;" in page
     assert page.count("</script>") == page.count("</svg>") == 1
     assert "<b>" not in page and "$x_1$" in page
+    # MathJax passes over what has these classes: a token is text, and no formula.
+    assert re.match('<div class="[^"]*tex2jax_ignore mathjax_ignore"', page)
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|\b(src|href)=", page)
     assert view._repr_html_() == page
 

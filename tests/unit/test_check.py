@@ -406,7 +406,7 @@ WILD = [
     (
         "masked_softmax",
         lambda S, mask: an.softmax(S + (1 - mask) * -1e9),
-        "weight on what is hidden",
+        "a large negative number is not −∞",
     ),
     (
         "masked_softmax",
@@ -454,6 +454,31 @@ WILD = [
         "reshaped in place of transposed",
     ),
 ]
+
+
+def low(how, number):
+    """Weights under a mask of a number for −∞: in place of a score, added to it, or with what is hidden put to 0."""
+
+    def mine(S, mask):
+        hidden = np.where(mask, S, number)
+        if how == "added":
+            hidden = np.nan_to_num(S) + np.where(mask, 0, number).astype(S.dtype)
+        weights = an.softmax(hidden)
+        empty = ~mask.any(-1, keepdims=True)
+        return weights * {"put to 0": mask, "but for empty rows": ~empty}.get(how, 1)
+
+    return "masked_softmax", mine, "a large negative number is not −∞"
+
+
+WILD += [
+    low(how, number)
+    for how in ("in place", "added", "put to 0", "but for empty rows")
+    for number in (-30, -100, -1e3, -5e3, -1e4)
+]
+WILD += [
+    ("window_mask", lambda n, width: EXERCISES["window_mask"].right(n, width + 1), "`width` + 1"),
+    ("scaled_dot_score", lambda Q, K: Q @ K.mT * Q.shape[-1] ** 0.5, "a constant factor"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "fn", "title"), WILD)

@@ -171,6 +171,17 @@ def test_lengths_that_do_not_fit(either, lengths, message):
         either.translate(words, lengths, 4)
 
 
+def test_nothing_is_dropped_while_writing(pairs):
+    model = at.TransformerTranslator(11, END + 1, 12, 3, 2, dropout=0.9)
+    words, lengths, _ = (x.cpu() for x in pairs)
+    right = model.eval().translate(words, lengths, 6, 2)
+    for one, other in zip(
+        model.train().translate(words, lengths, 6, 2), right, strict=True
+    ):
+        assert torch.equal(one, other)
+    assert all(x.training for x in model.modules())
+
+
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32])
 def test_words_of_any_whole_numbers(either, dtype, pairs):
     pairs = [x.cpu() for x in pairs]

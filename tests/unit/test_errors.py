@@ -492,6 +492,12 @@ def test_valid_lens(lib):
         mask_of([[-1, 4]])
     with refused(ValueError, "padding_mask: lengths must lie in 0 … m=4, got 5 … 5"):
         mask_of([5])
+    for mask in ([[1, 1, 0, 0]], [[0, 0, 0, 1], [1, 1, 1, 1]], [[1] * 4]):
+        with pytest.raises(
+            ValueError, match=r"as a mask does; .* taken as it is: mask\."
+        ):
+            mask_of(mask)
+        mask_of(mask, 5), mask_of([[0] * 4]), mask_of([[1], [0]], 1)  # lengths of 0, 1
     with pytest.raises(
         TypeError,
         match=r"^padding_mask: valid_lens must be whole numbers, got (torch\.)?float64$",

@@ -242,9 +242,28 @@ def test_a_body_that_is_no_text_is_refused_in_words(ask, folder, path, body):
     assert {x: x.read_bytes() for x in folder.rglob("my_*/*")} == before
 
 
+@pytest.mark.parametrize("path", ["cells/book/03_page", "answers/softmax", "verdicts/softmax"])  # fmt: skip
+@pytest.mark.parametrize("size", [10**6, 30 * 10**6])
+def test_a_text_of_a_megabyte_is_refused_in_words(ask, folder, path, size):
+    before = {x: x.read_bytes() for x in folder.rglob("my_*") if x.is_file()}
+    body = json.dumps({"name": "first", "text": "", "was": None}).encode()
+    for long, there in ((size - len(body), 413), (10**6 - 1 - len(body), 200)):
+        text = body.replace(b'""', b'"' + b"x" * long + b'"')
+        status, answer = ask(f"/live/{path}", "PUT", text)
+        assert status == there
+        if there == 413:
+            assert "less than 1 MB can be kept" in json.loads(answer)["message"]
+            assert {x: x.read_bytes() for x in before} == before
+    was = "x" * long  # taken out again
+    assert (
+        ask(f"/live/{path}", "PUT", {"name": "first", "text": None, "was": was})[0]
+        == 200
+    )
+
+
 def test_what_a_panel_asks_for_is_kept(ask, folder):
     path = "/live/cells/book/03_page"
-    long = "ä" * 6_000_000  # 12 MB
+    long = "ä" * 80_000  # six letters each in JSON
     for text, was in ((long, None), ("short", long)):
         body = {"name": "my text", "text": text, "was": was}
         assert ask(path, "PUT", body)[0] == 200

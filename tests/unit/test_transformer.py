@@ -435,9 +435,22 @@ def test_a_model_of_grouped_heads_in_a_dtype(device):
     assert "n_kv_heads=2" in repr(made)
 
 
+def test_nothing_is_dropped_while_writing(model, ids):
+    made = at.LanguageModel(13, 12, 3, 2, dropout=0.9).to(ids.device)
+    written = made.eval().generate(ids, 20)
+    for cached in True, False:
+        assert torch.equal(made.train().generate(ids, 20, cached=cached), written)
+    with pytest.raises(ValueError, match="no token"):
+        made.generate(ids[..., :0], 1)
+    assert all(x.training for x in made.modules())
+
+
 def test_state_is_put_back_and_inputs_are_left_alone(model, ids):
     made, before = model("rotary").train(), ids.clone()
+    made.blocks[0].eval()
+    modes = {x: x.training for x in made.modules()}
     made.generate(ids, 3)
+    assert {x: x.training for x in made.modules()} == modes
     assert made.training and torch.is_grad_enabled() and torch.equal(ids, before)
 
 
@@ -482,7 +495,9 @@ def test_what_a_block_refuses():
         match="^from_torch: needs a torch.nn.TransformerEncoderLayer, got Linear",
     ):
         at.Block.from_torch(nn.Linear(2, 2))
-    with pytest.raises(ValueError, match="make it with norm_first=True"):
+    with pytest.raises(
+        ValueError, match="something else, so that it cannot be taken over$"
+    ):
         at.Block.from_torch(nn.TransformerEncoderLayer(12, 3))
 
 

@@ -56,6 +56,39 @@ def _(x: Answer) -> str | None:
     return None
 
 
+LOW = -20, -50, -100, -1e3, -1e4, -1e5, -1e6, -1e9
+
+
+@symptom(EXACT, "a large negative number is not −∞", _of_weights)
+def _(x: Answer) -> str | None:
+    S, mask = (
+        next(
+            (
+                y
+                for y in x.case
+                if np.shape(y) == x.right.shape and y.dtype.kind == kind
+            ),
+            None,
+        )
+        for kind in "fb"
+    )
+    if S is None or mask is None or mask.all():
+        return None
+    for low in LOW:
+        added = np.where(mask, 0, low).astype(S.dtype)
+        for hidden in (np.where(mask, S, low), (S + added).astype(float)):
+            e = np.exp(hidden - hidden.max(-1, keepdims=True))
+            made = e / e.sum(-1, keepdims=True)
+            for each in (made, made * mask):
+                empty = ~_full(x)[..., None] & (x.got == 0)  # which may be put right
+                if x.is_now(np.where(empty, 0, each)):
+                    return (
+                        "A large negative number is not −∞: where the permitted scores are as low, or there are none, "
+                        "hidden keys get weight. Hide them with −∞, and put 0 in a row that has no other key."
+                    )
+    return None
+
+
 def _inverted(x: Answer) -> bool:
     hidden = x.right == 0
     return not x.got[~hidden].any() and (not hidden.any() or (x.got[hidden] > 0).any())
@@ -66,7 +99,7 @@ seen(SYMPTOMS, "inverted mask", _of_weights, _inverted,
     "hide where it is False, ~mask.")  # fmt: skip
 seen(SYMPTOMS, "weight on what is hidden", _of_weights, lambda x: (x.got[_full(x)][x.right[_full(x)] == 0] > 0).any(),
     "Forbidden keys get weight. Their score must be −∞ before the softmax: a 0 does not do, as exp(0) is 1, nor does a "
-    "mask of ones and zeros that is added.")  # fmt: skip
+    "mask of ones and zeros that is added, nor a large negative number among scores as low.")  # fmt: skip
 seen(SYMPTOMS, "weight on what is hidden", _of_weights, lambda x: (x.got[~_full(x)] > 0).any(),
     "A row in which no key is permitted gets weights. It is empty: all its weights must be 0.")  # fmt: skip
 seen(EXACT, "rows not divided by their sum", _of_weights,

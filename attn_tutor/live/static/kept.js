@@ -67,7 +67,7 @@ attnLive.Kept = class {
       return true;
     } catch (error) {
       if (error.status === 409) this.differ(error.content.there);
-      else if (error.status === 400) this.note.textContent = `Not kept: ${error.message}.`;
+      else if ([400, 413].includes(error.status)) this.note.textContent = `Not kept: ${error.message}.`;
       else {
         this.note.textContent = `Not on disk yet (${error.status ? error.message : "the server does not answer"}). `
           + (this.held ? "The browser keeps your text and tries again." : "Leave this page open: the browser tries again, and has no room to keep so long a text.");

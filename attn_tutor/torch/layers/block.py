@@ -171,7 +171,8 @@ class Block(nn.Module):
             )
         if not layer.norm_first:
             raise ValueError(
-                "from_torch: the layer normalises after adding, and a Block before; make it with norm_first=True"
+                "from_torch: the layer normalises after adding (norm_first=False, torch's default), a Block before; "
+                "with its weights a Block computes something else, so that it cannot be taken over"
             )
         mine = cls(
             layer.linear2.out_features,

@@ -11,6 +11,7 @@ from attn_tutor._checks import require_size
 from attn_tutor.torch._arrays import require_array
 from attn_tutor.torch.decoding import beam_search
 from attn_tutor.torch.models.ids import require_ids
+from attn_tutor.torch.models.modes import in_evaluation
 
 __all__ = ["EncoderDecoder", "translation_loss"]
 
@@ -63,6 +64,7 @@ class EncoderDecoder(nn.Module):
         return self.decode(self.encode(words, lengths), previous)
 
     @torch.no_grad()
+    @in_evaluation
     def translate(
         self,
         words: torch.Tensor,
@@ -70,7 +72,10 @@ class EncoderDecoder(nn.Module):
         max_len: int,
         beam_width: int = 1,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The likeliest targets that :func:`beam_search` finds, (b, beam_width, T), and their log-probabilities."""
+        """The likeliest targets that :func:`beam_search` finds, (b, beam_width, T), and their log-probabilities.
+
+        Nothing is dropped, in training mode neither.
+        """
         step = partial(self.next_log_probs, self.encode(words, lengths))
         return beam_search(step, self.begin(words), self.end, max_len, beam_width)
 

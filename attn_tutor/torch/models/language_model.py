@@ -13,6 +13,7 @@ from attn_tutor.torch.layers.block import Block
 from attn_tutor.torch.layers.linear import Device, Dtype
 from attn_tutor.torch.layers.positional import PositionalEncoding
 from attn_tutor.torch.models.ids import require_ids
+from attn_tutor.torch.models.modes import in_evaluation
 
 __all__ = ["LanguageModel"]
 
@@ -114,6 +115,7 @@ class LanguageModel(nn.Module):
         return torch.stack(weights)
 
     @torch.no_grad()
+    @in_evaluation
     def generate(
         self,
         ids: torch.Tensor,
@@ -125,6 +127,8 @@ class LanguageModel(nn.Module):
         end: int | None = None,
     ) -> torch.Tensor:
         r"""Write on: the likeliest token each time, or one drawn from softmax(logits / temperature).
+
+        Nothing is dropped, in training mode neither.
 
         Args:
             ids: the beginning, whole numbers (…, n) with n of 1 or more.
