@@ -19,7 +19,24 @@ __all__ = ["Bias", "Causal", "First", "Rule", "Window", "documents", "prefix", "
 Pairs = Callable[[Any, Any], Any]
 
 
-class Rule:
+class OfPositions:
+    """What is said of queries and keys by their positions, with arrays that may differ by sequence and by head."""
+
+    arrays: ClassVar[dict[str, int]] = {}  # attribute: axes of one sequence's array
+
+    def map(self, change: Callable[[Any, int], Any]) -> Self:
+        """The same with each array changed; ``change`` gets it and the number of axes that one sequence's has."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        for name, value in vars(self).items():
+            if isinstance(value, OfPositions):
+                setattr(other, name, value.map(change))
+            elif name in self.arrays and hasattr(value, "shape"):
+                setattr(other, name, change(value, self.arrays[name]))
+        return other
+
+
+class Rule(OfPositions):
     r"""Any function of positions, for ``mask=``. Rules combine: ``a & b`` where both permit, ``a | b`` where one does.
 
     .. math:: \text{mask}_{ij} = \text{pairs}(i, j)
@@ -33,7 +50,6 @@ class Rule:
         Causal() & Rule(<lambda>)
     """
 
-    arrays: ClassVar[dict[str, int]] = {}  # attribute: axes of one sequence's array
     __array_ufunc__ = None  # NumPy's arrays leave & and | to us
 
     def __init__(self, pairs: Pairs) -> None:
@@ -46,17 +62,6 @@ class Rule:
     def keys(self, first: int, last: int, m: int) -> list[slice]:
         """Slices, in order and without overlap, of all keys that queries from ``first`` to ``last`` see of m."""
         return [slice(0, m)]
-
-    def map(self, change: Callable[[Any, int], Any]) -> Self:
-        """The same rule with each of its arrays changed; ``change`` gets it and its number of axes a sequence."""
-        other = object.__new__(type(self))
-        vars(other).update(vars(self))
-        for name, value in vars(self).items():
-            if isinstance(value, Rule):
-                setattr(other, name, value.map(change))
-            elif name in self.arrays and hasattr(value, "shape"):
-                setattr(other, name, change(value, self.arrays[name]))
-        return other
 
     def __and__(self, other: Any) -> "Rule":
         return Both(self, _require_rule(other))
@@ -256,7 +261,7 @@ class Documents(Rule):
         return f"documents({_short(self.ids)})"
 
 
-class Bias:
+class Bias(OfPositions):
     r"""What is added to the scores as a function of positions, for ``bias=``; :func:`alibi` makes one.
 
     .. math:: B_{ij} = \text{added}(i, j)
@@ -276,6 +281,8 @@ class Bias:
 
 class Slopes(Bias):
     """Distance times a slope for each head, (…,); :func:`alibi` makes it."""
+
+    arrays: ClassVar[dict[str, int]] = {"slopes": 0}
 
     def __init__(self, slopes: Any) -> None:
         self.slopes = slopes
@@ -426,7 +433,7 @@ def require_one_meaning(where: str, mask: Any, scores: Shape, blind: Any) -> Non
     if rows != (1,) and rows == tuple(batch[:1]) == (n,):
         raise ValueError(
             f"{where}: a mask of shape {tuple(mask.shape)} could be one row for each sequence or for each query. "
-            "Write mask[:, None, :] for one for each sequence, mask[None] for one for each query"
+            f"Write mask[:{', None' * len(batch)}, :] for one for each sequence, mask[None] for one for each query"
         )
     if n and blind is not False and blind.any():
         raise ValueError(
@@ -440,7 +447,7 @@ def for_heads(where: str, mask: Any, queries: Any, keys: Any) -> Any:
     batch = broadcast(queries.shape[:-3], keys.shape[:-3]) or ()
     if isinstance(mask, Rule):
         return mask.map(lambda X, own: _same_in_heads(X, own, len(batch)))
-    own = mask is None or mask.ndim < 3
+    own = getattr(mask, "ndim", 0) < 3
     if own or not lacks_heads(where, mask.shape, batch, queries.shape[-3]):
         return mask
     return mask[..., None, :, :]

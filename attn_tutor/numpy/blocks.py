@@ -80,14 +80,14 @@ class Visibility(NamedTuple):
         i, j = self.positions(rows), np.arange(self.m, dtype=np.int32)[keys]
         mask, bias = self.mask, self.bias
         if mask is not None:
-            mask = taken(mask, "nm", rows, keys)
+            mask = taken(mask, "nm", rows, keys, shared=True)
         if self.rule is not None:
             pairs = np.atleast_2d(self.rule.pairs(i, j))
             mask = pairs if mask is None else pairs & mask
         if isinstance(bias, Bias):
             bias = np.atleast_2d(bias.added(i, j))
         elif bias is not None:
-            bias = taken(bias, "nm", rows, keys)
+            bias = taken(bias, "nm", rows, keys, shared=True)
         return mask, bias
 
     @property
@@ -101,14 +101,19 @@ def _ready(where: str, X: Any) -> np.ndarray:
     return X
 
 
-def taken(X: np.ndarray, core: Any, rows: slice, keys: Index) -> np.ndarray:
-    """The part of an array, whose last axes have these letters, of some queries (n) and keys (m)."""
+def taken(
+    X: np.ndarray, core: Any, rows: slice, keys: Index, shared: bool = False
+) -> np.ndarray:
+    """The part of an array, whose last axes have these letters, of some queries (n) and keys (m).
+
+    ``shared``: an axis of length 1 is the same for all.
+    """
     sizes = X.shape[X.ndim - len(core) :]
     index = [{"n": rows, "m": keys}.get(letter, slice(None)) for letter in core]
-    # An axis of length 1 is the same for all.
-    index = [
-        x if size > 1 else slice(None) for x, size in zip(index, sizes, strict=True)
-    ]
+    if shared:
+        index = [
+            slice(None) if k == 1 else x for x, k in zip(index, sizes, strict=True)
+        ]
     return X[(..., *index)]
 
 

@@ -88,6 +88,7 @@ def attention_vjp(
     )  # (…, n, m)
     # A NaN passes nothing on, neither hidden nor seen: 0 · NaN would be NaN.
     weights, q, k, v = map(_finite_rows, (weights, Q, K, V))
+    g = np.where(weights.any(-1, keepdims=True), g, 0)
     d_scores = softmax_vjp(weights, g @ v.mT)  # (…, n, m)
     dQ, dK, dV = scale * d_scores @ k, scale * d_scores.mT @ q, weights.mT @ g
     return _sum_to(dQ, Q.shape), _sum_to(dK, K.shape), _sum_to(dV, V.shape)

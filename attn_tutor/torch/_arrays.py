@@ -97,9 +97,11 @@ require_array = partial(_checks.require_array, torch.Tensor)
 shapes = _checks.checker(require_array, prepare, as_is)
 
 
-def look(number: Callable[..., torch.Tensor], *arrays: torch.Tensor) -> Any:
-    """A number about the arrays, or None where nobody can look at it: under torch.compile, vmap and on meta."""
-    if torch.compiler.is_compiling():
+def look(
+    number: Callable[..., torch.Tensor], *arrays: torch.Tensor, wait: bool = False
+) -> Any:
+    """A number about the arrays; None where nobody can look at it (compiled, vmap, meta) or would wait for a GPU."""
+    if torch.compiler.is_compiling() or not (wait or arrays[0].device.type == "cpu"):
         return None
     try:
         found = number(*arrays)

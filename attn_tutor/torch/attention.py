@@ -15,6 +15,7 @@ from attn_tutor._checks import require_chance, require_positive
 from attn_tutor.rules import Bias, Rule, Window
 from attn_tutor.torch._arrays import in_single, require_scale, shapes, transformed
 from attn_tutor.torch.blocks import Visibility, by_blocks
+from attn_tutor.torch.flex import flex, flexible
 from attn_tutor.torch.kernels import gaussian_kernel
 from attn_tutor.torch.scoring import (
     OTHER_WIDTHS,
@@ -81,6 +82,7 @@ def attend(
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
 @in_single
+@by_blocks()
 def attention_weights(
     Q: torch.Tensor,
     K: torch.Tensor,
@@ -182,6 +184,7 @@ def attention(
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,k)->(n,d_v)")
+@in_single
 def bilinear_attention(
     Q: torch.Tensor,
     K: torch.Tensor,
@@ -421,7 +424,8 @@ def fused(
 ) -> torch.Tensor:
     """torch's own softmax(Q Kᵀ · scale) V, with this package's conventions of shapes and masks."""
     d, d_v, dtype = Q.shape[-1], V.shape[-1], Q.dtype
-    visible, B = (None, None) if who.is_causal else who.everything
+    by_flex = not dropout_p and flexible(who)
+    visible, B = (None, None) if who.is_causal or by_flex else who.everything
     if B is not None:
         if dtype.itemsize < 4:  # half precision would round the bias too coarsely
             Q, K, V = Q.float(), K.float(), V.float()
@@ -439,19 +443,25 @@ def fused(
     else:
         outer = torch.broadcast_shapes(*(shape[:-1] for shape in shapes))
         batch, shared = (*outer, Q.shape[-3]), (*outer, n_kv_heads)
-    # Other kernels have no second derivatives, and none along a direction.
-    only = sdpa_kernel(SDPBackend.MATH) if transformed(Q) else contextlib.nullcontext()
-    with only:
-        output = scaled_dot_product_attention(
-            four_axes(Q, batch),
-            four_axes(K, shared),
-            four_axes(V, shared),
-            None if visible is None else four_axes(visible, batch),
-            dropout_p,
-            who.is_causal,
-            scale=default_scale(d) if scale is None else 1.0,
-            enable_gqa=n_kv_heads is not None,
-        )
+    q, k, v = four_axes(Q, batch), four_axes(K, shared), four_axes(V, shared)
+    scale = default_scale(d) if scale is None else 1.0
+    if by_flex:
+        output = flex(q, k, v, who, scale, n_kv_heads is not None)
+    else:
+        # Other kernels have no second derivatives, and none along a direction.
+        only = SDPBackend.MATH if transformed(Q) else None
+        with sdpa_kernel(only) if only else contextlib.nullcontext():
+            mask = None if visible is None else four_axes(visible, batch)
+            output = scaled_dot_product_attention(
+                q,
+                k,
+                v,
+                mask,
+                dropout_p,
+                who.is_causal,
+                scale=scale,
+                enable_gqa=n_kv_heads is not None,
+            )
     return output.reshape(*batch, *output.shape[-2:])[..., :d_v].to(dtype)
 
 

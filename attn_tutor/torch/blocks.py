@@ -16,7 +16,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attn_tutor._checks import Shape
-from attn_tutor.rules import Bias, Causal, Rule, Slopes, combined, fitting
+from attn_tutor.rules import Bias, Causal, Rule, combined, fitting
 from attn_tutor.torch._arrays import (
     look,
     require_bias,
@@ -64,13 +64,13 @@ class Visibility(NamedTuple):
             require_boolean(where, mask, device)
             require_fit(where, "mask", mask.shape, shape)
             mask = torch.atleast_2d(mask)
-        if isinstance(bias, Slopes):
-            bias = Slopes(bias.slopes.to(device))
-        elif bias is not None and not isinstance(bias, Bias):
+        if isinstance(bias, Bias):
+            bias = bias.map(lambda X, _: X.to(device))
+        elif bias is not None:
             require_bias(where, bias, device)
             require_fit(where, "bias", bias.shape, shape)
             bias = torch.atleast_2d(bias)
-            least = look(torch.amin, bias) if bias.numel() else 0
+            least = look(torch.amin, bias, wait=True) if bias.numel() else 0
             if least is None or least == -torch.inf:  # a key with score −∞ is not seen
                 mask = (
                     bias != -torch.inf if mask is None else mask & (bias != -torch.inf)
@@ -100,14 +100,14 @@ class Visibility(NamedTuple):
         i, j = self.positions(rows), torch.arange(self.m, device=self.device)[keys]
         mask, bias = self.mask, self.bias
         if mask is not None:
-            mask = mask[place(mask, "nm", rows, keys)]
+            mask = mask[place(mask, "nm", rows, keys, shared=True)]
         if self.rule is not None:
             pairs = torch.atleast_2d(self.rule.pairs(i, j))
             mask = pairs if mask is None else pairs & mask
         if isinstance(bias, Bias):
             bias = torch.atleast_2d(bias.added(i, j))
         elif bias is not None:
-            bias = bias[place(bias, "nm", rows, keys)]
+            bias = bias[place(bias, "nm", rows, keys, shared=True)]
         return mask, bias
 
     def learnt_as_array(self) -> Self:
@@ -135,14 +135,19 @@ def _ready(where: str, device: torch.device, X: Any) -> torch.Tensor:
     return X.to(device)
 
 
-def place(X: torch.Tensor, core: Any, rows: slice, keys: Index) -> tuple[Any, ...]:
-    """Where an array, whose last axes have these letters, holds some queries (n) and keys (m)."""
+def place(
+    X: torch.Tensor, core: Any, rows: slice, keys: Index, shared: bool = False
+) -> tuple[Any, ...]:
+    """Where an array, whose last axes have these letters, holds some queries (n) and keys (m).
+
+    ``shared``: an axis of length 1 is the same for all.
+    """
     sizes = X.shape[X.ndim - len(core) :]
     index = [{"n": rows, "m": keys}.get(letter, slice(None)) for letter in core]
-    # An axis of length 1 is the same for all.
-    index = [
-        x if size != 1 else slice(None) for x, size in zip(index, sizes, strict=True)
-    ]
+    if shared:
+        index = [
+            slice(None) if k == 1 else x for x, k in zip(index, sizes, strict=True)
+        ]
     return (..., *index)
 
 
@@ -154,11 +159,11 @@ def by_blocks(per_pair: str = "") -> Callable[[Any], Any]:
 
         @functools.wraps(body)
         def call(*args: Any, **options: Any) -> Any:
-            inputs = vars(call)["__shapes__"].split("->")[0]
+            inputs, outputs = vars(call)["__shapes__"].split("->")
             cores = [x.split(",") for x in re.findall(r"\((.*?)\)", inputs)]
             options |= dict(zip(names, args, strict=False))
             arrays = [options.pop(name) for name in names[: len(cores)]]
-            return run(body, arrays, cores, per_pair, **options)
+            return run(body, arrays, cores, per_pair, "m" in outputs, **options)
 
         return call
 
@@ -170,13 +175,17 @@ def run(
     arrays: list[torch.Tensor],
     cores: list[list[str]],
     per_pair: str,
+    whole: bool,
     mask: Any = None,
     causal: bool = False,
     window: Any = None,
     bias: Any = None,
     **options: Any,
 ) -> Any:
-    """What the body gives: at once, or for some queries at a time where a rule hides keys or a pair holds much."""
+    """What the body gives: at once, or for some queries at a time where a rule hides keys or a pair holds much.
+
+    ``whole``: it has an axis for keys, so that none may be left out.
+    """
     sizes: dict[str, int] = {}
     for X, core in zip(arrays, cores, strict=True):
         sizes |= zip(core, X.shape[X.ndim - len(core) :], strict=True)
@@ -190,11 +199,12 @@ def run(
 
     spoiled = None
     hides = see.rule is not None or see.mask is not None
-    if hides and not look(finite, *arrays):
+    if hides and not look(finite, *arrays, wait=True):
         arrays, spoiled = cleared(arrays, cores, see, n_kv_heads)
     some = see.rule is not None and not see.is_causal or isinstance(see.bias, Bias)
-    if n and m and can_cut(Q) and (some or per_pair):
-        room = m * sizes.get(per_pair, 1) * math.prod(batch)
+    learnt = any(getattr(x, "requires_grad", False) for x in options.values())
+    if can_cut(Q) and (some or per_pair) and not (whole or learnt):
+        room = m * sizes.get(per_pair, 1) * math.prod(batch) or 1
         height = max(1, min(ROWS, NUMBERS // room)) if per_pair else ROWS
         found = Cut(body, cores, see.learnt_as_array(), options, height)(arrays)
     else:
@@ -228,10 +238,9 @@ class Cut(NamedTuple):
 
     def places(self, arrays: Any, rows: slice, keys: Index) -> list[tuple[Any, ...]]:
         """Where each array holds these queries and keys."""
-        cores = [*self.cores, ["n", "m"]]
-        return [
-            place(X, core, rows, keys) for X, core in zip(arrays, cores, strict=False)
-        ]
+        shared = [False] * len(self.cores) + [True]
+        cores = zip(arrays, [*self.cores, "nm"], shared, strict=False)
+        return [place(X, core, rows, keys, same) for X, core, same in cores]
 
     def compute(self, parts: Any, rows: slice, keys: Index) -> tuple[Any, ...]:
         """What the body gives of the parts of its arrays."""
@@ -250,7 +259,9 @@ class Blocks(torch.autograd.Function):
         ctx.cut, ctx.random = cut, torch.get_rng_state()
         ctx.save_for_backward(*arrays)
         blocks = []
-        for block in cut.blocks():
+        for block in (
+            cut.blocks() if cut.see.n else [(slice(0, 0), slice(0, cut.see.m))]
+        ):
             places = cut.places(arrays, *block)
             parts = [X[at] for X, at in zip(arrays, places, strict=True)]
             blocks.append(cut.compute(parts, *block))
@@ -321,6 +332,8 @@ def cleared(
     if n_kv_heads is not None:
         times = lost["n"].shape[-3] // n_kv_heads
         lost["m"] = lost["m"].repeat_interleave(times, -3)
+    if see.is_causal:  # who sees a key has seen those before it
+        return arrays, lost["n"] | (lost["m"].cumsum(-2) > 0)
     visible, _ = see.everything
     spoiled = visible & (lost["n"] | lost["m"].mT)  # (…, n, m)
     return arrays, spoiled.any(-1, keepdim=True)

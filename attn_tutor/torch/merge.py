@@ -62,11 +62,13 @@ def partial_attention(
     )
     visible, B = who.everything  # (…, n, m) both, or None
     scores = added(scores, B)
-    weights = masked_softmax(scores, visible)  # (…, n, m)
-    if visible is not None:
-        scores = torch.where(visible, scores, -torch.inf)
+    output = weighted_sum(masked_softmax(scores, visible), V, visible)  # (…, n, d_v)
+    if visible is None:
+        return output, torch.logsumexp(scores, -1, keepdim=True)
+    empty = ~visible.any(-1, keepdim=True)  # (…, n, 1)
+    scores = torch.where(visible, scores, -torch.inf).masked_fill(empty, 0)
     log_sum = torch.logsumexp(scores, -1, keepdim=True)  # (…, n, 1)
-    return weighted_sum(weights, V, visible), log_sum
+    return output, log_sum.masked_fill(empty, -torch.inf)
 
 
 @shapes("(n,d_v),(n,1),(n,d_v),(n,1)->(n,d_v),(n,1)")

@@ -67,8 +67,9 @@ def masked_softmax(
     require_boolean("masked_softmax", mask, scores.device)
     require_fit("masked_softmax", "mask", mask.shape, scores.shape)
     scores = torch.where(mask, scores, -torch.inf)  # a forbidden key scores −∞ …
-    some = mask.any(-1, keepdim=True) if mask.ndim else mask
-    return torch.where(some, softmax(scores), 0)  # … and exp(−∞) = 0
+    empty = ~(mask.any(-1, keepdim=True) if mask.ndim else mask)
+    weights = softmax(scores.masked_fill(empty, 0))  # of −∞ alone it would be NaN
+    return weights.masked_fill(empty, 0)  # … and exp(−∞) = 0
 
 
 @shapes("(m)->(m)")

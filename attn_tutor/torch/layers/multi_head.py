@@ -116,11 +116,14 @@ class MultiHeadAttention(nn.Module):
         values = self._split(self.v_proj(V))  # (…, h_kv, m, d_h)
         if turn is not None:
             queries, keys = turn(queries), turn(keys)
+        mask = for_heads("MultiHeadAttention", mask, queries, keys)
         window = self.window
         if cache is not None:
             keys, values = cache.append(keys, values)  # m grows
-            window, bias = _of_cache(cache, self.causal, window, bias, keys.shape[-2])
-        mask = for_heads("MultiHeadAttention", mask, queries, keys)
+            if self.causal:
+                window = _window_of(cache, window)
+            gap = cache.n_seen - keys.shape[-2]  # tokens dropped
+            mask, bias = (_at_true_places(x, gap, cache.sinks) for x in (mask, bias))
         heads = attention(
             queries, keys, values, mask, causal=self.causal, window=window, bias=bias,
             n_kv_heads=keys.shape[-3], dropout_p=self.dropout if self.training else 0.0,
@@ -212,12 +215,10 @@ class MultiHeadAttention(nn.Module):
         return layer.train(self.training)
 
 
-def _of_cache(
-    cache: KVCache, causal: bool, window: int | Window | None, bias: Any, m: int
-) -> tuple[int | Window | None, Any]:
-    """Window and bias of queries whose m keys a cache holds, some of which it may have dropped."""
-    if cache.window is None or not causal:
-        return window, bias
+def _window_of(cache: KVCache, window: int | Window | None) -> int | Window | None:
+    """What a query sees if a cache keeps no more than its own window and sinks."""
+    if cache.window is None:
+        return window
     sinks = window.sinks if isinstance(window, Window) else 0
     width = window.width if isinstance(window, Window) else window or cache.window
     if width > cache.window or sinks > cache.sinks:
@@ -225,11 +226,15 @@ def _of_cache(
             f"MultiHeadAttention: a query sees {width} tokens and {sinks} sinks, but the cache keeps "
             f"{cache.window} and {cache.sinks}; make it with KVCache(window={width}, sinks={sinks})"
         )
-    if isinstance(bias, Bias) and (gap := cache.n_seen - m):
-        added, first = bias.added, cache.sinks
-        # Sinks are further from the queries than their places in the cache tell.
-        bias = Bias(lambda i, j: added(i, torch.where(j < first, j - gap, j)))
-    return Window(width, cache.sinks), bias
+    return Window(width, cache.sinks)
+
+
+def _at_true_places(x: Any, gap: int, sinks: int) -> Any:
+    """A rule or a bias of positions, once a cache has dropped ``gap`` tokens behind its sinks."""
+    if not gap or not isinstance(x, Rule | Bias):
+        return x
+    kind, fn = (Rule, x.pairs) if isinstance(x, Rule) else (Bias, x.added)
+    return kind(lambda i, j: fn(i + gap, j + gap * (j >= sinks)))
 
 
 def _pairs(

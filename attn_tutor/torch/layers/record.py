@@ -103,7 +103,7 @@ def _ask(layer: nn.Module, keep: Keep, undo: ExitStack) -> None:
         return (output, None) if isinstance(layer, nn.MultiheadAttention) else output
 
     undo.callback(layer.register_forward_pre_hook(before, with_kwargs=True).remove)
-    undo.callback(layer.register_forward_hook(after).remove)
+    undo.callback(layer.register_forward_hook(after, prepend=True).remove)
 
 
 def _compute(layer: BilinearAttention, keep: Keep, undo: ExitStack) -> None:
