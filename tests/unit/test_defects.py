@@ -501,7 +501,7 @@ def test_rules_together_are_their_dense_mask(half, problem, causal, window):
     mask, options = dense(words, n, m), {"mask": rule(half, words)}
     if causal:
         options |= {"causal": True, "window": window and half.Window(window, sinks=2)}
-        mask &= dense(("window", window, 2) if window else ("causal",), n, m)
+        mask = mask & dense(("window", window, 2) if window else ("causal",), n, m)
     is_the_formula(half, options, mask, n, m)
 
 

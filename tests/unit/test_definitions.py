@@ -233,7 +233,7 @@ def oracle(name, given, mask, bias):
     """Values of the formula, and its gradients with respect to all arrays and a bias."""
     leaves = [torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in given]
     bias = None if bias is None else torch.tensor(bias, requires_grad=True)
-    mask = None if mask is None else torch.from_numpy(mask)
+    mask = None if mask is None else torch.tensor(mask)
     outputs = formula(name, *leaves, mask=mask, bias=bias)
     leaves += [] if bias is None else [bias]
     return [x.detach().numpy() for x in outputs], [x.numpy() for x in gradients(outputs, leaves)]  # fmt: skip

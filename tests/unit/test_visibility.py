@@ -1,5 +1,6 @@
 """Who sees whom: a rule is what its words say, pair by pair, and leaves out no key that a query sees."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -69,10 +70,13 @@ def sees(words, i, j):
     return SEES[words[0]](i, j, *words[1:])
 
 
+@functools.cache
 def dense(words, n, m):
     """Pair by pair, without a thought of memory; the last query stands at the last key."""
     pairs = [sees(words, i + m - n, j) for i in range(n) for j in range(m)]
-    return np.array(pairs, bool).reshape(n, m)
+    mask = np.array(pairs, bool).reshape(n, m)
+    mask.flags.writeable = False  # it is kept
+    return mask
 
 
 def rule(half, words):
