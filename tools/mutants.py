@@ -29,8 +29,10 @@ from attn_tutor.rules import First, Rule, Window
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK = [
+    "test_nan.py",
     "test_other_functions.py",
     "test_properties.py",
+    "test_definitions.py",
     "test_parity.py",
     "test_textbook.py",
     "test_golden.py",
@@ -275,6 +277,10 @@ LISTED = [
     Wrong("mask lost when causal", "rules.combined", lambda f, where, n, mask, causal, window: f(where, n, None if causal else mask, causal, window), SHARED),
     Wrong("a lone query sees no window", "rules.combined", lambda f, where, n, mask, causal, window: f(where, n, mask, causal and n != 1, None if n == 1 else window), SHARED),
     Wrong("a mask for each sequence is one for each head", "rules.for_heads", lambda f, where, mask, queries, keys: mask, SHARED),
+    Wrong("who sees whom is not heard", "blocks.Visibility.read", lambda f, *args: f(*args[:-4])),
+    Wrong("each block starts at the first query", "blocks.Visibility.positions", lambda f, self, rows: f(self, slice(0, rows.stop - rows.start))),
+    Wrong("a tile is seen whole", "blocks.Visibility.tile", lambda f, self, rows, keys: (None, f(self, rows, keys)[1])),
+    Wrong("the keys of the block's first query", "blocks.Visibility.keys", lambda f, self, rows: f(self, slice(rows.start, rows.start + 1))),
     Wrong("upper-left positions", "blocks.Visibility.positions", lambda f, self, rows: f(self, rows) - (self.m - self.n)),
     Wrong("a block's first key lost", "blocks.Visibility.keys", one_key_short),
     Wrong("a block's keys off by one", "blocks.Visibility.keys", one_key_late),
