@@ -207,7 +207,7 @@ def broadcast(*shapes: Shape) -> Shape | None:
     return tuple(common[::-1])
 
 
-def require_array(array_type: type, where: str, name: str, x: Any) -> None:
+def require_array(array_type: Any, where: str, name: str, x: Any) -> None:
     """Raise a ``TypeError`` unless ``x`` is an array of this half that one can compute with."""
     if not isinstance(x, array_type):
         kind, got = _type_name(array_type), _type_name(type(x))
