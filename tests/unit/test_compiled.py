@@ -1,4 +1,4 @@
-"""Under torch.compile and torch.export: one graph for the first length, one for all others, and no break."""
+"""Under torch.compile and torch.export: one graph for the first length, one for all others, no break, one number."""
 
 import pytest
 import torch
@@ -19,6 +19,15 @@ w_v = torch.randn(12, generator=generator)
 CALLS = {
     "attention": lambda X: at.attention(X, X, X, causal=True),
     "window": lambda X: at.attention(X, X, X, causal=True, window=4),
+    "sinks": lambda X: at.attention(X, X, X, causal=True, window=at.Window(4, sinks=2)),
+    "lengths": lambda X: at.attention(
+        X, X, X, at.valid(torch.full((len(X),), 2)), causal=True
+    ),
+    "a rule": lambda X: at.attention(X, X, X, at.Rule(lambda i, j: (i - j) % 2 == 0)),
+    "slopes": lambda X: at.attention(
+        X[:, None], X[:, None], X[:, None], bias=at.alibi(2), causal=True
+    ),
+    "partial": lambda X: at.partial_attention(X, X, X, causal=True)[0],
     "bias": lambda X: at.attention(X, X, X, bias=at.alibi_bias(1, X.shape[1])),
     "Gaussian": lambda X: at.gaussian_attention(X, X, X, causal=True),
     "additive": lambda X: at.additive_attention(X, X, X, *W[:2], w_v, causal=True),
@@ -36,7 +45,7 @@ CALLS = {
     "sinusoidal": lambda X: X + at.sinusoidal_encoding(X.shape[1], 12),
 }
 # Functions of each run, one a way through the package; the rest by `make full`: the compiler takes seconds for each.
-FIRST = "attention", "additive", "heads", "padding"
+FIRST = "attention", "additive", "heads", "padding", "mask and causal", "block"
 
 
 def each(names):
@@ -147,3 +156,75 @@ def test_an_export_with_two_lengths():
         torch.testing.assert_close(
             exported(Q, K, V), at.attention(Q, K, V, causal=True)
         )
+
+
+# torch's own compiler. Values and gradients are those of eager mode, at several lengths.
+
+
+class Masked(nn.Module):
+    def forward(self, X):
+        mask = torch.arange(X.shape[1], device=X.device) % 5 != 1
+        return at.attention(X, X, X, mask, causal=True)
+
+
+class Windowed(nn.Module):
+    def forward(self, X):
+        return at.attention(X, X, X, causal=True, window=at.Window(4, sinks=2))
+
+
+class Padded(nn.Module):
+    def __init__(self, as_rule=False):
+        super().__init__()
+        self.as_rule = as_rule
+        self.layer = at.MultiHeadAttention(12, 4, n_kv_heads=2, causal=True)
+
+    def forward(self, X):
+        lengths = torch.tensor([3, 2], device=X.device)
+        if self.as_rule:
+            return self.layer(X, mask=at.valid(lengths))
+        return self.layer(X, mask=at.padding_mask(lengths, X.shape[1]))
+
+
+class Additive(nn.Module):
+    def forward(self, X):
+        U = torch.eye(12, device=X.device)
+        return at.additive_attention(X, X, X, U, U, X[0, 0], causal=True)
+
+
+MODULES = {
+    "mask and causal": Masked,
+    "window": Windowed,
+    "padding": Padded,
+    "lengths": lambda: Padded(as_rule=True),
+    "block": lambda: at.Block(12, 2, causal=True, window=4, positions="rotary"),
+    "slopes": lambda: at.Block(12, 2, causal=True, positions="alibi"),
+    "Gaussian": lambda: Pool(at.gaussian_attention),
+    "additive": Additive,
+}
+
+
+class Pool(nn.Module):
+    def __init__(self, fn):
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, X):
+        return self.fn(X, X, X, causal=True)
+
+
+@each(MODULES)
+@pytest.mark.filterwarnings("ignore")  # of the compiler's own parts
+def test_the_compiler_gives_the_number_of_eager_mode(name):
+    torch.manual_seed(0)
+    torch.compiler.reset()
+    module = MODULES[name]()
+    compiled = torch.compile(module, fullgraph=True)
+    for n in (7, 9, 130, 64):
+        leaves = [torch.randn(2, n, 12).requires_grad_(), *module.parameters()]
+        g = torch.randn(2, n, 12)
+        found, expected = (fn(leaves[0]) for fn in (compiled, module))
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        for one, other in zip(
+            *(torch.autograd.grad(x, leaves, g) for x in (found, expected)), strict=True
+        ):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
