@@ -5,7 +5,9 @@ import sys
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 # Checks of international addresses, which no test meets, would take each worker three seconds to import.
@@ -34,6 +36,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next(found, len(SLOW_FILES))
 
     items.sort(key=place)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _numpy_in_examples(doctest_namespace: dict[str, Any]) -> None:
+    """Rules know no backend; their examples need one."""
+    doctest_namespace["np"] = np
 
 
 def pytest_configure(config: pytest.Config) -> None:

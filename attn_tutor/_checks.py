@@ -21,8 +21,14 @@ WORDS = {  # what others call it
     "is_causal": "causal here, aligned lower right",
     "attn_mask": "mask here if it is boolean, True = may attend, and bias if it is added to the scores",
     "key_padding_mask": "mask=~key_padding_mask[:, None, :] here: True = may attend",
+    "attention_mask": "mask=attention_mask.bool()[:, None, :] here: True = may attend",
     "enable_gqa": "n_kv_heads here, the number of heads of K",
     "average_attn_weights": "weights.mean(-3) here",
+    "embed_dim": "d_model here",
+    "num_heads": "n_heads here",
+    "batch_first": "always true here: leave it out",
+    "theta": "base here",
+    "max_new_tokens": "n_new here",
 }
 
 
@@ -49,12 +55,16 @@ def checker(
         inputs = re.findall(r"\((.*?)\)", signature.split("->")[0])
         cores = [tuple(core.split(",")) for core in inputs]
         fit = _fit(cores)
-        slow = WORDS.keys() | ({"n_kv_heads"} if shared else set())
+        slow = {*WORDS, *(["n_kv_heads"] if shared else [])}
         if shared:
             hints["…"] = "Heads that share keys: give n_kv_heads, how many K has"
 
         def decorate(fn: Callable[P, R]) -> Callable[P, R]:
-            names = list(inspect.signature(fn).parameters)[: len(cores)]
+            parameters = inspect.signature(fn).parameters
+            names = list(parameters)[: len(cores)]
+            most = sum(p.kind is not p.KEYWORD_ONLY for p in parameters.values())
+            definition = inspect.unwrap(fn)
+            named_slowly = slow | {*names}
             inner: Any = fn
             while inner is not None:  # by_blocks reads it, too
                 vars(inner)["__shapes__"] = signature
@@ -63,16 +73,21 @@ def checker(
             @functools.wraps(fn)
             def checked(*args: P.args, **kwargs: P.kwargs) -> R:
                 first: Any = args[: len(names)]
-                known = not kwargs or not slow & kwargs.keys()
-                if known and len(first) == len(names) and as_is(first) and fit(first):
-                    return fn(*args, **kwargs)  # the usual case, and quick
-                say_our_words(fn.__name__, kwargs)
-                # Python itself reports what is missing or given twice, when fn is called.
-                positional = dict(zip(names, args, strict=False))
+                usual = len(names) <= len(args) <= most
+                usual &= not kwargs or named_slowly.isdisjoint(kwargs)
+                if usual and as_is(first) and fit(first):
+                    return fn(*args, **kwargs)  # and quick
+                ndims = [x.ndim for x in args[:1] if hasattr(x, "ndim")]
+                say_our_words(fn.__name__, kwargs, *ndims)
                 keyword = {name: kwargs[name] for name in names if name in kwargs}
-                arrays: dict[str, Any] = {**positional, **keyword}
-                if not arrays:
-                    return fn(*args, **kwargs)
+                arrays: dict[str, Any] = {
+                    **dict(zip(names, first, strict=False)),
+                    **keyword,
+                }
+                count = len(first) + len(keyword)
+                if not count == len(arrays) == len(names) or len(args) > most:
+                    # Python itself reports what is missing, given twice or one too many.
+                    return definition(*args, **kwargs)
                 for name, array in arrays.items():
                     require(fn.__name__, name, array)
                 given = {x: arrays[x].shape for x in arrays}
@@ -83,11 +98,12 @@ def checker(
                 _match(fn.__name__, signature, given, expected, hints)
                 arrays = prepare(fn.__name__, arrays)
                 others: Any = args[len(names) :]
-                ready: Any = [arrays[name] for name in positional]
-                named: Any = {name: arrays.get(name, x) for name, x in kwargs.items()}
+                # Arrays given by name go by position, which what stands inside relies on.
+                ready: Any = [arrays[name] for name in names]
+                named: Any = {x: kwargs[x] for x in kwargs if x not in arrays}
                 return fn(*ready, *others, **named)
 
-            checked.__wrapped__ = inspect.unwrap(fn)  # the definition itself
+            checked.__wrapped__ = definition
             return checked
 
         return decorate
@@ -95,21 +111,30 @@ def checker(
     return shapes
 
 
-def say_our_words(where: str, kwargs: dict[str, Any]) -> None:
-    """Raise a ``TypeError`` where an argument has the name that others give it."""
+def say_our_words(where: str, kwargs: dict[str, Any], ndim: int = 3) -> None:
+    """Raise a ``TypeError`` where an argument has the name that others give it; ``ndim`` is that of the tokens."""
     for name in WORDS.keys() & kwargs.keys():
-        raise TypeError(f"{where}: {name} is {WORDS[name]}")
+        rows = ", ".join(["None"] * max(1, ndim - 2))
+        words = WORDS[name].replace("[:, None, :]", f"[:, {rows}, :]")
+        raise TypeError(f"{where}: {name} is {words}")
 
 
-def our_words(forward: Callable[P, R]) -> Callable[P, R]:
+def our_words(method: Callable[P, R]) -> Callable[P, R]:
     """Let a layer say what it calls the arguments of others."""
 
-    @functools.wraps(forward)
-    def told(*args: P.args, **kwargs: P.kwargs) -> R:
-        say_our_words(type(args[0]).__name__, kwargs)
-        return forward(*args, **kwargs)
+    @functools.wraps(method)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        where = type(args[0]).__name__
+        say_our_words(where, kwargs)
+        if isinstance(cache := kwargs.get("cache"), list | tuple):
+            kind = type(cache).__name__
+            raise TypeError(
+                f"{where}: cache must be a KVCache, got {kind}; of keys and values that are there already, "
+                "KVCache().append(K, V) makes one full"
+            )
+        return method(*args, **kwargs)
 
-    return told
+    return checked
 
 
 def _fit(cores: list[tuple[str, ...]]) -> Callable[[tuple[Any, ...]], bool]:
@@ -183,13 +208,38 @@ def broadcast(*shapes: Shape) -> Shape | None:
 
 
 def require_array(array_type: type, where: str, name: str, x: Any) -> None:
-    """Raise a ``TypeError`` unless ``x`` is an array of this half."""
+    """Raise a ``TypeError`` unless ``x`` is an array of this half that one can compute with."""
     if not isinstance(x, array_type):
         kind, got = _type_name(array_type), _type_name(type(x))
-        maker = "numpy.asarray" if kind == "numpy.ndarray" else "torch.as_tensor"
         raise TypeError(
-            f"{where}: {name} must be a {kind}, got {got}; {maker}({name}) makes one"
+            f"{where}: {name} must be a {kind}, got {got}; {_instead(kind, name, x)}"
         )
+    if getattr(x, "is_nested", False):
+        raise TypeError(
+            f"{where}: {name} is a nested tensor; torch.nested.to_padded_tensor({name}, 0.0) makes a plain one, "
+            "and mask=valid(lengths) hides its padding"
+        )
+    if "float8" in str(x.dtype):
+        raise TypeError(
+            f"{where}: {name} has dtype {x.dtype}, which is for storage; {name}.bfloat16() can be computed with"
+        )
+
+
+def _instead(kind: str, name: str, x: Any) -> str:
+    """What to give in place of something that is no array."""
+    in_numpy = kind == "numpy.ndarray"
+    if name == "mask" and isinstance(x, bool):
+        return "causal=True hides later keys" if x else "mask=None hides nothing"
+    if name in ("mask", "bias") and isinstance(x, type):
+        return f"{name}={x.__name__}() is one that it makes"
+    if name in ("mask", "bias") and callable(x):
+        rule = "Rule" if name == "mask" else "Bias"
+        return f"{name}={rule}({name}) takes a function of positions"
+    if hasattr(x, "weight"):  # a layer
+        copy = ".detach().numpy()" if in_numpy else ""
+        return f"{name}.weight.mT{copy} is its matrix, without a bias"
+    maker = "numpy.asarray" if in_numpy else "torch.as_tensor"
+    return f"{maker}({name}) makes one"
 
 
 def require_boolean(array_type: type, where: str, mask: Any) -> None:
@@ -197,9 +247,14 @@ def require_boolean(array_type: type, where: str, mask: Any) -> None:
     require_array(array_type, where, "mask", mask)
     dtype = str(mask.dtype).removeprefix("torch.")
     if dtype != "bool":
-        added = "; what is added to the scores is a bias=" if "float" in dtype else ""
+        to_bool = "bool()" if hasattr(mask, "bool") else "astype(bool)"
+        instead = (
+            "what is added to the scores is a bias="
+            if "float" in dtype
+            else f"mask.{to_bool} makes one of ones and zeros"
+        )
         raise TypeError(
-            f"{where}: masks are boolean, True = may attend; got {dtype}{added}"
+            f"{where}: masks are boolean, True = may attend; got {dtype}; {instead}"
         )
 
 
@@ -220,21 +275,28 @@ def require_fit(where: str, name: str, shape: Shape, scores: Shape) -> None:
     # Its last axes may be missing or 1, but must not make queries or keys out of nothing.
     core_fits = broadcast(shape[-2:], scores[-2:]) == scores[-2:]
     lead, batch = shape[:-2], scores[:-2]
-    for_sequences = (*lead, *(1,) * (len(batch) - len(lead)))
-    fewer = name == "mask" and set(lead) - {1} and len(lead) < len(batch)
-    if fewer and broadcast(lead, batch) and broadcast(for_sequences, batch):
-        more = ", ".join([":"] * len(lead) + ["None"] * (len(batch) - len(lead)))
-        raise ValueError(
-            f"{where}: a mask of shape {_text(shape)} could be one for each of the first or of the last axes of "
-            f"{_text(batch)}. Write mask[{more}] for one for each sequence, mask[None] for one for each head"
-        )
+    missing = len(batch) - len(lead)
+    fewer = set(lead) - {1} and missing > 0
+    as_first = fewer and broadcast((*lead, *(1,) * missing), batch) == batch
+    as_last = fewer and broadcast(lead, batch) == batch
+    fits = core_fits and broadcast(shape, scores) is not None
+    none = ", ".join(["None"] * missing)
+    behind = ", ".join([":"] * len(lead) + [none])
     hint = ""
-    if len(scores) > 2 and shape[:-3] == scores[:-2] and shape[-3] == 1 < scores[-3]:
+    if as_first and core_fits:
+        if name == "mask" and as_last:
+            raise ValueError(
+                f"{where}: a mask of shape {_text(shape)} could be one for each of the first or of the last axes of "
+                f"{_text(batch)}. Write mask[{behind}] for one for each sequence, mask[{none}] for one for each head"
+            )
+        fits &= name != "mask"  # which would make heads out of nothing
+        hint = f" One for each sequence is {name}[{behind}]."
+    elif batch and shape[:-3] == batch and shape[-3] == 1 < scores[-3]:
+        fits = False
         hint = f" The axis for heads is too many: {name}[..., 0, :, :]."
-    elif name == "mask" and shape == (*scores[:1], *scores[-1:]) and len(scores) > 2:
-        hint = " One row for each sequence is mask[:, None, :]."
-        hint *= scores[0] != scores[-2]
-    if not core_fits or broadcast(shape, scores) is None or "heads" in hint:
+    elif batch and shape == (batch[0], scores[-1]):
+        hint = f" One row for each sequence is {name}[:, {none}, :]."
+    if not fits:
         raise ValueError(
             f"{where}: {name} has shape {_text(shape)} but must broadcast to the scores, {_text(scores)}.{hint}"
         )
@@ -254,9 +316,10 @@ def lacks_heads(where: str, mask: Shape, batch: Shape, n_heads: int) -> bool:
         either = len(lead) == len(batch) and set(lead) != {1}
         either &= all(broadcast(lead, axes) == axes for axes in readings)
     if either:
+        each = "mask[..., None, :, :]" if batch else "Q[None]"  # sequences need an axis
         raise ValueError(
             f"{where}: a mask of shape {_text(mask)} could be one for each sequence or one for each head. "
-            "Write mask[..., None, :, :] for one for each sequence, mask[None] for one for each head"
+            f"Write {each} for one for each sequence, mask[None] for one for each head"
         )
     return len(lead) == 1
 

@@ -15,7 +15,6 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Callable
-from itertools import product
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
@@ -26,11 +25,14 @@ import torch
 
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
+from attn_tutor.rules import First, Rule, Window
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK = [
+    "test_nan.py",
     "test_other_functions.py",
     "test_properties.py",
+    "test_definitions.py",
     "test_parity.py",
     "test_textbook.py",
     "test_golden.py",
@@ -46,7 +48,7 @@ lib: Any  # attn_tutor's half of that name
 
 class Wrong(NamedTuple):
     name: str
-    where: str  # what it replaces: a public name, or module.name in each half
+    where: str  # what it replaces: a public name, or module.name
     fn: Callable[..., Any]  # called with the right function, then all its arguments
     halves: tuple[str, ...] = ("numpy", "torch")
 
@@ -75,14 +77,87 @@ def either_mask_or_causal(right: Any, *args: Any, **options: Any) -> Any:
 
 
 def wider_window(right: Any, *args: Any, **options: Any) -> Any:
-    if options["window"] is not None:
-        options["window"] += 1
+    window = options["window"]
+    if isinstance(window, Window):
+        options["window"] = Window(window.width + 1, window.sinks)
+    elif window is not None:
+        options["window"] = window + 1
     return right(*args, **options)
 
 
-def heads_in_turn(right: Any, X: Any, groups: int) -> Any:
-    h = X.shape[-3]  # 0 1 0 1, not 0 0 1 1
-    return right(X, h // groups).swapaxes(-4, -3) if h > 1 else right(X, groups)
+def heads_in_turn(right: Any, X: Any, times: int) -> Any:
+    return xp.concatenate([X] * times, -3)  # 0 1 0 1, not 0 0 1 1
+
+
+def fused_heads_in_turn(
+    right: Any, Q: Any, K: Any, V: Any, who: Any, scale: Any, p: float, groups: Any
+) -> Any:
+    if groups is not None:
+        K, V = (heads_in_turn(None, X, Q.shape[-3] // groups) for X in (K, V))
+    return right(Q, K, V, who, scale, p)
+
+
+def scale_of_the_padded_width(
+    right: Any, Q: Any, K: Any, V: Any, who: Any, scale: Any, *rest: Any
+) -> Any:
+    wide = max(Q.shape[-1], V.shape[-1], 1) ** -0.5
+    return right(Q, K, V, who, wide if scale is None else scale, *rest)
+
+
+def scaled_twice(
+    right: Any, Q: Any, K: Any, V: Any, who: Any, scale: Any, *rest: Any
+) -> Any:
+    twice = None if scale is None else scale / max(Q.shape[-1], 1) ** 0.5
+    return right(Q, K, V, who, twice, *rest)
+
+
+def one_key_short(right: Any, self: Any, rows: slice) -> Any:
+    keys = right(self, rows)
+    if self.rule is None or not isinstance(keys, slice):
+        return keys
+    return slice(keys.start + 1, max(keys.start + 1, keys.stop))
+
+
+def one_key_late(right: Any, self: Any, rows: slice) -> Any:
+    keys = right(self, rows)
+    if self.rule is None or not isinstance(keys, slice):
+        return keys
+    return slice(max(0, keys.start - 1), max(0, keys.stop - 1))
+
+
+def one_span(right: Any, self: Any, rows: slice) -> Any:
+    keys = right(self, rows)  # of sinks and a window, the window
+    return keys if isinstance(keys, slice) else keys[len(keys) // 2 :]
+
+
+def bias_of_the_first_rows(right: Any, self: Any, rows: slice, keys: Any) -> Any:
+    first = slice(0, rows.stop - rows.start)
+    return right(self, rows, keys)[0], right(self, first, keys)[1]
+
+
+def mask_of_the_first_rows(right: Any, self: Any, rows: slice, keys: Any) -> Any:
+    first = slice(0, rows.stop - rows.start)
+    return right(self, first, keys)[0], right(self, rows, keys)[1]
+
+
+def mask_lost_beside_a_rule(right: Any, self: Any, rows: slice, keys: Any) -> Any:
+    return right(self if self.rule is None else self._replace(mask=None), rows, keys)
+
+
+def last_block_with_the_keys_before(right: Any, self: Any) -> Any:
+    blocks = list(right(self))
+    if len(blocks) > 1:
+        blocks[-1] = blocks[-1][0], blocks[-2][1]
+    return iter(blocks)
+
+
+def gradients_of_all_rows_but_one(right: Any, ctx: Any, *g: Any) -> Any:
+    return right(ctx, *(xp.cat([X[..., :-1, :], 0 * X[..., -1:, :]], -2) for X in g))
+
+
+def dropped_anew(right: Any, ctx: Any, *g: Any) -> Any:
+    ctx.random = torch.get_rng_state()
+    return right(ctx, *g)
 
 
 def scale_of_the_model(
@@ -115,21 +190,9 @@ def unnormalised_past(
     return weights @ V
 
 
-def hides_nothing(right: Any, see: Any, *arrays: Any) -> Any:
-    return *arrays, None
-
-
-def without_protocol(
-    right: Any, where: str, core: Any, *arrays: Any, **said: Any
-) -> Any:
-    project = said.pop("project", None)
-    said.pop("short", None)
-    see = lib.visibility.Visibility.of(where, *arrays, **said)
-    return core(*(arrays if project is None else project(*arrays)), see)
-
-
 # A table reads as lines.
 # fmt: off
+SHARED = ("both",)  # what the halves share is replaced for both
 LISTED = [
     Wrong("no √d", "scaled_dot_score", lambda f, Q, K, scale: f(Q, K, 1.0 if scale is None else scale)),
     Wrong("1/d in place of 1/√d", "scaled_dot_score", lambda f, Q, K, scale: f(Q, K, 1 / max(1, Q.shape[-1]) if scale is None else scale)),
@@ -154,11 +217,11 @@ LISTED = [
     Wrong("−9 in place of −∞", "masked_softmax", lambda f, scores, mask: f(scores if mask is None else xp.where(mask, scores, -9.0))),
     Wrong("uniform where nothing is permitted", "masked_softmax", lambda f, scores, mask: f(scores if mask is None else xp.where(mask, scores, -1e4))),
     Wrong("division by a sum of 0", "normalize", lambda f, weights: weights / weights.sum(-1)[..., None]),
-    Wrong("masked value zeroed but not renormalised", "attend", lambda f, scores, V, mask: ((lib.softmax(scores) * (1 if mask is None else mask)) @ V)),
+    Wrong("masked value zeroed but not renormalised", "attend", lambda f, scores, V, mask, **on: f(scores, V, mask, **on) if mask is None or isinstance(mask, Rule) else (lib.softmax(scores) * mask) @ V),
     Wrong("parts merged by halves", "merge", lambda f, output, log_sum, other, other_log_sum: ((output + other) / 2, xp.logaddexp(log_sum, other_log_sum))),
     Wrong("the first part not shrunk", "merge", lambda f, output, log_sum, other, other_log_sum: (output + xp.exp(other_log_sum - xp.logaddexp(log_sum, other_log_sum)) * other, xp.logaddexp(log_sum, other_log_sum))),
-    Wrong("log-sum without the scale", "partial_attention", lambda f, Q, K, V, mask=None, scale=None: (f(Q, K, V, mask, scale=scale)[0], f(Q, K, V, mask, scale=1.0)[1])),
-    Wrong("mask lost", "attend", lambda f, scores, V, mask: f(scores, V)),
+    Wrong("log-sum without the scale", "partial_attention", lambda f, *args, scale, **on: (f(*args, scale=scale, **on)[0], f(*args, scale=1.0, **on)[1])),
+    Wrong("mask lost", "attend", lambda f, scores, V, mask, **on: f(scores, V, **on)),
     Wrong("causal lost when masked", "attention", either_mask_or_causal),
     Wrong("causal lost when masked", "attention_weights", either_mask_or_causal),
     Wrong("causal lost", "attention", forgets("causal")),
@@ -172,15 +235,10 @@ LISTED = [
     Wrong("window off by one", "additive_attention", wider_window),
     Wrong("bandwidth lost", "gaussian_attention", forgets("bandwidth")),
     Wrong("mask lost", "additive_attention", lambda f, *args, **options: f(*args[:6], **options)),
-    Wrong("0 · NaN leaks from what is hidden", "visibility.hide", hides_nothing),
-    Wrong("a NaN that is seen is lost, an empty row uniform", "visibility.finish", lambda f, output, *rest: output),
     Wrong("values of the queries' sequence", "cross_attention", lambda f, X, Y, *rest, **options: f(X, X, *rest, **options)),
     Wrong("view in place of transpose", "split_heads", reshape_only),
     Wrong("view in place of transpose back", "merge_heads", lambda f, X: X.reshape(*X.shape[:-3], X.shape[-2], -1)),
-    Wrong("biases lost", "multi_head_attention", forgets("biases")),
     Wrong("√d of the model's width", "multi_head_attention", scale_of_the_model),
-    Wrong("shared keys in turn, not in groups", "visibility.in_groups", heads_in_turn),
-    Wrong("a hidden sequence goes unseen", "visibility.Visibility.require_sense", lambda f, *args: None),
     Wrong("exponent off by two", "sinusoidal_encoding", exponent_off_by_two),
     Wrong("positions from 1", "sinusoidal_encoding", lambda f, n, *rest, **options: f(n + 1, *rest, **options)[1:]),
     Wrong("all sines before all cosines", "sinusoidal_encoding", sines_then_cosines),
@@ -197,13 +255,59 @@ LISTED = [
     Wrong("one key too many is valid", "valid", lambda f, lengths: f(lengths + 1)),
     Wrong("no prefix", "prefix", lambda f, lengths: f(lengths * 0)),
     Wrong("favours what is far", "alibi", lambda f, slopes: f(-f(slopes).slopes)),
-    Wrong("what is said is not heard", "visibility.attend_by", lambda f, where, core, *arrays, **said: f(where, core, *arrays, **said | {"mask": None})),
-    Wrong("the step before the core is forgotten", "visibility.hide", lambda f, see, Q, *keyed: (Q, *keyed, f(see, Q, *keyed)[-1])),
-    Wrong("a core without the protocol around it", "visibility.attend_by", without_protocol),
-    Wrong("parts of a row are not weighed", "fast.attention.join", lambda f, a, x, b, y: (a + b, f(a, x, b, y)[1]), ("torch",)),
-    Wrong("a tile at the edge is seen whole", "visibility.Visibility.band", lambda f, self, rows, keys: f(self, rows, keys) | True),
-    Wrong("slopes fall towards the query", "visibility.Visibility.fall", lambda f, self, i, j: -f(self, i, j)),
-    Wrong("log-sums without the maximum", "fast.tiles.log_sums", lambda f, top, total: f(0 * top, total), ("numpy",)),
+    Wrong("a hidden sequence goes unseen", "rules.require_one_meaning", lambda f, *args: None, SHARED),
+    Wrong("the key of one's own is hidden", "rules.Causal.pairs", lambda f, self, i, j: j < i, SHARED),
+    Wrong("the key of one's own is not computed", "rules.Causal.keys", lambda f, self, first, last, m: f(self, first, last - 1, m), SHARED),
+    Wrong("one key too many", "rules.Window.pairs", lambda f, self, i, j: f(Window(self.width + 1, self.sinks), i, j), SHARED),
+    Wrong("sinks lost", "rules.Window.pairs", lambda f, self, i, j: f(Window(self.width), i, j), SHARED),
+    Wrong("sinks are seen from before them", "rules.Window.pairs", lambda f, self, i, j: f(self, i, j) | (j < self.sinks), SHARED),
+    Wrong("the oldest key is not computed", "rules.Window.keys", lambda f, self, first, last, m: f(self, first + 1, last, m), SHARED),
+    Wrong("sinks are not computed", "rules.Window.keys", lambda f, self, first, last, m: f(Window(self.width), first, last, m), SHARED),
+    Wrong("one key too many", "rules.First.pairs", lambda f, self, i, j: f(self, i, j - 1), SHARED),
+    Wrong("the last key is not computed", "rules.First.keys", lambda f, self, first, last, m: [slice(x.start, x.stop - 1) for x in f(self, first, last, m)], SHARED),
+    Wrong("the keys of the shortest", "rules.First.keys", lambda f, self, first, last, m: f(First(self.count.min()), first, last, m) if hasattr(self.count, "shape") and self.count.shape else f(self, first, last, m), SHARED),
+    Wrong("the keys of the first query alone", "rules.Documents.keys", lambda f, self, first, last, m: f(self, first, first, m), SHARED),
+    Wrong("either in place of both", "rules.Both.pairs", lambda f, self, i, j: self.a.pairs(i, j) | self.b.pairs(i, j), SHARED),
+    Wrong("the keys of one span", "rules.Both.keys", lambda f, self, first, last, m: f(self, first, last, m)[-1:], SHARED),
+    Wrong("both in place of either", "rules.Either.pairs", lambda f, self, i, j: self.a.pairs(i, j) & self.b.pairs(i, j), SHARED),
+    Wrong("the keys of one side", "rules.Either.keys", lambda f, self, first, last, m: self.a.keys(first, last, m), SHARED),
+    Wrong("one array for all sequences", "rules.First.map", lambda f, self, change: f(First(self.count.reshape(-1)[0] + 0 * self.count) if getattr(self.count, "ndim", 0) else self, change), SHARED),
+    Wrong("slopes fall towards the query", "rules.Slopes.added", lambda f, self, i, j: -f(self, i, j), SHARED),
+    Wrong("two readings go unseen", "rules.fitting", lambda f, where, rule, batch, n, m, ready: rule.map(lambda X, own: ready(X)), SHARED),
+    Wrong("mask lost when causal", "rules.combined", lambda f, where, n, mask, causal, window: f(where, n, None if causal else mask, causal, window), SHARED),
+    Wrong("a lone query sees no window", "rules.combined", lambda f, where, n, mask, causal, window: f(where, n, mask, causal and n != 1, None if n == 1 else window), SHARED),
+    Wrong("a mask for each sequence is one for each head", "rules.for_heads", lambda f, where, mask, queries, keys: mask, SHARED),
+    Wrong("who sees whom is not heard", "blocks.Visibility.read", lambda f, *args: f(*args[:-4])),
+    Wrong("each block starts at the first query", "blocks.Visibility.positions", lambda f, self, rows: f(self, slice(0, rows.stop - rows.start))),
+    Wrong("a tile is seen whole", "blocks.Visibility.tile", lambda f, self, rows, keys: (None, f(self, rows, keys)[1])),
+    Wrong("the keys of the block's first query", "blocks.Visibility.keys", lambda f, self, rows: f(self, slice(rows.start, rows.start + 1))),
+    Wrong("upper-left positions", "blocks.Visibility.positions", lambda f, self, rows: f(self, rows) - (self.m - self.n)),
+    Wrong("a block's first key lost", "blocks.Visibility.keys", one_key_short),
+    Wrong("a block's keys off by one", "blocks.Visibility.keys", one_key_late),
+    Wrong("sinks are cut away", "blocks.Visibility.keys", one_span),
+    Wrong("bias of the first rows for all", "blocks.Visibility.tile", bias_of_the_first_rows),
+    Wrong("mask of the first rows for all", "blocks.Visibility.tile", mask_of_the_first_rows),
+    Wrong("mask lost beside a rule", "blocks.Visibility.tile", mask_lost_beside_a_rule),
+    Wrong("a bias of −∞ hides nothing", "blocks.Visibility.read", lambda f, *args: f(*args)._replace(mask=f(*args[:-1]).mask)),
+    Wrong("the last block dropped", "blocks.in_threads", lambda f, work, tasks: f(work, tasks[:-1] if len(tasks) > 1 else tasks), ("numpy",)),
+    Wrong("shared keys in turn, not in groups", "blocks.repeat_heads", heads_in_turn, ("numpy",)),
+    Wrong("the last block with the keys of the one before", "blocks.Cut.blocks", last_block_with_the_keys_before, ("torch",)),
+    Wrong("a row lost on the way back", "blocks.Blocks.backward", gradients_of_all_rows_but_one, ("torch",)),
+    Wrong("dropped anew on the way back", "blocks.Blocks.backward", dropped_anew, ("torch",)),
+    Wrong("learnt slopes get no gradient", "blocks.Visibility.learnt_as_array", lambda f, self: self, ("torch",)),
+    Wrong("0 · NaN leaks from what is hidden", "blocks.finite", lambda f, *arrays: torch.tensor(True), ("torch",)),
+    Wrong("0 · NaN leaks from what is hidden", "blocks.cleared", lambda f, arrays, *rest: (arrays, f(arrays, *rest)[1]), ("torch",)),
+    Wrong("a NaN that is seen is lost", "blocks.filled", lambda f, results, spoiled: results, ("torch",)),
+    Wrong("0 · NaN leaks from what is hidden", "attention.weighted_sum", lambda f, weights, V, visible: weights @ V),
+    Wrong("a NaN that is seen is lost", "attention.weighted_sum", lambda f, weights, V, visible: weights @ xp.nan_to_num(V)),
+    Wrong("bias lost", "attention.added", lambda f, scores, bias: scores),
+    Wrong("scale lost", "attention.fused", lambda f, Q, K, V, who, scale, *rest: f(Q, K, V, who, None, *rest), ("torch",)),
+    Wrong("scaled twice", "attention.fused", scaled_twice, ("torch",)),
+    Wrong("√ of the padded width", "attention.fused", scale_of_the_padded_width, ("torch",)),
+    Wrong("bias lost", "attention.fused", lambda f, Q, K, V, who, *rest: f(Q, K, V, who._replace(bias=None), *rest), ("torch",)),
+    Wrong("shared keys in turn, not in groups", "attention.fused", fused_heads_in_turn, ("torch",)),
+    Wrong("tanh of half the sum", "scoring.shifted_additive_score", lambda f, Q, K, W_q, W_k, w_v: f(Q, K, W_q / 2, W_k / 2, w_v)),
+    Wrong("an empty part makes NaN", "merge.finite", lambda f, log_sum: log_sum),
     Wrong("normaliser lost when causal", "linear_attention", unnormalised_past),
     Wrong("weights of the newest key alone", "delta_rule", lambda f, Q, K, V, beta: (Q * K).sum(-1)[..., None] * V * beta[..., None]),
     Wrong("positions of the first keys", "latent_attention", lambda f, X, C, R, *rest, **options: f(X, C, lib.rotary(R, xp.arange(R.shape[-2]) * 0 + X.shape[-2] - R.shape[-2]), *rest, **options)),
@@ -221,7 +325,8 @@ LISTED = [
 
 def place(wrong: Wrong, half: str) -> tuple[Any, str]:
     """The module or class that holds the function, and its name there."""
-    *path, name = f"attn_tutor.{half}.{wrong.where}".split(".")
+    room = "" if half == "both" else f"{half}."
+    *path, name = f"attn_tutor.{room}{wrong.where}".split(".")
     *room, last = path
     if last[0].isupper():  # a class
         return getattr(importlib.import_module(".".join(room)), last), name
@@ -231,7 +336,7 @@ def place(wrong: Wrong, half: str) -> tuple[Any, str]:
 def install(wrong: Wrong, half: str) -> None:
     """Put it into every module of the package that has the right one; those that load later take it from there."""
     global xp, lib
-    xp, lib = (np, an) if half == "numpy" else (torch, at)
+    xp, lib = (torch, at) if half == "torch" else (np, an)
     holder, name = place(wrong, half)
     right = getattr(holder, name)
     signature = inspect.signature(right)
@@ -242,7 +347,10 @@ def install(wrong: Wrong, half: str) -> None:
         given.apply_defaults()
         return wrong.fn(right, *given.args, **given.kwargs)
 
-    setattr(holder, name, changed)
+    static = isinstance(
+        inspect.getattr_static(holder, name), (staticmethod, classmethod)
+    )
+    setattr(holder, name, staticmethod(changed) if static else changed)
     for module in [m for key, m in sys.modules.items() if key.startswith("attn_tutor")]:
         for alias in [key for key, value in vars(module).items() if value is right]:
             setattr(module, alias, changed)
@@ -277,8 +385,9 @@ def main() -> int:
     os.chdir(ROOT)
     chosen = [
         (number, half)
-        for (number, wrong), half in product(enumerate(LISTED), ("numpy", "torch"))
-        if half in wrong.halves and word in f"{half}.{wrong.where}: {wrong.name}"
+        for number, wrong in enumerate(LISTED)
+        for half in wrong.halves
+        if word in f"{half}.{wrong.where}: {wrong.name}"
     ]
     killers = []
     fresh = multiprocessing.get_context("forkserver")

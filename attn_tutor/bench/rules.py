@@ -17,7 +17,7 @@ from attn_tutor.bench.case import HEADS, WIDTH, Case, Contestants
 from attn_tutor.bench.case import Contestant as Who
 from attn_tutor.bench.limits import products
 
-CAP, DOCUMENT, SINKS, SPAN = 30.0, 1000, 4, 256
+DOCUMENT, SINKS, SPAN = 1000, 4, 256
 
 
 class Said(NamedTuple):
@@ -49,9 +49,6 @@ def rules(case: Case) -> dict[str, Callable[[], Said]]:
         return give(torch.tensor(x, **on))
 
     return {
-        "softcap": lambda: Said(
-            {"softcap": CAP}, None, lambda s, h, i, j: CAP * torch.tanh(s / CAP)
-        ),
         "causal": lambda: Said({"causal": True}, causal),
         "window": lambda: Said({"causal": True, "window": SPAN}, window),
         "sinks": lambda: Said(
@@ -65,7 +62,7 @@ def rules(case: Case) -> dict[str, Callable[[], Said]]:
             {"mask": lib.valid(number(n - eighth))}, lambda i, j: j < n - eighth
         ),
         "prefix": lambda: Said(
-            {"mask": lib.prefix(number(eighth)), "causal": True},
+            {"mask": lib.prefix(number(eighth))},
             lambda i, j: (j <= i) | (j < eighth),
         ),
         "alibi": lambda: Said(
@@ -87,6 +84,11 @@ NEVER += [{"prefix", other} for other in ("causal", "window", "sinks")]
 PAIRS = [pair for pair in combinations(NAMES, 2) if {*pair} not in NEVER]
 
 
+def as_rule(lib: Any, mask: Any) -> Any:
+    """A row of booleans, one for each key, as a rule, which combines with others."""
+    return mask if isinstance(mask, lib.Rule) else lib.Rule(lambda i, j: mask[j])
+
+
 def attention(case: Case, names: tuple[str, ...]) -> Contestants:
     """Under all of these rules together."""
     lib, n = case.lib, case.n
@@ -96,11 +98,14 @@ def attention(case: Case, names: tuple[str, ...]) -> Contestants:
     ours: dict[str, Any] = {}
     for one in said:
         for key, value in one.ours.items():
-            ours[key] = ours[key] & value if key == "mask" and key in ours else value
+            if key == "mask" and key in ours:
+                value = as_rule(lib, ours[key]) & as_rule(lib, value)
+            ours[key] = value
     seen = [one.seen for one in said if one.seen]
-    if "prefix" in names:  # which is seen in spite of causality
+    if "prefix" in names:  # which takes the place of causality
+        ours.pop("causal", None)
         seen = [test for test in seen if test is not causal]
-    scores = [one.score for one in said if one.score]  # a cap comes first
+    scores = [one.score for one in said if one.score]
 
     def sees(b: Any, h: Any, i: Any, j: Any) -> Any:
         found = i >= 0
@@ -147,8 +152,7 @@ def attention(case: Case, names: tuple[str, ...]) -> Contestants:
     square = 4 * HEADS * n * n
     yield Who("ours", "attention", lambda: lib.attention(Q, K, V, **ours))
     yield Who("textbook", "attend(scaled_dot_score(…))", textbook, square)
-    if "softcap" not in ours:
-        yield Who("peer", "torch SDPA with a matrix", with_matrix, square)
+    yield Who("peer", "torch SDPA with a matrix", with_matrix, square)
     trains = case.device != "cpu" or not case.backward  # FlexAttention, that is
     if trains:
         yield Who("peer", "FlexAttention", partial(flex, False), square)

@@ -14,7 +14,12 @@ from torch import Tensor
 from torch.nn.functional import gelu, layer_norm
 
 from attn_tutor.models.weights import WeightsFile
-from attn_tutor.torch import multi_head_attention, multi_head_weights
+from attn_tutor.torch import (
+    attention,
+    attention_weights,
+    merge_heads,
+    split_heads,
+)
 from attn_tutor.torch.models.ids import require_ids
 
 __all__ = ["Alignment", "RXNMapper"]
@@ -98,8 +103,8 @@ class RXNMapper:
 
     def weights(self, ids: Tensor) -> Tensor:
         """The attention weights of every head, (…, n) -> (12, …, 8, n, n)."""
-        X, (W, b) = self.stream(ids)[:-1], self._projections()
-        return multi_head_weights(X, X, *W[:2], N_HEADS, biases=b[:2])
+        X = self.stream(ids)[:-1]
+        return attention_weights(self._heads(X, "query"), self._heads(X, "key"))
 
     def align(self, ids: Tensor) -> Alignment:
         """Where the head that aligns atoms looks from each atom of the product, (n,)."""
@@ -117,17 +122,15 @@ class RXNMapper:
         return Alignment(product, reactants, weights / weights.sum(-1, keepdim=True))
 
     def _layer(self, X: Tensor) -> Tensor:
-        W, b = self._projections()
-        X = X + multi_head_attention(X, X, X, *W, N_HEADS, biases=b)
+        heads = attention(*(self._heads(X, x) for x in ("query", "key", "value")))
+        X = X + self._linear(merge_heads(heads), f"{LAYER}.attention.dense")
         X = self._norm(X, f"{LAYER}.attention.LayerNorm")
         hidden = gelu(self._linear(X, f"{LAYER}.ffn"))
         X = X + self._linear(hidden, f"{LAYER}.ffn_output")
         return self._norm(X, f"{LAYER}.full_layer_layer_norm")
 
-    def _projections(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        names = [f"{LAYER}.attention.{x}" for x in ("query", "key", "value", "dense")]
-        W = tuple(self.learnt[f"{name}.weight"].mT for name in names)
-        return W, tuple(self.learnt[f"{name}.bias"] for name in names)
+    def _heads(self, X: Tensor, name: str) -> Tensor:
+        return split_heads(self._linear(X, f"{LAYER}.attention.{name}"), N_HEADS)
 
     def _linear(self, X: Tensor, name: str) -> Tensor:
         return X @ self.learnt[f"{name}.weight"].mT + self.learnt[f"{name}.bias"]

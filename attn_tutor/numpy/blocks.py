@@ -6,6 +6,7 @@ So no (n, m) array is stored, what a learner reads is what runs, and a key that 
 import contextlib
 import functools
 import inspect
+import math
 import re
 import threading
 from collections.abc import Callable
@@ -18,10 +19,8 @@ from attn_tutor._checks import Shape, require_fit
 from attn_tutor.numpy._arrays import require_bias, require_boolean, require_whole
 from attn_tutor.rules import Bias, Rule, combined, fitting
 
-TILE, ROWS = (
-    2**18,
-    256,
-)  # numbers and queries of a block: it stays in a processor's cache
+TILE = 2**20  # numbers that a block holds
+ROWS = 256  # queries of a block at most
 Index = slice | np.ndarray
 
 
@@ -178,10 +177,12 @@ def run(
         for core in outputs
     ]
 
-    some = np.arange(m)[see.keys(slice(max(0, n - 64), n))].size if n else 0
-    width = max(1, some * sizes[per_pair])
-    height = max(1, min(ROWS, -(-n // 4), TILE // width))
-    together = max(1, TILE // (width * height))
+    last = slice(max(0, n - 64), n)
+    held = sizes[per_pair] * np.arange(m)[see.keys(last)].size or 1  # by a query
+    height = max(1, min(n, ROWS, TILE // held))
+    if n > height or n * held * math.prod(full) > 4 * TILE:  # enough for all threads
+        height = max(1, min(height, n // 4))
+    together = max(1, TILE // (held * height))
     chunks = [
         (*at, slice(k, k + together))
         for at in np.ndindex(*outer)

@@ -127,15 +127,15 @@ def shifted_additive_score(
 ) -> np.ndarray:
     r"""The additive score less a constant, which softmax drops: one exponential a query and a key, and no tanh.
 
-    .. math:: \tanh(a + b) = 1 - \frac{2}{1 + e^{2a} e^{2b}}
+    .. math:: \tanh(a + b) = 1 - \frac{2 e^{-2b}}{e^{2a} + e^{-2b}}
     """
     a, b = Q @ W_q, K @ W_k  # (…, n, h), (…, m, h)
     if not max(np.abs(a).max(initial=0), np.abs(b).max(initial=0)) < 40:
-        return additive_score(Q, K, W_q, W_k, w_v)  # since ∞ · 0 is NaN
-    parts = np.exp(2 * a)[..., :, None, :] * np.exp(2 * b)[..., None, :, :]
-    parts += 1  # in place, since (…, n, m, h) numbers are many
-    np.divide(-2, parts, out=parts)
-    return (parts @ w_v[..., None, :, None])[..., 0]  # (…, n, m)
+        return additive_score(Q, K, W_q, W_k, w_v)  # the quotient could be ∞/∞ or 0/0
+    x, y = np.exp(2 * a)[..., :, None, :], np.exp(-2 * b)[..., None, :, :]
+    parts = x + y  # (…, n, m, h)
+    np.divide(y, parts, out=parts)
+    return (parts @ (-2 * w_v)[..., None, :, None])[..., 0]  # (…, n, m)
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)

@@ -43,10 +43,10 @@ def as_is(arrays: tuple[Any, ...]) -> bool:
     head = arrays[0]
     for x in arrays:
         if not isinstance(x, torch.Tensor) or (
-            (x.dtype, x.device) != (head.dtype, head.device)
+            (x.dtype, x.device, x.is_nested) != (head.dtype, head.device, False)
         ):
             return False
-    return bool(head.is_floating_point())
+    return bool(head.is_floating_point()) and head.dtype.itemsize > 1
 
 
 def require_whole(
@@ -118,12 +118,15 @@ def in_full(X: torch.Tensor) -> Any:
     return torch.autocast(X.device.type, enabled=False)
 
 
-def transformed(X: torch.Tensor) -> bool:
+def transformed(*arrays: torch.Tensor) -> bool:
     """Whether torch.func looks on, or derivatives are taken along a direction: torch's fused kernels have none."""
     if torch.compiler.is_compiling():
         return False
-    forward = forward_ad.unpack_dual(X).tangent is not None
-    return forward or torch.func.debug_unwrap(X) is not X
+    return any(
+        forward_ad.unpack_dual(X).tangent is not None
+        or torch.func.debug_unwrap(X) is not X
+        for X in arrays
+    )
 
 
 def in_single(fn: Callable[P, R]) -> Callable[P, R]:
@@ -133,8 +136,6 @@ def in_single(fn: Callable[P, R]) -> Callable[P, R]:
     def wider(*args: Any, **kwargs: Any) -> Any:
         dtype = args[0].dtype
         with in_full(args[0]):
-            if dtype.itemsize > 2:
-                return fn(*args, **kwargs)
             wide = [_wider(x) for x in args], {k: _wider(x) for k, x in kwargs.items()}
             result: Any = fn(*wide[0], **wide[1])
         return result if isinstance(result, tuple) else result.to(dtype)

@@ -11,17 +11,17 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import dropout, pad, scaled_dot_product_attention
 
-from attn_tutor._checks import require_chance, require_positive
+from attn_tutor._checks import broadcast, require_chance, require_positive
 from attn_tutor.rules import Bias, Rule, Window
-from attn_tutor.torch._arrays import in_single, require_scale, shapes, transformed
-from attn_tutor.torch.blocks import Visibility, by_blocks
+from attn_tutor.torch._arrays import in_single, look, require_scale, shapes, transformed
+from attn_tutor.torch.blocks import Visibility, by_blocks, small
 from attn_tutor.torch.flex import flex, flexible
 from attn_tutor.torch.kernels import gaussian_kernel
 from attn_tutor.torch.scoring import (
     OTHER_WIDTHS,
+    additive_score,
     default_scale,
     gaussian_score,
-    shifted_additive_score,
 )
 from attn_tutor.torch.softmax import masked_softmax, normalize
 
@@ -180,7 +180,17 @@ def attention(
     require_chance("attention", "dropout_p", dropout_p)
     shape = *Q.shape[:-1], K.shape[-2]
     who = Visibility.read("attention", shape, Q.device, mask, causal, window, bias)
-    return fused(Q, K, V, who, scale, dropout_p, n_kv_heads)
+    # Kernels lose a row of nothing but NaN, and a hidden score that is infinite.
+    if look(small, Q, K if who.hides else K[..., :1, :]) is not False:
+        return fused(Q, K, V, who, scale, dropout_p, n_kv_heads)
+    if n_kv_heads is not None:
+        times = Q.shape[-3] // n_kv_heads
+        K, V = (X.repeat_interleave(times, -3) for X in (K, V))
+    scale = default_scale(Q.shape[-1]) if scale is None else scale
+    scores = (scale * Q) @ K.mT  # (…, n, m)
+    return attend(
+        scores, V, mask, causal=causal, window=window, bias=bias, dropout_p=dropout_p
+    )
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,k)->(n,d_v)")
@@ -353,7 +363,7 @@ def additive_attention(
         [[6.0]]
     """
     require_chance("additive_attention", "dropout_p", dropout_p)
-    scores = shifted_additive_score(Q, K, W_q, W_k, w_v)  # (…, n, m)
+    scores = additive_score(Q, K, W_q, W_k, w_v)  # (…, n, m)
     return attend(
         scores, V, mask, causal=causal, window=window, bias=bias, dropout_p=dropout_p
     )
@@ -438,31 +448,25 @@ def fused(
 
     shapes = [X.shape[:-2] for X in (Q, K, V, visible) if X is not None]
     if n_kv_heads is None:
-        batch = torch.broadcast_shapes(*shapes)
-        shared = batch
+        batch = shared = broadcast(*shapes) or ()
     else:
-        outer = torch.broadcast_shapes(*(shape[:-1] for shape in shapes))
+        outer = broadcast(*(shape[:-1] for shape in shapes)) or ()
         batch, shared = (*outer, Q.shape[-3]), (*outer, n_kv_heads)
     q, k, v = four_axes(Q, batch), four_axes(K, shared), four_axes(V, shared)
+    mask = None if visible is None else four_axes(visible, batch)
     scale = default_scale(d) if scale is None else 1.0
-    if by_flex:
-        output = flex(q, k, v, who, scale, n_kv_heads is not None)
-    else:
-        # Other kernels have no second derivatives, and none along a direction.
-        only = SDPBackend.MATH if transformed(Q) else None
-        with sdpa_kernel(only) if only else contextlib.nullcontext():
-            mask = None if visible is None else four_axes(visible, batch)
+    gqa = n_kv_heads is not None
+    # Other kernels have no second derivatives, and none along a direction.
+    only = SDPBackend.MATH if transformed(Q, K, V) else None
+    with sdpa_kernel(only) if only else contextlib.nullcontext():
+        if by_flex:
+            output = flex(q, k, v, who, scale, gqa)
+        else:
             output = scaled_dot_product_attention(
-                q,
-                k,
-                v,
-                mask,
-                dropout_p,
-                who.is_causal,
-                scale=scale,
-                enable_gqa=n_kv_heads is not None,
+                q, k, v, mask, dropout_p, who.is_causal, scale=scale, enable_gqa=gqa
             )
-    return output.reshape(*batch, *output.shape[-2:])[..., :d_v].to(dtype)
+    output = output.reshape(*batch, *output.shape[-2:])[..., :d_v]
+    return output if B is None else output.to(dtype)
 
 
 def four_axes(X: torch.Tensor, batch: tuple[int, ...]) -> torch.Tensor:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from attn_tutor._checks import Shape
+from attn_tutor._checks import Shape, broadcast
 from attn_tutor.rules import Bias, Causal, Rule, combined, fitting
 from attn_tutor.torch._arrays import (
     look,
@@ -26,10 +26,9 @@ from attn_tutor.torch._arrays import (
     transformed,
 )
 
-ROWS = 128  # queries of a block
-NUMBERS = (
-    2**20
-)  # that a block holds where each pair has several: they stay in a processor's cache
+ROWS = 128  # queries of a block at most
+NUMBERS = 2**20  # that a block holds where each pair has several
+LARGEST = 1e15  # the dot product of rows of smaller numbers is finite
 Index = slice | torch.Tensor
 
 
@@ -119,6 +118,11 @@ class Visibility(NamedTuple):
         return self
 
     @property
+    def hides(self) -> bool:
+        """Whether some key may be hidden from some query."""
+        return self.rule is not None or self.mask is not None
+
+    @property
     def is_causal(self) -> bool:
         """Whether it is plain causality, which kernels know by name."""
         alone = self.mask is None and self.bias is None
@@ -127,6 +131,8 @@ class Visibility(NamedTuple):
     @property
     def everything(self) -> tuple[Any, Any]:
         """Mask and bias of all queries and keys."""
+        if self.rule is None and not isinstance(self.bias, Bias):
+            return self.mask, self.bias
         return self.tile(slice(0, self.n), slice(0, self.m))
 
 
@@ -159,15 +165,21 @@ def by_blocks(per_pair: str = "") -> Callable[[Any], Any]:
 
         @functools.wraps(body)
         def call(*args: Any, **options: Any) -> Any:
-            inputs, outputs = vars(call)["__shapes__"].split("->")
-            cores = [x.split(",") for x in re.findall(r"\((.*?)\)", inputs)]
+            cores, whole = _letters(vars(call)["__shapes__"])
             options |= dict(zip(names, args, strict=False))
             arrays = [options.pop(name) for name in names[: len(cores)]]
-            return run(body, arrays, cores, per_pair, "m" in outputs, **options)
+            return run(body, arrays, cores, per_pair, whole, **options)
 
         return call
 
     return decorate
+
+
+@functools.cache
+def _letters(signature: str) -> tuple[list[list[str]], bool]:
+    """The letters of each argument's last axes, and whether a result has an axis for keys."""
+    inputs, outputs = signature.split("->")
+    return [x.split(",") for x in re.findall(r"\((.*?)\)", inputs)], "m" in outputs
 
 
 def run(
@@ -193,23 +205,19 @@ def run(
     batches = [X.shape[: X.ndim - len(x)] for X, x in zip(arrays, cores, strict=True)]
     if n_kv_heads is not None:  # K and V have other heads than Q
         batches[1:] = [batch[:-1] + (1,) for batch in batches[1:]]
-    batch = torch.broadcast_shapes(*batches)
+    batch = broadcast(*batches) or ()
     who = mask, causal, window, bias
     see = Visibility.read(body.__name__, (*batch, n, m), Q.device, *who)
 
-    spoiled = None
-    hides = see.rule is not None or see.mask is not None
-    if hides and not look(finite, *arrays, wait=True):
-        arrays, spoiled = cleared(arrays, cores, see, n_kv_heads)
-    some = see.rule is not None and not see.is_causal or isinstance(see.bias, Bias)
     learnt = any(getattr(x, "requires_grad", False) for x in options.values())
-    if can_cut(Q) and (some or per_pair) and not (whole or learnt):
+    more = [bias] if isinstance(bias, torch.Tensor) else []
+    few = see.rule is not None and not see.is_causal or isinstance(see.bias, Bias)
+    if (few or per_pair) and not (whole or learnt) and can_cut(*arrays, *more):
         room = m * sizes.get(per_pair, 1) * math.prod(batch) or 1
         height = max(1, min(ROWS, NUMBERS // room)) if per_pair else ROWS
-        found = Cut(body, cores, see.learnt_as_array(), options, height)(arrays)
-    else:
-        found = body(*arrays, mask, causal=causal, window=window, bias=bias, **options)
-    return found if spoiled is None else filled(found, spoiled)
+        return Cut(body, cores, see.learnt_as_array(), options, height)(arrays)
+    options |= {"mask": mask, "causal": causal, "window": window, "bias": bias}
+    return guarded(body, arrays, cores, see, options)
 
 
 class Cut(NamedTuple):
@@ -247,7 +255,10 @@ class Cut(NamedTuple):
         mask, bias = self.see.tile(rows, keys)
         if len(parts) > len(self.cores):
             *parts, bias = parts
-        results = self.body(*parts, mask=mask, bias=bias, **self.options)
+        n, m = rows.stop - rows.start, parts[1].shape[-2]
+        see = Visibility(n, m, self.see.device, None, mask, bias)
+        options = self.options | {"mask": mask, "bias": bias}
+        results = guarded(self.body, parts, self.cores, see, options)
         return results if isinstance(results, tuple) else (results,)
 
 
@@ -301,16 +312,36 @@ class Blocks(torch.autograd.Function):
         return None, *grads
 
 
-def can_cut(X: torch.Tensor) -> bool:
+def can_cut(*arrays: torch.Tensor) -> bool:
     """Whether one may look at numbers and leave torch's graph: not where it is compiled, exported or transformed."""
-    compiled = torch.compiler.is_compiling()
-    return X.device.type == "cpu" and not compiled and not transformed(X)
+    compiled, on_cpu = torch.compiler.is_compiling(), arrays[0].device.type == "cpu"
+    return on_cpu and not compiled and not transformed(*arrays)
 
 
-def finite(*arrays: torch.Tensor) -> torch.Tensor:
-    """Whether all numbers are finite: if their sum is, they are."""
-    wide = torch.promote_types(arrays[0].dtype, torch.float32)
-    return torch.stack([X.sum(dtype=wide) for X in arrays]).isfinite().all()
+def small(*arrays: torch.Tensor) -> torch.Tensor:
+    """Whether nothing hidden can do harm: numbers are finite, and so are the dot products of rows."""
+    ends = [end for X in arrays if X.numel() for end in X.detach().aminmax()]
+    wide = (
+        torch.stack([end.float() for end in ends]) if ends else arrays[0].new_zeros(1)
+    )
+    return (wide.abs() < LARGEST).all()
+
+
+def guarded(
+    body: Callable[..., Any],
+    arrays: list[torch.Tensor],
+    cores: list[list[str]],
+    see: Visibility,
+    options: dict[str, Any],
+) -> Any:
+    """What the body gives, but NaN only for queries that may see one."""
+    if not see.hides or look(small, *arrays, wait=True):
+        return body(*arrays, **options)
+    arrays, spoiled = cleared(arrays, cores, see, options.get("n_kv_heads"))
+    results = body(*arrays, **options)
+    if isinstance(results, tuple):
+        return tuple(torch.where(spoiled, torch.nan, X) for X in results)
+    return torch.where(spoiled, torch.nan, results)
 
 
 def cleared(
@@ -327,8 +358,8 @@ def cleared(
     for k, (X, core) in enumerate(zip(arrays, cores, strict=True)):
         if core[0] in lost and len(core) > 1:
             bad = ~X.isfinite().all(-1, keepdim=True)  # (…, n or m, 1)
-            arrays = [*arrays[:k], torch.where(bad, 0, X), *arrays[k + 1 :]]
             lost[core[0]] = lost[core[0]] | bad
+            arrays = [*arrays[:k], X.masked_fill(bad, 0), *arrays[k + 1 :]]
     if n_kv_heads is not None:
         times = lost["n"].shape[-3] // n_kv_heads
         lost["m"] = lost["m"].repeat_interleave(times, -3)
@@ -337,10 +368,3 @@ def cleared(
     visible, _ = see.everything
     spoiled = visible & (lost["n"] | lost["m"].mT)  # (…, n, m)
     return arrays, spoiled.any(-1, keepdim=True)
-
-
-def filled(results: Any, spoiled: torch.Tensor) -> Any:
-    """NaN for the queries that may see one."""
-    if isinstance(results, tuple):
-        return tuple(filled(X, spoiled) for X in results)
-    return torch.where(spoiled, torch.nan, results)

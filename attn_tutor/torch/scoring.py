@@ -3,7 +3,7 @@
 import torch
 
 from attn_tutor._checks import require_positive
-from attn_tutor.torch._arrays import look, shapes
+from attn_tutor.torch._arrays import shapes
 
 __all__ = [
     "additive_score",
@@ -124,29 +124,6 @@ def additive_score(
     # (…, n, m, h)
     hidden = torch.tanh((Q @ W_q)[..., :, None, :] + (K @ W_k)[..., None, :, :])
     return (hidden @ w_v[..., None, :, None])[..., 0]  # (…, n, m, h) @ (…, 1, h, 1)
-
-
-def shifted_additive_score(
-    Q: torch.Tensor,
-    K: torch.Tensor,
-    W_q: torch.Tensor,
-    W_k: torch.Tensor,
-    w_v: torch.Tensor,
-) -> torch.Tensor:
-    r"""The additive score less a constant, which softmax drops: one exponential a query and a key, and no tanh.
-
-    .. math:: \tanh(a + b) = 1 - \frac{2}{1 + e^{2a} e^{2b}}
-    """
-    a, b = Q @ W_q, K @ W_k  # (…, n, h), (…, m, h)
-    if not look(_near_zero, a, b):
-        return additive_score(Q, K, W_q, W_k, w_v)  # since ∞ · 0 is NaN
-    parts = torch.exp(2 * a)[..., :, None, :] * torch.exp(2 * b)[..., None, :, :]
-    parts = parts.add_(1).reciprocal_()  # in place, since (…, n, m, h) numbers are many
-    return (parts @ (-2 * w_v)[..., None, :, None])[..., 0]  # (…, n, m)
-
-
-def _near_zero(*arrays: torch.Tensor) -> torch.Tensor:
-    return torch.stack([(X.abs() < 40).all() for X in arrays]).all()
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)

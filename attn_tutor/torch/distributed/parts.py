@@ -1,6 +1,7 @@
-"""A problem of attention whose tokens are spread over processes: checked, and with the place of every token."""
+"""Tokens that are spread over processes: where each of them stands, and who sees whom."""
 
 import functools
+import re
 import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
@@ -8,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 import torch
 import torch.distributed as dist
 
-from attn_tutor._checks import require_divisible, require_window
-from attn_tutor.rules import Rule, Window, in_groups
+from attn_tutor._checks import require_divisible
+from attn_tutor.rules import Bias, Rule, Window
 from attn_tutor.torch._arrays import (
     require_array,
     require_boolean,
@@ -17,16 +18,16 @@ from attn_tutor.torch._arrays import (
     require_scale,
     shapes,
 )
+from attn_tutor.torch.blocks import Visibility
 from attn_tutor.torch.distributed.layout import held
 from attn_tutor.torch.distributed.peers import Group, gather
 from attn_tutor.torch.scoring import OTHER_WIDTHS
-from attn_tutor.torch.visibility import Visibility
 
 Attend = TypeVar("Attend", bound=Callable[..., torch.Tensor])
 
 
 def heads(attend: Attend) -> Attend:
-    """Check what a public function is given. Tokens without an axis of heads are those of a lone head."""
+    """Check the arrays of a public function; those without an axis of heads have one head."""
     checked = shapes("(h,n,d),(g,m,d),(g,m,d_v)->(h,n,d_v)", d=OTHER_WIDTHS)(attend)
 
     @functools.wraps(checked)
@@ -34,50 +35,21 @@ def heads(attend: Attend) -> Attend:
         for name, X in zip("QKV", (Q, K, V), strict=True):
             require_array(attend.__name__, name, X)
         require_scale(attend.__name__, options.get("scale"))
-        lone = min(Q.ndim, K.ndim, V.ndim) < 3
-
-        def ready(mask: Any) -> Any:
-            require_boolean(attend.__name__, mask, Q.device)
-            mask = torch.atleast_2d(mask)
-            return mask.unsqueeze(-3) if lone and mask.ndim > 2 else mask
-
-        if isinstance(mask, Rule):
-            some = {k: ready(X) if k == "mask" else X for k, X in mask.said.items()}
-            mask = Rule(**some)
-        elif mask is not None:
-            mask = ready(mask)
-        if not lone:
-            return checked(Q, K, V, mask, **options)
-        arrays = (X[..., None, :, :] for X in (Q, K, V))
-        return checked(*arrays, mask, **options).squeeze(-3)
+        arrays = (X if X.ndim > 2 else X[None] for X in (Q, K, V))
+        output = checked(*arrays, mask, **options)
+        return output if Q.ndim > 2 else output.squeeze(-3)
 
     return cast(Attend, over_heads)
 
 
-def grouped(
-    where: str,
-    Q: torch.Tensor,
-    K: torch.Tensor,
-    V: torch.Tensor,
-    mask: torch.Tensor | None,
-) -> tuple[Any, ...]:
-    """Heads in groups that share keys: (…, h_kv, h / h_kv, n, d), and keys (…, h_kv, 1, m, d)."""
-    h_kv = K.shape[-3]
-    require_divisible(where, "heads of Q", Q.shape[-3], "heads of K", h_kv)
-    if mask is not None and mask.ndim > 2:
-        mask = in_groups(mask, h_kv)
-    return in_groups(Q, h_kv), K.unsqueeze(-3), V.unsqueeze(-3), mask
-
-
 class Parts(NamedTuple):
-    """Which tokens each process holds, and what their queries see."""
+    """Which tokens each process holds, and what the queries of this one see."""
 
     rank: int
-    queries: list[torch.Tensor]  # positions that each process holds
+    queries: list[torch.Tensor]  # places that each process holds, in the sequence
     keys: list[torch.Tensor]
-    see: Visibility  # of the whole problem, as rules say
-    mask: torch.Tensor | None  # (…, n_local or 1, m), of this process's queries
-    by_row: bool  # whether each query of any process has a row of the mask
+    who: Visibility  # by the rules, in the whole sequence
+    mask: torch.Tensor | None  # (…, n_local, m)
 
 
 def parts(
@@ -92,36 +64,49 @@ def parts(
     **others: Any,
 ) -> Parts:
     """Check, in all processes together, what each of them got; ``others`` are options that must be the same, too."""
-    require_window(where, window, causal)
-    n, m = Q.shape[-2], K.shape[-2]
-    said = mask.said if isinstance(mask, Rule) else {"mask": mask}
-    rules: dict[str, Any] = dict(said)
-    own: torch.Tensor | None = rules.pop("mask", None)
-    told_rules = {name: X.tolist() for name, X in rules.items()}
-    same = {"the rules": told_rules, "causal": causal, "window": window}
-    same |= {"layout": layout, **others, "the dtype": Q.dtype}
-    # All but that of the tokens.
-    axes = [size for X in (Q, K) for size in (*X.shape[:-2], X.shape[-1])]
-    same |= {"the axes of Q and K": axes}
-    # A mask of one row may be that of the only query here, or the same for all: the others can tell.
-    told = [n, m, own is None or own.shape[-2] == n]
-    told += [zlib.crc32(repr(option).encode()) for option in same.values()]
-    what = "while all compared the lengths of their parts"
-    all_told = gather(where, what, torch.tensor(told, device=Q.device), group)
-    ns, ms, by_row, *options = torch.stack(all_told).T.tolist()
-    for (name, mine), each in zip(same.items(), options, strict=True):
-        if len({*each}) > 1:
-            raise ValueError(
-                f"{where}: processes differ in {name}, which is {mine} in process {dist.get_rank(group)}"
-            )
+    (*batch, h, n, d), (h_kv, m) = Q.shape, K.shape[-3:-1]
+    rule, own = (mask, None) if isinstance(mask, Rule) else (None, mask)
     if own is not None:
-        require_fit(where, "mask", own.shape, (*Q.shape[:-1], sum(ms)))
+        require_boolean(where, own, Q.device)
+    same = {
+        "the rule": rule,
+        "causal": causal,
+        "window": window,
+        "layout": layout,
+        **others,
+        "the dtype": Q.dtype,
+        "the axes of Q and K": [*batch, h, d, *K.shape[:-2]],
+        "the axes of the mask": None if own is None else [*own.shape[:-2]],
+    }
+    # A function may be shown with where it lies in the memory of one process.
+    texts = [re.sub(" at 0x[0-9a-f]+", "", repr(option)) for option in same.values()]
+    codes = [zlib.crc32(text.encode()) for text in texts]
+    what = "while all compared the lengths of their parts"
+    all_codes = gather(where, what, torch.tensor([n, m, *codes], device=Q.device), group)  # fmt: skip
+    rank = dist.get_rank(group)
+    ns, ms, *options = torch.stack(all_codes).T.tolist()
+    for (name, mine), codes in zip(same.items(), options, strict=True):
+        if len({*codes}) > 1:
+            raise ValueError(
+                f"{where}: processes differ in {name}, which is {mine} in process {rank}"
+            )
+    require_divisible(where, "heads of Q", h, "heads of K", h_kv)
     queries, keys = held(where, layout, ns, "queries"), held(where, layout, ms, "keys")
-    rank, one = dist.get_rank(group), Q.new_empty(1)
-    whole = (one.expand(*Q.shape[:-2], length, 1) for length in (sum(ns), sum(ms)))
-    rule = Rule(**rules) if rules else None
-    see = Visibility.of(where, *whole, mask=rule, causal=causal, window=window)
-    if (torn := see.arrays.pop("mask", None)) is not None:  # documents in pieces
-        torn = torn[..., queries[rank].to(torn.device), :]
-        own, by_row = torn if own is None else torn & own, [True]
-    return Parts(rank, queries, keys, see, own, all(by_row))
+    batch = [*torch.broadcast_shapes(batch, K.shape[:-3]), h]
+    whole = *batch, sum(ns), sum(ms)
+    who = Visibility.read(where, whole, Q.device, rule, causal, window)
+    if own is not None:
+        require_fit(where, "mask", own.shape, (*batch, n, sum(ms)))
+        own = own.expand(*own.shape[:-2], n, sum(ms))
+    return Parts(rank, queries, keys, who, own)
+
+
+def of_heads(X: Any, heads: slice, own: int = 2) -> Any:
+    """What belongs to some heads of a rule, a bias or an array (…, h, its own axes); where h is 1, they share it."""
+    if isinstance(X, Rule):
+        return X.map(lambda array, own: of_heads(array, heads, own))
+    if isinstance(X, Bias):
+        return Bias(lambda i, j: of_heads(X.added(i, j), heads))
+    if X is None or X.ndim <= own or X.shape[-1 - own] == 1:
+        return X
+    return X[(..., heads, *[slice(None)] * own)]

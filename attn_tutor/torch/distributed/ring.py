@@ -1,29 +1,26 @@
 """Attention to keys that travel round a ring of processes: each holds one block of them at a time."""
 
-import contextlib
 import itertools
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
-from attn_tutor._checks import require_chance, require_divisible, require_size
+from attn_tutor._checks import require_divisible, require_size
 from attn_tutor.rules import Rule, Window
-from attn_tutor.torch.distributed.dropout import growth
-from attn_tutor.torch.distributed.parts import Parts, grouped, heads, parts
+from attn_tutor.torch.blocks import finite
+from attn_tutor.torch.distributed.parts import Parts, heads, parts
 from attn_tutor.torch.distributed.peers import Group, waiting
-from attn_tutor.torch.fast.attention import Core, finite, join
-from attn_tutor.torch.merge import part
-from attn_tutor.torch.visibility import Visibility
+from attn_tutor.torch.merge import merge, partial_attention
+from attn_tutor.torch.scoring import default_scale
 
 __all__ = ["ring_attention"]
 
 TILE = 256  # rows and keys whose scores are stored at once
 HERE = "ring_attention"
-Pair = tuple[torch.Tensor, torch.Tensor]  # keys and values
+Pair = tuple[torch.Tensor, ...]  # keys and values, or their gradients
 
 
 @heads
@@ -36,35 +33,34 @@ def ring_attention(
     causal: bool = False,
     window: int | Window | None = None,
     scale: float | None = None,
-    dropout_p: float = 0.0,
-    seed: int = 0,
     layout: str = "zigzag",
     node: int | None = None,
     group: Group = None,
 ) -> torch.Tensor:
     r"""Attention of tokens that are spread over processes: queries stay, keys and values travel round a ring.
 
-    .. math:: O_i = \text{merge of } \operatorname{attention}(Q_i, K_j, V_j) \text{ over the blocks } j
+    .. math:: O = \text{merge of } \operatorname{attention}(Q, K_r, V_r) \text{ over the processes } r
 
     Every process calls it with its own tokens. While it attends to one block of keys, that block is already on its way
     to the next process and another one arrives. The number is that of attention in one process, and so are the
-    gradients, which travel with the keys; there are no second derivatives. Source: Liu, Zaharia & Abbeel (2023); for
-    the double ring Gu et al. (2024), *LoongTrain*.
+    gradients, which travel with the keys; there are no second derivatives. For its share in them a block needs no more
+    of the others than the output and its log-sums ℓ:
+
+    .. math:: dS_r = A_r \circ (g V_r^\top - \operatorname{rowsum}(g \circ O)), \qquad A_r = \exp(S_r - \ell)
+
+    Source: Liu, Zaharia & Abbeel (2023); for the double ring Gu et al. (2024), *LoongTrain*.
 
     Args:
         Q: queries of this process, (…, n_local, d), or (…, h, n_local, d) with heads.
         K: keys of this process, (…, m_local, d); of h_kv heads, where h_kv divides h.
         V: values of this process, (…, m_local, d_v).
         mask: boolean, broadcasts to (…, n_local, m): the rows of this process's queries, and all m keys in the order of
-            the sequence; True = may attend. Or rules for the whole sequence, the same in all processes. None permits
-            every key.
+            the sequence; True = may attend. Or a :class:`Rule` for the whole sequence, the same in all processes. None
+            permits every key.
         causal: also forbid each query the keys after it, aligned lower right.
         window: most keys that a query sees, its own and those just before it; needs ``causal``.
             :class:`attn_tutor.torch.Window` adds sinks. None sets no limit.
         scale: factor on the dot product; None is 1/√d.
-        dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
-        seed: of dropout, the same in all processes. Which weights are dropped depends on the seed and on their places
-            in the whole problem, so that any number of processes drops the same.
         layout: which tokens a process holds: "blocks", "striped" or "zigzag", as the functions of these names say.
         node: processes that are close to one another, neighbours by rank; it divides their number. Keys go round a ring
             inside each node, and while they do, those with which the round began travel to the next node: a double
@@ -88,21 +84,17 @@ def ring_attention(
         >>> run(attend, 2)
         [[1.0], [2.0]]
     """
-    require_chance(HERE, "dropout_p", dropout_p)
-    require_size(HERE, "seed", seed)
     if node is not None:
         require_size(HERE, "node", node, least=1)
-    same: Any = dict(scale=scale, dropout_p=dropout_p, seed=seed, node=node)
-    P = parts(HERE, Q, K, mask, causal, window, layout, group, **same)
-    size = len(P.keys)
-    near = size if node is None else node
-    require_divisible(HERE, "processes", size, "node", near)
-    Q, K, V, rows = grouped(HERE, Q, K, V, P.mask)
-    P = P._replace(see=P.see.in_groups(K.shape[-4]))
-    if rows is not None:
-        rows = rows.expand(*rows.shape[:-2], Q.shape[-2], P.see.m)
-    ring = Ring(P, near, rows, scale, dropout_p, seed, group)
-    output: torch.Tensor = _Ring.apply(Q, K, V, ring)
+    P = parts(HERE, Q, K, mask, causal, window, layout, group, scale=scale, node=node)
+    near = len(P.keys) if node is None else node
+    require_divisible(HERE, "processes", len(P.keys), "node", near)
+    scale = default_scale(Q.shape[-1]) if scale is None else scale
+    h_kv = K.shape[-3]
+    queries = in_groups(Q, h_kv)  # (…, h_kv, h / h_kv, n, d)
+    keys, values = K.unsqueeze(-3), V.unsqueeze(-3)  # (…, h_kv, 1, m, d)
+    ring = Ring(P, near, h_kv, scale, group)
+    output: torch.Tensor = _Ring.apply(queries, keys, values, ring)
     return output.flatten(-4, -3)
 
 
@@ -111,10 +103,8 @@ class Ring(NamedTuple):
 
     P: Parts
     near: int  # processes of a node
-    mask: torch.Tensor | None  # (…, n_local, m)
-    scale: float | None
-    dropout_p: float
-    seed: int
+    h_kv: int
+    scale: float
     group: Group
 
     @property
@@ -132,56 +122,62 @@ class Ring(NamedTuple):
 
         The next travel while these are used.
         """
-        stay = contextlib.nullcontext(kv)
         for turn in range(self.far):
-            last = turn + 1 == self.far
-            with stay if last else self.passing(kv, turn + 1, 0) as following:
-                for step in range(self.near):
-                    last = step + 1 == self.near
-                    with stay if last else self.passing(kv, turn, step + 1) as new:
-                        yield turn, step, kv
-                    kv = new
-            kv = following
+            from_node = self.passing(kv, turn + 1, 0)
+            for step in range(self.near):
+                from_place = self.passing(kv, turn, step + 1)
+                yield turn, step, kv
+                kv = from_place()
+            kv = from_node()
 
-    @contextlib.contextmanager
-    def passing(self, kv: Pair, turn: int, step: int, tag: int = 0) -> Iterator[Pair]:
-        """Send keys and values on, to the next place for a step, else to the next node; others are here at the end."""
+    def passing(
+        self, pair: Pair, turn: int, step: int, home: bool = False
+    ) -> Callable[[], Pair]:
+        """Start to send a pair on, to the next place for a step, else to the next node; the result waits for another.
+
+        Gradients come home at last; keys and values need not.
+        """
         hop = (0, 1) if step else (1, 0)
         after, before = self.away(*hop), self.away(-hop[0], -hop[1])
+        is_home = turn == self.far or step == self.near
+        if after == self.P.rank or (is_home and not home):
+            return lambda: pair
         m = len(self.P.keys[self.away(-turn, -step)])
-        k, v = (X.new_empty(*X.shape[:-2], m, X.shape[-1]) for X in kv)
-        ways: list[Any] = [(dist.isend, X.contiguous(), after) for X in kv]
-        ways += [(dist.irecv, X, before) for X in (k, v)]
-        ranks = dist.get_process_group_ranks(self.group or dist.group.WORLD)
+        others = (*(X.new_empty(*X.shape[:-2], m, X.shape[-1]) for X in pair),)
+        ways: list[Any] = [(dist.isend, X.contiguous(), after) for X in pair]
+        ways += [(dist.irecv, X, before) for X in others]
+        ops = [
+            dist.P2POp(way, X, group=self.group, tag=int(home), group_peer=peer)
+            for way, X, peer in ways
+        ]
         steps = f"{turn * self.near + step} of {len(self.P.keys) - 1}"
         what = f"at step {steps}, to send to process {after} and to receive from process {before}"
         with waiting(HERE, what, self.group):
             # All are started before any is waited for: if all sent first, nobody would receive.
-            works = dist.batch_isend_irecv(
-                [dist.P2POp(way, X, ranks[to], self.group, tag) for way, X, to in ways]
-            )
-            yield k, v
-            for work in works:
-                work.wait()
+            works = dist.batch_isend_irecv(ops)
 
-    def tiles(
-        self, owner: int, batch: torch.Size
-    ) -> Iterator[tuple[slice, slice, Visibility, torch.Tensor | None]]:
-        """Rows and keys of each tile in which something is seen, what is seen, and what multiplies its weights."""
-        see, queries, keys = self.P.see, self.P.queries[self.P.rank], self.P.keys[owner]
-        for at, to in itertools.product(cut(queries), cut(keys)):
-            i, j = queries[at], keys[to]
-            mask = None if self.mask is None else self.mask[..., at, :][..., j]
-            seen = see.between(i, j, mask)
-            if seen is False:
-                continue
-            grown = None
-            if self.dropout_p:
-                first = torch.arange(math.prod(batch)).view(*batch, 1, 1) * see.n
-                place = (first + i[:, None]) * see.m + j
-                grown = growth(place.to(see.device), self.dropout_p, self.seed)
-            some = None if isinstance(seen, bool) else seen
-            yield at, to, Visibility(len(i), len(j), see.device, some), grown
+        def arrived() -> Pair:
+            with waiting(HERE, what, self.group):
+                for work in works:
+                    work.wait()
+            return others
+
+        return arrived
+
+    def tiles(self, turn: int, step: int) -> Iterator[tuple[slice, slice, Any]]:
+        """Rows and keys of each tile in which something is seen, and its mask, (…, h_kv, h / h_kv, rows, keys)."""
+        P, who = self.P, self.P.who
+        places, others = P.queries[P.rank], P.keys[self.away(-turn, -step)]
+        for rows, keys in itertools.product(cut(places), cut(others)):
+            i, j = places[rows, None].to(who.device), others[keys].to(who.device)
+            mask = None if P.mask is None else P.mask[..., rows, :][..., j]
+            if who.rule is not None:
+                pairs = torch.atleast_2d(who.rule.pairs(i + who.m - who.n, j))
+                mask = pairs if mask is None else pairs & mask
+            if mask is None:
+                yield rows, keys, None
+            elif mask.any():
+                yield rows, keys, in_groups(mask, self.h_kv)
 
 
 class _Ring(torch.autograd.Function):
@@ -196,12 +192,14 @@ class _Ring(torch.autograd.Function):
         output = Q.new_zeros(*batch, Q.shape[-2], V.shape[-1], dtype=wide)
         log_sum = output.new_full((*output.shape[:-1], 1), -torch.inf)
         for turn, step, (k, v) in ring.around((K, V)):
-            owner = ring.away(-turn, -step)
-            for at, to, see, grown in ring.tiles(owner, batch):
-                q, k_, v_ = Q[..., at, :], k[..., to, :], v[..., to, :]
-                new = part(q, k_, v_, see, ring.scale, grown)
-                old = output[..., at, :], log_sum[..., at, :]
-                output[..., at, :], log_sum[..., at, :] = join(*old, *new)
+            all_finite = bool(finite(Q, k, v))
+            for rows, keys, mask in ring.tiles(turn, step):
+                if all_finite and mask is not None and mask.all():
+                    mask = None
+                tile = Q[..., rows, :], k[..., keys, :], v[..., keys, :]
+                new = partial_attention(*tile, mask, scale=ring.scale)
+                old = output[..., rows, :], log_sum[..., rows, :]
+                output[..., rows, :], log_sum[..., rows, :] = merge(*old, *new)
         ctx.save_for_backward(Q, K, V, output, log_sum)
         ctx.ring = ring
         return output.to(Q.dtype)
@@ -210,35 +208,51 @@ class _Ring(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
         Q, K, V, output, log_sum = ctx.saved_tensors
-        ring, g = ctx.ring, g.to(output.dtype)
-        # An output of NaN depends on nothing: its tiles have no share in it.
+        ring: Ring = ctx.ring
+        # An output of NaN depends on nothing, nor does that of a query that sees nothing: exp(S − ∞) = 0.
         lost = ~output.isfinite().all(-1, keepdim=True)
-        output = output.masked_fill(lost, 0)
-        log_sum = finite(log_sum).masked_fill(lost, torch.inf)
+        log_sum = log_sum.masked_fill(lost | (log_sum == -torch.inf), torch.inf)
+        output, g = output.masked_fill(lost, 0), g.to(output.dtype).masked_fill(lost, 0)
+        total = (g * output).sum(-1, keepdim=True)  # (…, n, 1)
         dQ, dK, dV = (torch.zeros_like(X, dtype=g.dtype) for X in (Q, K, V))
         for turn, step, (k, v) in ring.around((K, V)):
-            owner = ring.away(-turn, -step)
-            for at, to, see, grown in ring.tiles(owner, output.shape[:-2]):
-                q, k_, v_ = tile = tuple(
-                    X[..., rows, :].nan_to_num(0, 0, 0).requires_grad_()
-                    for X, rows in ((Q, at), (k, to), (v, to))
-                )
-                with torch.enable_grad():
-                    new = part(q, k_, v_, see, ring.scale, grown)
-                    whole = output[..., at, :], log_sum[..., at, :]
-                    change = Core.change(new, *whole)
-                dq, dk, dv = torch.autograd.grad(change, tile, g[..., at, :])
-                dQ[..., at, :] += dq
-                dK[..., to, :] += dk
-                dV[..., to, :] += dv
+            for rows, keys, mask in ring.tiles(turn, step):
+                tile = Q[..., rows, :], k[..., keys, :], v[..., keys, :]
+                of_rows = (X[..., rows, :] for X in (log_sum, total, g))
+                new = gradients(*tile, mask, ring.scale, *of_rows)
+                places = (dQ, rows), (dK, keys), (dV, keys)
+                for (old, at), more in zip(places, new, strict=True):
+                    old[..., at, :] += more
             # On with the keys that they belong to, and home.
-            if ring.near > 1:
-                with ring.passing((dK, dV), turn, step + 1, tag=1) as (dK, dV):
-                    pass
-            if ring.far > 1 and step + 1 == ring.near:
-                with ring.passing((dK, dV), turn + 1, 0, tag=1) as (dK, dV):
-                    pass
+            dK, dV = ring.passing((dK, dV), turn, step + 1, home=True)()
+            if step + 1 == ring.near:
+                dK, dV = ring.passing((dK, dV), turn + 1, 0, home=True)()
         return dQ.to(Q.dtype), dK.to(K.dtype), dV.to(V.dtype), None
+
+
+def gradients(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: torch.Tensor | None,
+    scale: float,
+    log_sum: torch.Tensor,
+    total: torch.Tensor,
+    g: torch.Tensor,
+) -> tuple[torch.Tensor, ...]:
+    """The share of a tile in the gradients: of the other tiles it needs no more than log-sums and rowsum(g ∘ O)."""
+    shapes = [X.shape for X in (q, k, v)]
+    q, k, v = (X.to(g.dtype) for X in (q, k, v))
+    if mask is not None:  # it may hide NaN, and 0 · NaN is NaN
+        q, k, v = (X.nan_to_num(0, 0, 0) for X in (q, k, v))
+    S = scale * q @ k.mT  # (…, n, m)
+    if mask is not None:
+        S = torch.where(mask, S, -torch.inf)
+    A = torch.exp(S - log_sum)
+    dS = A * (g @ v.mT - total)
+    found = scale * dS @ k, scale * dS.mT @ q, A.mT @ g
+    # What heads or sequences share gets the sum of their gradients.
+    return (*(X.sum_to_size(shape) for X, shape in zip(found, shapes, strict=True)),)
 
 
 def cut(positions: torch.Tensor) -> Iterator[slice]:
@@ -249,3 +263,10 @@ def cut(positions: torch.Tensor) -> Iterator[slice]:
     for start, stop in itertools.pairwise(edges):
         for first in range(start, stop, TILE):
             yield slice(first, min(first + TILE, stop))
+
+
+def in_groups(X: torch.Tensor, h_kv: int) -> torch.Tensor:
+    """Heads that share keys side by side, (…, h, rows, columns) -> (…, h_kv, h / h_kv, rows, columns)."""
+    if X.ndim < 3:
+        return X
+    return X.unsqueeze(-3) if X.shape[-3] == 1 else X.unflatten(-3, (h_kv, -1))

@@ -16,6 +16,9 @@ from torch.distributed.tensor.parallel import (
 )
 
 from attn_tutor._checks import require_divisible
+from attn_tutor.rules import for_heads
+from attn_tutor.torch._arrays import require_array
+from attn_tutor.torch.distributed.parts import of_heads
 from attn_tutor.torch.layers.block import Block
 from attn_tutor.torch.layers.multi_head import MultiHeadAttention
 from attn_tutor.torch.models.language_model import LanguageModel
@@ -74,15 +77,14 @@ def tensor_parallel(module: M, mesh: DeviceMesh) -> M:
         if isinstance(part, MultiHeadAttention):
             plan |= {f"{inside}{x}_proj": ColwiseParallel() for x in "qkv"}
             plan |= {f"{inside}out_proj": RowwiseParallel()}
-            part.heads = _share(part, mesh)
-            part.gather = partial(_of_all, mesh)
+            mine = partial(_of_this_process, mesh, _share(part, mesh))
+            part.register_forward_pre_hook(mine, with_kwargs=True)
+            part.register_forward_hook(partial(_of_all, mesh), with_kwargs=True)
         elif isinstance(part, Block):
             plan |= {f"{inside}norm_1": _to_all(), f"{inside}norm_2": _to_all()}
             plan |= {f"{inside}widen": ColwiseParallel()}
             plan |= {f"{inside}narrow": RowwiseParallel()}
-    if isinstance(module, MultiHeadAttention):
-        module.register_forward_pre_hook(partial(_given_once, mesh))
-    elif isinstance(module, LanguageModel):
+    if isinstance(module, LanguageModel):
         by_token = ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)
         plan |= {"norm": _to_all(), "head": by_token}
         plan |= {"embedding": RowwiseParallel(input_layouts=Replicate())}
@@ -102,10 +104,44 @@ def _share(layer: MultiHeadAttention, mesh: DeviceMesh) -> slice:
     return slice(rank * share, (rank + 1) * share)
 
 
-def _of_all(mesh: DeviceMesh, weights: torch.Tensor) -> torch.Tensor:
-    """The heads of all processes, from (…, this process's heads, n, m)."""
+def _of_this_process(
+    mesh: DeviceMesh,
+    heads: slice,
+    layer: MultiHeadAttention,
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """All tokens, as DTensors, and of mask and bias what belongs to the heads of this process."""
+    where = "MultiHeadAttention"
+    call = dict(zip(("Q", "K", "V", "mask"), args, strict=False)) | options
+    tokens = {x: call[x] for x in ("Q", "K", "V") if call.get(x) is not None}
+    for name, X in tokens.items():
+        require_array(where, name, X)
+    # Queries, keys and values that are one tensor stay one, whose gradient is reduced once.
+    spread = {
+        X: X if isinstance(X, DTensor) else DTensor.from_local(X, mesh, [Replicate()])
+        for X in {*tokens.values()}
+    }
+    call |= {name: spread[X] for name, X in tokens.items()}
+    by_head = [torch.empty(*X.shape[:-2], layer.n_heads, 0, 0) for X in tokens.values()]
+    mask = for_heads(where, call.get("mask"), by_head[0], by_head[-1])
+    call |= {"mask": of_heads(mask, heads), "bias": of_heads(call.get("bias"), heads)}
+    return args[4:], call
+
+
+def _of_all(
+    mesh: DeviceMesh,
+    layer: MultiHeadAttention,
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    output: Any,
+) -> Any:
+    """The weights of all processes' heads, where they are asked for."""
+    if not options.get("need_weights"):
+        return output
+    output, weights = output
     shared = DTensor.from_local(weights, mesh, [Shard(weights.ndim - 3)])
-    return shared.full_tensor()
+    return output, shared.full_tensor()
 
 
 def _to_all() -> ParallelStyle:
@@ -114,16 +150,6 @@ def _to_all() -> ParallelStyle:
     return PrepareModuleOutput(
         output_layouts=whole, desired_output_layouts=whole, use_local_output=False
     )
-
-
-def _given_once(
-    mesh: DeviceMesh, layer: nn.Module, arrays: tuple[Any, ...]
-) -> tuple[Any, ...]:
-    """The same for what a layer is given: queries, keys and values that are one tensor stay one."""
-    given, others = arrays[:3], arrays[3:]
-    spread = partial(DTensor.from_local, device_mesh=mesh, placements=[Replicate()])
-    made = {X: spread(X) for X in {*given} - {None}}
-    return *(made.get(X) for X in given), *others
 
 
 def _whole_without_gradients(

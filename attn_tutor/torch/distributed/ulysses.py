@@ -8,8 +8,8 @@ import torch.distributed as dist
 
 from attn_tutor._checks import require_divisible
 from attn_tutor.rules import Rule, Window
-from attn_tutor.torch.attention import pool
-from attn_tutor.torch.distributed.parts import heads, parts
+from attn_tutor.torch.attention import attention
+from attn_tutor.torch.distributed.parts import heads, of_heads, parts
 from attn_tutor.torch.distributed.peers import Group, waiting
 
 __all__ = ["ulysses_attention"]
@@ -57,45 +57,42 @@ def ulysses_attention(
         >>> run(attend, 2)
         [[[1.0, 4.0], [-1.0, -4.0]], [[2.0, 3.0], [-2.0, -3.0]]]
     """
-    require_divisible(HERE, "heads of Q", Q.shape[-3], "heads of K", K.shape[-3])
     P = parts(HERE, Q, K, mask, causal, window, layout, group, scale=scale)
     size, h, h_kv = len(P.keys), Q.shape[-3], K.shape[-3]
     require_divisible(HERE, "heads of Q", h, "processes", size)
     if h_kv % size:  # too few for all: some processes share one
         require_divisible(HERE, "processes", size, "heads of K", h_kv)
         K, V = (X.repeat_interleave(size // h_kv, -3) for X in (K, V))
-    rows = P.mask
-    if rows is not None:
-        n_heads = max(size, *rows.shape[-3:-2], 1)
-        rows = rows.expand(*rows.shape[:-3], n_heads, *rows.shape[-2:])
-        if P.by_row:  # queries have rows of their own: the rows of all are needed
-            [rows] = to_heads([rows.to(torch.uint8)], [P.queries], group)
-            rows = rows.bool()
-        else:
-            rows = rows.chunk(size, -3)[P.rank]
-    Q, K, V = to_heads([Q, K, V], [P.queries, P.keys, P.keys], group)
     share = h // size
-    see = P.see.of_heads(slice(P.rank * share, (P.rank + 1) * share))
-    see.arrays |= {} if rows is None else {"mask": rows}
-    heads = pool(Q, K, V, see, K.shape[-3], scale=scale)
-    return to_tokens(heads, P.queries, group)
+    if isinstance(mask, Rule):
+        mask = of_heads(mask, slice(P.rank * share, (P.rank + 1) * share))
+    elif P.mask is not None:
+        n_heads = max([size, *P.mask.shape[-3:-2]])
+        rows = P.mask.expand(*P.mask.shape[:-3], n_heads, *P.mask.shape[-2:])
+        [rows] = to_heads([rows.to(torch.uint8)], [P.queries], group)
+        mask = rows.bool()
+    Q, K, V = to_heads([Q, K, V], [P.queries, P.keys, P.keys], group)
+    O = attention(
+        Q, K, V, mask, causal=causal, window=window, scale=scale, n_kv_heads=K.shape[-3]
+    )  # fmt: skip
+    return to_tokens(O, P.queries, group)
 
 
 def to_heads(
     arrays: list[torch.Tensor], places: list[list[torch.Tensor]], group: Group
 ) -> list[torch.Tensor]:
     """All heads of some tokens to all tokens of some heads, (…, h, n_local, d) -> (…, h / size, n, d), all at once."""
-    size, kinds = len(places[0]), len(arrays)
-    given = [X.chunk(size, -3) for X in arrays]
+    size, rank, kinds = len(places[0]), dist.get_rank(group), len(arrays)
+    chunks = [X.chunk(size, -3) for X in arrays]
+    sent = [X[to] for to in range(size) for X in chunks]
     shapes = [
-        (*X[0].shape[:-2], len(x[rank]), X[0].shape[-1])
-        for rank in range(size)
-        for X, x in zip(given, places, strict=True)
+        (*X[rank].shape[:-2], len(x[source]), X[rank].shape[-1])
+        for source in range(size)
+        for X, x in zip(chunks, places, strict=True)
     ]
-    flat = [X[rank] for rank in range(size) for X in given]
-    got = _Exchange.apply(group, shapes, *flat)
+    parts = exchange(sent, shapes, group)
     return [
-        torch.cat(got[kind::kinds], -2)[..., torch.cat(x).argsort(), :]
+        torch.cat(parts[kind::kinds], -2)[..., torch.cat(x).argsort(), :]
         for kind, x in enumerate(places)
     ]
 
@@ -104,32 +101,39 @@ def to_tokens(
     X: torch.Tensor, places: list[torch.Tensor], group: Group
 ) -> torch.Tensor:
     """The way back, (…, h / size, n, d) -> (…, h, n_local, d)."""
-    given = [X[..., x, :] for x in places]
-    shape = given[dist.get_rank(group)].shape
-    return torch.cat(_Exchange.apply(group, [shape] * len(places), *given), -3)
+    sent = [X[..., x, :] for x in places]
+    shape = sent[dist.get_rank(group)].shape
+    return torch.cat(exchange(sent, [shape] * len(places), group), -3)
+
+
+def exchange(
+    sent: list[torch.Tensor], shapes: list[Any], group: Group
+) -> list[torch.Tensor]:
+    """As many tensors to each process, in the order of their ranks, as from each; the latter have these shapes."""
+    lengths = [math.prod(shape) for shape in shapes]
+    counts = (  # of numbers to each process, and from each
+        torch.tensor(x).view(dist.get_world_size(group), -1).sum(-1).tolist()
+        for x in ([X.numel() for X in sent], lengths)
+    )
+    X = torch.cat([X.flatten() for X in sent])
+    Y: torch.Tensor = _Exchange.apply(X, *counts, group)
+    parts = zip(Y.split(lengths), shapes, strict=True)
+    return [y.view(shape) for y, shape in parts]
 
 
 class _Exchange(torch.autograd.Function):
-    """Some tensors to each process, by rank, and as many from each; gradients take the way back."""
+    """So many numbers to each process, and so many from each; gradients take the way back."""
 
     @staticmethod
     def forward(
-        ctx: Any, group: Group, shapes: list[Any], *given: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        ctx.back = group, [X.shape for X in given]
-        X = torch.cat([X.flatten() for X in given])
-        lengths = [math.prod(shape) for shape in shapes]
-        Y = X.new_empty(sum(lengths))
-        kinds = len(given) // dist.get_world_size(group)
-        sent, taken = (  # numbers to each process, and from each
-            [sum(x[i : i + kinds]) for i in range(0, len(x), kinds)]
-            for x in ([X.numel() for X in given], lengths)
-        )
+        ctx: Any, X: torch.Tensor, sent: list[int], taken: list[int], group: Group
+    ) -> torch.Tensor:
+        ctx.back = taken, sent, group
+        Y = X.new_empty(sum(taken))
         with waiting(HERE, "while all exchanged tokens for heads", group):
             dist.all_to_all_single(Y, X, taken, sent, group=group)
-        parts = zip(Y.split(lengths), shapes, strict=True)
-        return tuple(y.view(shape) for y, shape in parts)
+        return Y
 
     @staticmethod
-    def backward(ctx: Any, *g: torch.Tensor) -> tuple[Any, ...]:
-        return None, None, *_Exchange.apply(*ctx.back, *g)
+    def backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
+        return _Exchange.apply(g.contiguous(), *ctx.back), None, None, None

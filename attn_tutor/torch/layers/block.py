@@ -56,6 +56,7 @@ class Block(nn.Module):
         torch.Size([3, 5, 8])
     """
 
+    @our_words
     def __init__(
         self,
         d_model: int,

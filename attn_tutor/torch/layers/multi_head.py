@@ -24,8 +24,9 @@ __all__ = ["MultiHeadAttention"]
 class MultiHeadAttention(nn.Module):
     """:func:`multi_head_attention` with learnt projections ``q_proj``, ``k_proj``, ``v_proj`` and ``out_proj``.
 
-    Two differences from ``torch.nn.MultiheadAttention`` bite: masks are True where a query **may** attend, and the
-    batch axis always comes first. :meth:`from_torch` takes over the weights of such a layer, :meth:`to_torch` back.
+    Three differences from ``torch.nn.MultiheadAttention`` bite: masks are True where a query **may** attend, the batch
+    axis always comes first, and the output comes alone, so that no ``[0]`` follows the call. :meth:`from_torch` takes
+    over the weights of such a layer, :meth:`to_torch` back.
 
     Args:
         d_model: width of queries and output, and of all heads together.
@@ -50,6 +51,7 @@ class MultiHeadAttention(nn.Module):
         torch.Size([3, 5, 8])
     """
 
+    @our_words
     def __init__(
         self,
         d_model: int,
@@ -117,13 +119,11 @@ class MultiHeadAttention(nn.Module):
         if turn is not None:
             queries, keys = turn(queries), turn(keys)
         mask = for_heads("MultiHeadAttention", mask, queries, keys)
-        window = self.window
+        who = mask, self.window, bias
         if cache is not None:
             keys, values = cache.append(keys, values)  # m grows
-            if self.causal:
-                window = _window_of(cache, window)
-            gap = cache.n_seen - keys.shape[-2]  # tokens dropped
-            mask, bias = (_at_true_places(x, gap, cache.sinks) for x in (mask, bias))
+            who = _as_cached(cache, *who, causal=self.causal)
+        mask, window, bias = who
         heads = attention(
             queries, keys, values, mask, causal=self.causal, window=window, bias=bias,
             n_kv_heads=keys.shape[-3], dropout_p=self.dropout if self.training else 0.0,
@@ -215,10 +215,14 @@ class MultiHeadAttention(nn.Module):
         return layer.train(self.training)
 
 
-def _window_of(cache: KVCache, window: int | Window | None) -> int | Window | None:
-    """What a query sees if a cache keeps no more than its own window and sinks."""
-    if cache.window is None:
-        return window
+def _as_cached(
+    cache: KVCache, mask: Any, window: Any, bias: Any, *, causal: bool
+) -> tuple[Any, ...]:
+    """Mask, window and bias of queries whose keys a cache holds, of which it may have dropped some."""
+    gap = cache.n_seen - len(cache)
+    mask, bias = (_at_true_places(x, gap, cache.sinks) for x in (mask, bias))
+    if cache.window is None or not causal:
+        return mask, window, bias
     sinks = window.sinks if isinstance(window, Window) else 0
     width = window.width if isinstance(window, Window) else window or cache.window
     if width > cache.window or sinks > cache.sinks:
@@ -226,7 +230,7 @@ def _window_of(cache: KVCache, window: int | Window | None) -> int | Window | No
             f"MultiHeadAttention: a query sees {width} tokens and {sinks} sinks, but the cache keeps "
             f"{cache.window} and {cache.sinks}; make it with KVCache(window={width}, sinks={sinks})"
         )
-    return Window(width, cache.sinks)
+    return mask, Window(width, cache.sinks), bias
 
 
 def _at_true_places(x: Any, gap: int, sinks: int) -> Any:
