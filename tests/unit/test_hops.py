@@ -13,7 +13,8 @@ import attn_tutor.torch as at
 
 ENDS = {"exp", "softmax", "scaled_dot_product_attention"}  # of NumPy or torch
 CHECKS = "require", "_require", "look", "for_heads"
-CALLS = [(half, x) for half in (an, at) for x in half.__all__ if x != "check_mask" and "mask" in inspect.signature(getattr(half, x)).parameters]  # fmt: skip
+MASKED = [x for x in an.__all__ if "mask" in inspect.signature(getattr(an, x)).parameters]  # fmt: skip
+CALLS = [(half, x) for half in (an, at) for x in MASKED if x != "check_mask" and hasattr(half, x)]  # fmt: skip
 
 
 def parsed(fn):
