@@ -64,7 +64,7 @@ def checker(
             names = list(parameters)[: len(cores)]
             most = sum(p.kind is not p.KEYWORD_ONLY for p in parameters.values())
             definition = inspect.unwrap(fn)
-            named_slowly = slow | {*names}
+            unusual = slow | {*names}
             inner: Any = fn
             while inner is not None:  # by_blocks reads it, too
                 vars(inner)["__shapes__"] = signature
@@ -74,7 +74,7 @@ def checker(
             def checked(*args: P.args, **kwargs: P.kwargs) -> R:
                 first: Any = args[: len(names)]
                 usual = len(names) <= len(args) <= most
-                usual &= not kwargs or named_slowly.isdisjoint(kwargs)
+                usual &= not kwargs or unusual.isdisjoint(kwargs)
                 if usual and as_is(first) and fit(first):
                     return fn(*args, **kwargs)  # and quick
                 ndims = [x.ndim for x in args[:1] if hasattr(x, "ndim")]
@@ -90,12 +90,12 @@ def checker(
                     return definition(*args, **kwargs)
                 for name, array in arrays.items():
                     require(fn.__name__, name, array)
-                given = {x: arrays[x].shape for x in arrays}
+                sizes = {x: arrays[x].shape for x in arrays}
                 if shared and (g := kwargs.get("n_kv_heads")) is not None:
-                    require_shared(fn.__name__, given, g)
-                    given |= {x: (*s[:-3], *s[-2:]) for x, s in given.items()}
+                    require_shared(fn.__name__, sizes, g)
+                    sizes |= {x: (*s[:-3], *s[-2:]) for x, s in sizes.items()}
                 expected = dict(zip(names, cores, strict=True))
-                _match(fn.__name__, signature, given, expected, hints)
+                _match(fn.__name__, signature, sizes, expected, hints)
                 arrays = prepare(fn.__name__, arrays)
                 others: Any = args[len(names) :]
                 # Arrays given by name go by position, which what stands inside relies on.
@@ -129,8 +129,8 @@ def our_words(method: Callable[P, R]) -> Callable[P, R]:
         if isinstance(cache := kwargs.get("cache"), list | tuple):
             kind = type(cache).__name__
             raise TypeError(
-                f"{where}: cache must be a KVCache, got {kind}; of keys and values that are there already, "
-                "KVCache().append(K, V) makes one full"
+                f"{where}: cache must be a KVCache, got {kind}; of keys and values that there are already, "
+                "cache = KVCache(); cache.append(K, V) fills one"
             )
         return method(*args, **kwargs)
 
@@ -207,7 +207,7 @@ def broadcast(*shapes: Shape) -> Shape | None:
     return tuple(common[::-1])
 
 
-def require_array(array_type: type, where: str, name: str, x: Any) -> None:
+def require_array(array_type: Any, where: str, name: str, x: Any) -> None:
     """Raise a ``TypeError`` unless ``x`` is an array of this half that one can compute with."""
     if not isinstance(x, array_type):
         kind, got = _type_name(array_type), _type_name(type(x))
@@ -316,10 +316,12 @@ def lacks_heads(where: str, mask: Shape, batch: Shape, n_heads: int) -> bool:
         either = len(lead) == len(batch) and set(lead) != {1}
         either &= all(broadcast(lead, axes) == axes for axes in readings)
     if either:
-        each = "mask[..., None, :, :]" if batch else "Q[None]"  # sequences need an axis
+        by_sequence = (
+            "mask[..., None, :, :]" if batch else "Q[None]"
+        )  # they need an axis
         raise ValueError(
             f"{where}: a mask of shape {_text(mask)} could be one for each sequence or one for each head. "
-            f"Write {each} for one for each sequence, mask[None] for one for each head"
+            f"Write {by_sequence} for one for each sequence, mask[None] for one for each head"
         )
     return len(lead) == 1
 

@@ -19,7 +19,7 @@ from attn_tutor._checks import Shape, require_fit
 from attn_tutor.numpy._arrays import require_bias, require_boolean, require_whole
 from attn_tutor.rules import Bias, Rule, combined, fitting
 
-TILE = 2**20  # numbers that a block holds
+TILE = 2**18  # numbers that a block holds, so that it stays in a processor's cache
 ROWS = 256  # queries of a block at most
 Index = slice | np.ndarray
 
@@ -68,8 +68,9 @@ class Visibility(NamedTuple):
         """Which keys these queries see, and maybe some more."""
         if self.rule is None:
             return slice(0, self.m)
-        first, *_, last = [*self.positions(rows)[:, 0]] * 2
-        keys = self.rule.keys(int(first), int(last), self.m) or [slice(0, 0)]
+        offset = self.m - self.n
+        first, last = rows.start + offset, rows.stop - 1 + offset
+        keys = self.rule.keys(first, last, self.m) or [slice(0, 0)]
         if len(keys) == 1:
             return keys[0]
         return np.concatenate([np.arange(x.start, x.stop) for x in keys])

@@ -14,7 +14,7 @@ from torch.nn.functional import dropout, pad, scaled_dot_product_attention
 from attn_tutor._checks import broadcast, require_chance, require_positive
 from attn_tutor.rules import Bias, Rule, Window
 from attn_tutor.torch._arrays import in_single, look, require_scale, shapes, transformed
-from attn_tutor.torch.blocks import Visibility, by_blocks, small
+from attn_tutor.torch.blocks import Visibility, by_blocks, repeat_heads, small
 from attn_tutor.torch.flex import flex, flexible
 from attn_tutor.torch.kernels import gaussian_kernel
 from attn_tutor.torch.scoring import (
@@ -180,13 +180,14 @@ def attention(
     require_chance("attention", "dropout_p", dropout_p)
     shape = *Q.shape[:-1], K.shape[-2]
     who = Visibility.read("attention", shape, Q.device, mask, causal, window, bias)
+    if scale is not None:  # kernels take no scale of 0 or less, and no tensor
+        Q = scale * Q
+    scale = default_scale(Q.shape[-1]) if scale is None else 1.0
     # Kernels lose a row of nothing but NaN, and a hidden score that is infinite.
     if look(small, Q, K if who.hides else K[..., :1, :]) is not False:
         return fused(Q, K, V, who, scale, dropout_p, n_kv_heads)
     if n_kv_heads is not None:
-        times = Q.shape[-3] // n_kv_heads
-        K, V = (X.repeat_interleave(times, -3) for X in (K, V))
-    scale = default_scale(Q.shape[-1]) if scale is None else scale
+        K, V = (repeat_heads(X, Q.shape[-3] // n_kv_heads) for X in (K, V))
     scores = (scale * Q) @ K.mT  # (…, n, m)
     return attend(
         scores, V, mask, causal=causal, window=window, bias=bias, dropout_p=dropout_p
@@ -428,9 +429,9 @@ def fused(
     K: torch.Tensor,
     V: torch.Tensor,
     who: Visibility,
-    scale: float | torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    n_kv_heads: int | None = None,
+    scale: float,
+    dropout_p: float,
+    n_kv_heads: int | None,
 ) -> torch.Tensor:
     """torch's own softmax(Q Kᵀ · scale) V, with this package's conventions of shapes and masks."""
     d, d_v, dtype = Q.shape[-1], V.shape[-1], Q.dtype
@@ -441,8 +442,6 @@ def fused(
             Q, K, V = Q.float(), K.float(), V.float()
         B = B.to(Q.dtype)
         visible = B if visible is None else torch.where(visible, B, -torch.inf)
-    if scale is not None:  # kernels take no scale of 0 or less, and no tensor
-        Q = Q * scale
     if d != d_v:  # zeros change no product, and the fast kernels want one width
         Q, K, V = (pad(X, (0, max(d, d_v) - X.shape[-1])) for X in (Q, K, V))
 
@@ -454,7 +453,6 @@ def fused(
         batch, shared = (*outer, Q.shape[-3]), (*outer, n_kv_heads)
     q, k, v = four_axes(Q, batch), four_axes(K, shared), four_axes(V, shared)
     mask = None if visible is None else four_axes(visible, batch)
-    scale = default_scale(d) if scale is None else 1.0
     gqa = n_kv_heads is not None
     # Other kernels have no second derivatives, and none along a direction.
     only = SDPBackend.MATH if transformed(Q, K, V) else None

@@ -361,10 +361,14 @@ def cleared(
             lost[core[0]] = lost[core[0]] | bad
             arrays = [*arrays[:k], X.masked_fill(bad, 0), *arrays[k + 1 :]]
     if n_kv_heads is not None:
-        times = lost["n"].shape[-3] // n_kv_heads
-        lost["m"] = lost["m"].repeat_interleave(times, -3)
+        lost["m"] = repeat_heads(lost["m"], lost["n"].shape[-3] // n_kv_heads)
     if see.is_causal:  # who sees a key has seen those before it
         return arrays, lost["n"] | (lost["m"].cumsum(-2) > 0)
     visible, _ = see.everything
     spoiled = visible & (lost["n"] | lost["m"].mT)  # (…, n, m)
     return arrays, spoiled.any(-1, keepdim=True)
+
+
+def repeat_heads(X: torch.Tensor, times: int) -> torch.Tensor:
+    """Each head so many times in a row, (…, g, m, d) -> (…, g·times, m, d)."""
+    return X if times == 1 else X.repeat_interleave(times, -3)

@@ -6,6 +6,7 @@ from attn_tutor._checks import require_chance, require_divisible, require_heads
 from attn_tutor.rules import Bias, Rule, Window, for_heads
 from attn_tutor.torch._arrays import require_size, shapes
 from attn_tutor.torch.attention import attention, attention_weights
+from attn_tutor.torch.blocks import repeat_heads
 
 __all__ = ["merge_heads", "multi_head_attention", "multi_head_weights", "split_heads"]
 
@@ -192,7 +193,7 @@ def multi_head_weights(
     n_kv_heads = require_heads(where, n_heads, n_kv_heads, W_q, W_k)
     queries = split_heads(Q @ W_q, n_heads)  # (…, h, n, d_h)
     keys = split_heads(K @ W_k, n_kv_heads)  # (…, h_kv, m, d_h)
-    keys = keys.repeat_interleave(n_heads // n_kv_heads, -3)  # (…, h, m, d_h)
+    keys = repeat_heads(keys, n_heads // n_kv_heads)  # (…, h, m, d_h)
     mask = for_heads(where, mask, queries, keys)
     return attention_weights(
         queries, keys, mask, causal=causal, window=window, bias=bias

@@ -1,48 +1,53 @@
-"""From a name to the product and the softmax in a few hops: each body is at most fifteen statements."""
+"""How far it is from a name to its formula: read from the sources."""
 
 import ast
 import inspect
-import sys
 import textwrap
-from types import FunctionType
 
 import pytest
 
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
 
-ENDS = {"exp", "softmax", "scaled_dot_product_attention"}  # of NumPy or torch
-CHECKS = "require", "_require", "look", "for_heads"
-CALLS = [(half, x) for half in (an, at) for x in half.__all__ if x != "check_mask" and "mask" in inspect.signature(getattr(half, x)).parameters]  # fmt: skip
+ENDS = {"softmax", "masked_softmax", "scaled_dot_product_attention"}
+NAMES = """attend attention attention_weights bilinear_attention gaussian_attention additive_attention
+self_attention cross_attention multi_head_attention multi_head_weights latent_attention masked_softmax
+partial_attention attention_vjp MultiHeadAttention"""
+CALLS = [(lib, x) for lib in (an, at) for x in NAMES.split() if hasattr(lib, x)]
+# What stands on attention itself is one hop further from its formula.
+COMPOSED = """bilinear_attention self_attention cross_attention multi_head_attention multi_head_weights
+latent_attention attention_vjp MultiHeadAttention"""
 
 
-def parsed(fn):
+def body_of(fn):
+    fn = inspect.unwrap(fn.forward if inspect.isclass(fn) else fn)
     tree = ast.parse(textwrap.dedent(inspect.getsource(fn))).body[0]
-    return tree.body[1:] if ast.get_docstring(tree) else tree.body
+    return fn, tree.body[1:] if ast.get_docstring(tree) else tree.body
 
 
-def walk(fn, hops):
-    """Adds the functions of ours on the way, each once; says whether a softmax of NumPy's or torch's is at its end."""
-    hops.append(fn)
-    module, ends = vars(sys.modules[fn.__module__]), False
-    for x in (x.func for part in parsed(fn) for x in ast.walk(part) if isinstance(x, ast.Call)):  # fmt: skip
-        theirs = isinstance(x, ast.Attribute)
-        name = x.attr if theirs else getattr(x, "id", "")
-        ours = inspect.unwrap(module.get(name, len))
-        if theirs or not getattr(ours, "__module__", "").startswith("attn_"):
-            ends |= name in ENDS
-        elif isinstance(ours, FunctionType) and ours not in hops and not name.startswith(CHECKS):  # fmt: skip
-            ends |= walk(ours, hops)
-    return ends
+def path(fn, before=()):
+    """The functions of ours from a name to the softmax, by the shortest way."""
+    fn, body = body_of(fn)
+    calls = [x.func for part in body for x in ast.walk(part) if isinstance(x, ast.Call)]
+    names = [x.id for x in calls if isinstance(x, ast.Name)]
+    here = (*before, fn)
+    if ENDS & {*names, fn.__name__} or fn.__name__ == "partial_attention":
+        return here
+    ours = (fn.__globals__.get(name) for name in names)
+    ways = [
+        path(x, here)
+        for x in ours
+        if inspect.isfunction(x) and "attn_tutor" in x.__module__ and len(here) < 4
+    ]
+    return min((way for way in ways if way), key=len, default=None)
 
 
-@pytest.mark.parametrize(("half", "name"), [*CALLS, (at, "MultiHeadAttention")])
-def test_few_hops_lead_from_a_name_to_the_softmax(half, name):
-    fn, hops = getattr(half, name), []
-    fn = inspect.unwrap(fn if isinstance(fn, FunctionType) else fn.forward)
-    lines = [x for part in parsed(fn) for x in ast.walk(part) if isinstance(x, ast.stmt)]  # fmt: skip
-    assert walk(fn, hops), "no softmax at the end"
-    files = {x.__module__ for x in hops}
-    most = 16 if "Head" in name or "head" in name or "latent" in name else 11
-    print(name, len(lines), len(files), *(f"{x.__module__}.{x.__name__}" for x in hops))
-    assert len(lines) <= 15 and len(hops) <= most and len(files) <= 7
+@pytest.mark.parametrize(("lib", "name"), CALLS)
+def test_a_name_shows_its_formula(lib, name):
+    fn, body = body_of(getattr(lib, name))
+    statements = [x for part in body for x in ast.walk(part) if isinstance(x, ast.stmt)]
+    way = path(fn)
+    print(name, len(statements), *(f"{x.__module__}.{x.__name__}" for x in way))
+    composed = name in COMPOSED.split()
+    assert len(statements) <= 15
+    assert len(way) <= 2 + composed and len({x.__module__ for x in way}) <= 1 + composed

@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from attn_tutor._checks import require_divisible, require_size
 from attn_tutor.rules import Rule, Window
-from attn_tutor.torch.blocks import finite
+from attn_tutor.torch.blocks import small
 from attn_tutor.torch.distributed.parts import Parts, heads, parts
 from attn_tutor.torch.distributed.peers import Group, waiting
 from attn_tutor.torch.merge import merge, partial_attention
@@ -192,9 +192,9 @@ class _Ring(torch.autograd.Function):
         output = Q.new_zeros(*batch, Q.shape[-2], V.shape[-1], dtype=wide)
         log_sum = output.new_full((*output.shape[:-1], 1), -torch.inf)
         for turn, step, (k, v) in ring.around((K, V)):
-            all_finite = bool(finite(Q, k, v))
+            harmless = bool(small(Q, k, v))
             for rows, keys, mask in ring.tiles(turn, step):
-                if all_finite and mask is not None and mask.all():
+                if harmless and mask is not None and mask.all():
                     mask = None
                 tile = Q[..., rows, :], k[..., keys, :], v[..., keys, :]
                 new = partial_attention(*tile, mask, scale=ring.scale)

@@ -13,6 +13,7 @@ from attn_tutor._checks import (
 )
 from attn_tutor.rules import Bias, Rule, Window, combined, for_heads
 from attn_tutor.torch.attention import attention, attention_weights
+from attn_tutor.torch.blocks import repeat_heads
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.checks import require_sizes, require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype, draw, linear
@@ -119,11 +120,10 @@ class MultiHeadAttention(nn.Module):
         if turn is not None:
             queries, keys = turn(queries), turn(keys)
         mask = for_heads("MultiHeadAttention", mask, queries, keys)
-        who = mask, self.window, bias
+        window = self.window
         if cache is not None:
             keys, values = cache.append(keys, values)  # m grows
-            who = _as_cached(cache, *who, causal=self.causal)
-        mask, window, bias = who
+            mask, window, bias = _as_cached(cache, self.causal, mask, window, bias)
         heads = attention(
             queries, keys, values, mask, causal=self.causal, window=window, bias=bias,
             n_kv_heads=keys.shape[-3], dropout_p=self.dropout if self.training else 0.0,
@@ -131,10 +131,10 @@ class MultiHeadAttention(nn.Module):
         output = self.out_proj(merge_heads(heads))  # (…, n, d_model)
         if not need_weights:
             return output
-        keys = keys.repeat_interleave(self.n_heads // self.n_kv_heads, -3)
         return output, attention_weights(
-            queries, keys, mask, causal=self.causal, window=window, bias=bias
-        )
+            queries, repeat_heads(keys, self.n_heads // self.n_kv_heads), mask,
+            causal=self.causal, window=window, bias=bias,
+        )  # fmt: skip
 
     def _checked(
         self, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor | None
@@ -216,7 +216,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def _as_cached(
-    cache: KVCache, mask: Any, window: Any, bias: Any, *, causal: bool
+    cache: KVCache, causal: bool, mask: Any, window: Any, bias: Any
 ) -> tuple[Any, ...]:
     """Mask, window and bias of queries whose keys a cache holds, of which it may have dropped some."""
     gap = cache.n_seen - len(cache)
