@@ -54,6 +54,8 @@ def checker(
         """
         inputs = re.findall(r"\((.*?)\)", signature.split("->")[0])
         cores = [tuple(core.split(",")) for core in inputs]
+        results = re.findall(r"\((.*?)\)", signature.split("->")[1])
+        outputs = [tuple(core.split(",")) for core in results]
         fit = _fit(cores)
         slow = {*WORDS, *(["n_kv_heads"] if shared else [])}
         if shared:
@@ -68,6 +70,7 @@ def checker(
             inner: Any = fn
             while inner is not None:  # by_blocks reads it, too
                 vars(inner)["__shapes__"] = signature
+                vars(inner)["__axes__"] = cores, outputs
                 inner = getattr(inner, "__wrapped__", None)
 
             @functools.wraps(fn)

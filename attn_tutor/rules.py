@@ -328,22 +328,19 @@ def valid(lengths: Any) -> Rule:
     11.3.
 
     Args:
-        lengths: how many keys there are, one for each sequence, (b,), or for all, ().
+        lengths: how many keys there are, one for each sequence, (b,), or for all, (); 0 or less is none.
 
     Returns:
         A rule, which combines with others by ``&`` and ``|``.
 
     Raises:
         TypeError: the lengths are not whole numbers in an array.
-        ValueError: a length is negative.
 
     Example:
         >>> valid(np.array([3, 5]))
         First([3, 5])
     """
     _require_whole("valid", "lengths", lengths)
-    if (lengths < 0).any():
-        raise ValueError(f"valid: lengths must be 0 or more, got {lengths.min()}")
     return First(lengths)
 
 
@@ -363,7 +360,6 @@ def prefix(lengths: Any) -> Rule:
 
     Raises:
         TypeError: the lengths are not whole numbers in an array.
-        ValueError: a length is negative.
 
     Example:
         >>> prefix(np.array(2)) & valid(np.array([3, 5]))

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import inspect
 import math
-import re
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -125,10 +124,7 @@ def by_blocks(per_pair: str = "1") -> Callable[[Any], Any]:
 
         @functools.wraps(body)
         def call(*args: Any, **options: Any) -> Any:
-            sides = vars(call)["__shapes__"].split("->")
-            inputs, outputs = (
-                [x.split(",") for x in re.findall(r"\((.*?)\)", side)] for side in sides
-            )
+            inputs, outputs = vars(call)["__axes__"]
             options |= dict(zip(names, args, strict=False))
             arrays = [options.pop(name) for name in names[: len(inputs)]]
             if groups := options.pop("n_kv_heads", None):
@@ -144,8 +140,8 @@ def by_blocks(per_pair: str = "1") -> Callable[[Any], Any]:
 def run(
     body: Callable[..., Any],
     arrays: list[np.ndarray],
-    inputs: list[list[str]],
-    outputs: list[list[str]],
+    inputs: list[tuple[str, ...]],
+    outputs: list[tuple[str, ...]],
     per_pair: str,
     mask: Any = None,
     causal: bool = False,

@@ -7,7 +7,6 @@ Where nobody may look at numbers (under torch.compile, on a GPU), the body is ca
 import functools
 import inspect
 import math
-import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, Self
@@ -126,7 +125,12 @@ class Visibility(NamedTuple):
     def is_causal(self) -> bool:
         """Whether it is plain causality, which kernels know by name."""
         alone = self.mask is None and self.bias is None
-        return alone and self.n == self.m and isinstance(self.rule, Causal)
+        if torch.compiler.is_exporting() or not (
+            alone and isinstance(self.rule, Causal)
+        ):
+            return False  # an export holds for lengths that are equal and others
+        # Not the comparison itself: compiled, it is a symbol, which kernels refuse.
+        return True if self.n == self.m else False  # noqa: SIM210
 
     @property
     def everything(self) -> tuple[Any, Any]:
@@ -165,27 +169,20 @@ def by_blocks(per_pair: str = "") -> Callable[[Any], Any]:
 
         @functools.wraps(body)
         def call(*args: Any, **options: Any) -> Any:
-            cores, whole = _letters(vars(call)["__shapes__"])
+            cores, outputs = vars(call)["__axes__"]
             options |= dict(zip(names, args, strict=False))
             arrays = [options.pop(name) for name in names[: len(cores)]]
-            return run(body, arrays, cores, per_pair, whole, **options)
+            return run(body, arrays, cores, per_pair, "m" in outputs[0], **options)
 
         return call
 
     return decorate
 
 
-@functools.cache
-def _letters(signature: str) -> tuple[list[list[str]], bool]:
-    """The letters of each argument's last axes, and whether a result has an axis for keys."""
-    inputs, outputs = signature.split("->")
-    return [x.split(",") for x in re.findall(r"\((.*?)\)", inputs)], "m" in outputs
-
-
 def run(
     body: Callable[..., Any],
     arrays: list[torch.Tensor],
-    cores: list[list[str]],
+    cores: list[tuple[str, ...]],
     per_pair: str,
     whole: bool,
     mask: Any = None,
@@ -224,7 +221,7 @@ class Cut(NamedTuple):
     """A body that is called on blocks of queries."""
 
     body: Callable[..., Any]
-    cores: list[list[str]]  # the letters of each array's last axes
+    cores: list[tuple[str, ...]]  # the letters of each array's last axes
     see: Visibility
     options: dict[str, Any]
     height: int  # queries of a block
@@ -330,23 +327,31 @@ def small(*arrays: torch.Tensor) -> torch.Tensor:
 def guarded(
     body: Callable[..., Any],
     arrays: list[torch.Tensor],
-    cores: list[list[str]],
+    cores: list[tuple[str, ...]],
     see: Visibility,
     options: dict[str, Any],
 ) -> Any:
     """What the body gives, but NaN only for queries that may see one."""
-    if not see.hides or look(small, *arrays, wait=True):
-        return body(*arrays, **options)
-    arrays, spoiled = cleared(arrays, cores, see, options.get("n_kv_heads"))
+    spoiled = None
+    if see.hides and not look(small, *arrays, wait=True):
+        arrays, spoiled = cleared(arrays, cores, see, options.get("n_kv_heads"))
     results = body(*arrays, **options)
     if isinstance(results, tuple):
-        return tuple(torch.where(spoiled, torch.nan, X) for X in results)
-    return torch.where(spoiled, torch.nan, results)
+        return tuple(_filled(X, spoiled) for X in results)
+    if results.requires_grad and see.mask is not None:
+        # A query that sees nothing passes no gradient on, not even a NaN.
+        visible, _ = see.everything
+        results = torch.where(visible.any(-1, keepdim=True), results, 0)
+    return _filled(results, spoiled)
+
+
+def _filled(X: torch.Tensor, spoiled: torch.Tensor | None) -> torch.Tensor:
+    return X if spoiled is None else torch.where(spoiled, torch.nan, X)
 
 
 def cleared(
     arrays: list[torch.Tensor],
-    cores: list[list[str]],
+    cores: list[tuple[str, ...]],
     see: Visibility,
     n_kv_heads: int | None,
 ) -> tuple[list[torch.Tensor], torch.Tensor]:

@@ -25,7 +25,7 @@ CALLS = {
     ),
     "a rule": lambda X: at.attention(X, X, X, at.Rule(lambda i, j: (i - j) % 2 == 0)),
     "slopes": lambda X: at.attention(
-        X[:, None], X[:, None], X[:, None], bias=at.alibi(2), causal=True
+        X[:, None], X[:, None], X[:, None], bias=at.alibi(1), causal=True
     ),
     "partial": lambda X: at.partial_attention(X, X, X, causal=True)[0],
     "bias": lambda X: at.attention(X, X, X, bias=at.alibi_bias(1, X.shape[1])),
