@@ -295,9 +295,10 @@ LISTED = [
     Wrong("a row lost on the way back", "blocks.Blocks.backward", gradients_of_all_rows_but_one, ("torch",)),
     Wrong("dropped anew on the way back", "blocks.Blocks.backward", dropped_anew, ("torch",)),
     Wrong("learnt slopes get no gradient", "blocks.Visibility.learnt_as_array", lambda f, self: self, ("torch",)),
-    Wrong("0 · NaN leaks from what is hidden", "blocks.finite", lambda f, *arrays: torch.tensor(True), ("torch",)),
+    Wrong("0 · NaN leaks from what is hidden", "blocks.guarded", lambda f, body, arrays, cores, see, options: body(*arrays, **options), ("torch",)),
     Wrong("0 · NaN leaks from what is hidden", "blocks.cleared", lambda f, arrays, *rest: (arrays, f(arrays, *rest)[1]), ("torch",)),
-    Wrong("a NaN that is seen is lost", "blocks.filled", lambda f, results, spoiled: results, ("torch",)),
+    Wrong("a NaN that is seen is lost", "blocks.cleared", lambda f, *args: (f(*args)[0], torch.tensor(False)), ("torch",)),
+    Wrong("NaN for all queries", "blocks.cleared", lambda f, *args: (f(*args)[0], f(*args)[1] | True), ("torch",)),
     Wrong("0 · NaN leaks from what is hidden", "attention.weighted_sum", lambda f, weights, V, visible: weights @ V),
     Wrong("a NaN that is seen is lost", "attention.weighted_sum", lambda f, weights, V, visible: weights @ xp.nan_to_num(V)),
     Wrong("bias lost", "attention.added", lambda f, scores, bias: scores),
@@ -306,7 +307,7 @@ LISTED = [
     Wrong("√ of the padded width", "attention.fused", scale_of_the_padded_width, ("torch",)),
     Wrong("bias lost", "attention.fused", lambda f, Q, K, V, who, *rest: f(Q, K, V, who._replace(bias=None), *rest), ("torch",)),
     Wrong("shared keys in turn, not in groups", "attention.fused", fused_heads_in_turn, ("torch",)),
-    Wrong("tanh of half the sum", "scoring.shifted_additive_score", lambda f, Q, K, W_q, W_k, w_v: f(Q, K, W_q / 2, W_k / 2, w_v)),
+    Wrong("tanh of half the sum", "scoring.shifted_additive_score", lambda f, Q, K, W_q, W_k, w_v: f(Q, K, W_q / 2, W_k / 2, w_v), ("numpy",)),
     Wrong("an empty part makes NaN", "merge.finite", lambda f, log_sum: log_sum),
     Wrong("normaliser lost when causal", "linear_attention", unnormalised_past),
     Wrong("weights of the newest key alone", "delta_rule", lambda f, Q, K, V, beta: (Q * K).sum(-1)[..., None] * V * beta[..., None]),
@@ -325,8 +326,8 @@ LISTED = [
 
 def place(wrong: Wrong, half: str) -> tuple[Any, str]:
     """The module or class that holds the function, and its name there."""
-    room = "" if half == "both" else f"{half}."
-    *path, name = f"attn_tutor.{room}{wrong.where}".split(".")
+    package = "attn_tutor" if half == "both" else f"attn_tutor.{half}"
+    *path, name = f"{package}.{wrong.where}".split(".")
     *room, last = path
     if last[0].isupper():  # a class
         return getattr(importlib.import_module(".".join(room)), last), name

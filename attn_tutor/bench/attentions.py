@@ -154,9 +154,6 @@ def additive(case: Case) -> Contestants:
 
     ours = lib.additive_attention
     yield Who("ours", "additive_attention", lambda: ours(Q, K, V, *W))
-    if case.compiled and case.half == "torch":
-        fast = torch.compile(ours)
-        yield Who("ours", "additive_attention, compiled", lambda: fast(Q, K, V, *W))
     yield Who("textbook", "attend(additive_score(…))", textbook, cube)
     q, k, v = map(torch.as_tensor, (Q, K, V))
     d2l = cache(lambda: import_module("d2l.torch").AdditiveAttention)

@@ -26,7 +26,7 @@ from attn_tutor.torch._arrays import (
 )
 
 ROWS = 128  # queries of a block at most
-NUMBERS = 2**20  # that a block holds where each pair has several
+NUMBERS = 2**21  # that a block holds where pairs have numbers of their own
 LARGEST = 1e15  # the dot product of rows of smaller numbers is finite
 Index = slice | torch.Tensor
 
@@ -211,10 +211,12 @@ def run(
     few = see.rule is not None and not see.is_causal or isinstance(see.bias, Bias)
     if (few or per_pair) and not (whole or learnt) and can_cut(*arrays, *more):
         room = m * sizes.get(per_pair, 1) * math.prod(batch) or 1
-        height = max(1, min(ROWS, NUMBERS // room)) if per_pair else ROWS
+        # Scores alone are the kernel's, which stores none.
+        stored = per_pair or isinstance(see.bias, Bias)
+        height = max(1, min(ROWS, NUMBERS // room)) if stored else ROWS
         return Cut(body, cores, see.learnt_as_array(), options, height)(arrays)
     options |= {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return guarded(body, arrays, cores, see, options)
+    return guarded(body, arrays, cores, see, options, whole)
 
 
 class Cut(NamedTuple):
@@ -330,23 +332,23 @@ def guarded(
     cores: list[tuple[str, ...]],
     see: Visibility,
     options: dict[str, Any],
+    whole: bool = False,
 ) -> Any:
-    """What the body gives, but NaN only for queries that may see one."""
+    """What the body gives, but NaN only for queries that may see one, and no gradient of those that see nothing."""
     spoiled = None
     if see.hides and not look(small, *arrays, wait=True):
         arrays, spoiled = cleared(arrays, cores, see, options.get("n_kv_heads"))
     results = body(*arrays, **options)
-    if isinstance(results, tuple):
-        return tuple(_filled(X, spoiled) for X in results)
-    if results.requires_grad and see.mask is not None:
-        # A query that sees nothing passes no gradient on, not even a NaN.
+    several = isinstance(results, tuple)
+    if spoiled is not None:
+        spoiled = spoiled & see.everything[0] if whole else spoiled
+        results = results if several else (results,)
+        results = tuple(torch.where(spoiled, torch.nan, X) for X in results)
+        results = results if several else results[0]
+    if not several and results.requires_grad and see.mask is not None:
         visible, _ = see.everything
         results = torch.where(visible.any(-1, keepdim=True), results, 0)
-    return _filled(results, spoiled)
-
-
-def _filled(X: torch.Tensor, spoiled: torch.Tensor | None) -> torch.Tensor:
-    return X if spoiled is None else torch.where(spoiled, torch.nan, X)
+    return results
 
 
 def cleared(
@@ -355,21 +357,26 @@ def cleared(
     see: Visibility,
     n_kv_heads: int | None,
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """Rows of queries and keys that are not finite, set to 0: a weight of 0 comes too late, as 0 · NaN is NaN.
+    """Rows that are not finite or that nobody sees, set to 0: a weight of 0 comes too late, as 0 · NaN is NaN.
 
     The mask that comes with them, (…, n, 1), marks the queries that see such a key, or are such and see something.
     """
+    visible, unseen = None, False
+    if not see.is_causal:
+        visible, _ = see.everything
+        if n_kv_heads is None or visible.shape[-3:-2] in ((), (1,)):
+            unseen = ~visible.any(-2)[..., None]  # (…, m, 1)
     lost: dict[str, Any] = {"n": False, "m": False}
     for k, (X, core) in enumerate(zip(arrays, cores, strict=True)):
         if core[0] in lost and len(core) > 1:
             bad = ~X.isfinite().all(-1, keepdim=True)  # (…, n or m, 1)
             lost[core[0]] = lost[core[0]] | bad
-            arrays = [*arrays[:k], X.masked_fill(bad, 0), *arrays[k + 1 :]]
+            bad = bad | unseen if core[0] == "m" else bad
+            arrays = [*arrays[:k], torch.where(bad, 0, X), *arrays[k + 1 :]]
     if n_kv_heads is not None:
         lost["m"] = repeat_heads(lost["m"], lost["n"].shape[-3] // n_kv_heads)
-    if see.is_causal:  # who sees a key has seen those before it
+    if visible is None:  # causal: who sees a key has seen those before it
         return arrays, lost["n"] | (lost["m"].cumsum(-2) > 0)
-    visible, _ = see.everything
     spoiled = visible & (lost["n"] | lost["m"].mT)  # (…, n, m)
     return arrays, spoiled.any(-1, keepdim=True)
 

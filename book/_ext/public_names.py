@@ -17,8 +17,15 @@ def sections(package: str) -> dict[str, dict[str, Any]]:
     room = importlib.import_module(package)
     things = {name: getattr(room, name) for name in room.__all__}
 
+    def home(name: str) -> str:
+        """The module of this package that has it, though both halves may have it in common."""
+        module = str(things[name].__module__)
+        if module.startswith(f"{package}."):
+            return module
+        return f"{package}.{module.removeprefix('attn_tutor.')}"
+
     def place(name: str) -> tuple[int, str, int]:
-        module = things[name].__module__.removeprefix(f"{package}.")
+        module = home(name).removeprefix(f"{package}.")
         chapter, last = module.partition(".")[0], len(ORDER)
         thing = inspect.unwrap(things[name])
         # A constant has no lines of its own; it stands first.
@@ -27,7 +34,7 @@ def sections(package: str) -> dict[str, dict[str, Any]]:
 
     found: dict[str, dict[str, Any]] = {}
     for name in sorted(things, key=place):
-        found.setdefault(things[name].__module__, {})[name] = things[name]
+        found.setdefault(home(name), {})[name] = things[name]
     return found
 
 

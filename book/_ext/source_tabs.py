@@ -2,7 +2,7 @@
 
 ``{source} softmax.masked_softmax`` shows decorators, signature and body, and leaves the docstring to the
 API page, to which a line below the code links. Several names, separated by spaces, share the tabs. What both
-halves have in common, in ``attn_tutor/_both``, stands above the tabs.
+halves have in common, in ``attn_tutor/_both`` and ``attn_tutor/rules.py``, stands above the tabs.
 """
 
 import ast
@@ -17,6 +17,7 @@ from sphinx.util.docutils import SphinxDirective
 
 HALVES = {"numpy": "NumPy", "torch": "torch"}
 BOTH = "_both"
+TOP = {"rules"}  # modules in common that stand at the top
 Definition = ast.FunctionDef | ast.ClassDef
 
 
@@ -60,6 +61,8 @@ class Source(SphinxDirective):
 
 
 def source_file(half: str, module: str) -> str:
+    if half == BOTH and module in TOP:
+        return f"attn_tutor/{module}.py"
     return f"attn_tutor/{half}/{module}.py"
 
 

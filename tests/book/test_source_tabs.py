@@ -97,3 +97,12 @@ def test_what_is_written_once_links_to_both_halves() -> None:
         " · {py:obj}`numpy.KVCache.append <attn_tutor.numpy.KVCache.append>`"
         " · {py:obj}`torch.KVCache.append <attn_tutor.torch.KVCache.append>`"
     )
+
+
+def test_rules_of_both_halves_are_shown_once() -> None:
+    """They stand at the top of the package; what a half adds to them stands in the half."""
+    file = source_tabs.source_file("_both", "rules")
+    assert source_tabs.source_lines(ROOT / file, ["Window", "pairs"])
+    assert not source_tabs.source_lines(ROOT / file, ["alibi"])
+    half = source_tabs.source_file("numpy", "rules")
+    assert source_tabs.source_lines(ROOT / half, ["alibi"])

@@ -81,3 +81,34 @@ def test_what_is_said_to_install_is_quoted_for_every_shell():
     ]
     assert len(hints) > 8
     assert [x for x in hints if not re.fullmatch(r'\\?"[^"]+"', x)] == []
+
+
+# Where torch's own documentation imports TorchDispatchMode from.
+ALLOWED = {"torch.utils._python_dispatch"}
+PRIVATE = re.compile(
+    r"(?<![\w.])(?:torch|np|numpy)(?:\.\w+)*\.(?:_[a-zA-Z]\w*|core\b)"
+    r"|from (?:torch|numpy)\b[\w.]* import \(?\s*_\w+"
+    r"|forward_ad\._\w+"
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch.ops.aten._softmax(x)", "torch._C._nn", "torch._foreach_add(X, Y)", "forward_ad._current_level",
+        "np.core.umath", "from torch._dynamo import x", "from numpy.core import x", "from torch.utils import _pytree",
+    ],
+)  # fmt: skip  # a list of words reads as lines
+def test_a_private_name_is_known(line):
+    assert PRIVATE.search(line)
+
+
+def test_no_private_name_of_torch_or_numpy_is_used():
+    """Such names change from release to release without a word."""
+    used = [
+        f"{file.relative_to(ROOT)}: {found[0]}"
+        for file in sorted(ROOT.glob("attn_tutor/**/*.py"))
+        for found in PRIVATE.finditer(file.read_text(encoding="utf-8"))
+        if found[0] not in ALLOWED
+    ]
+    assert used == []

@@ -119,8 +119,7 @@ class MultiHeadAttention(nn.Module):
         values = self._split(self.v_proj(V))  # (…, h_kv, m, d_h)
         if turn is not None:
             queries, keys = turn(queries), turn(keys)
-        mask = for_heads("MultiHeadAttention", mask, queries, keys)
-        window = self.window
+        mask, window = for_heads("MultiHeadAttention", mask, queries, keys), self.window
         if cache is not None:
             keys, values = cache.append(keys, values)  # m grows
             mask, window, bias = _as_cached(cache, self.causal, mask, window, bias)
