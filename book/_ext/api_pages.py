@@ -19,6 +19,7 @@ from book_pages import Notebook, toc
 from public_names import sections, written_once
 from shape_ledger import ledger
 from sphinx.application import Sphinx
+from sphinx.ext.autodoc import ClassDocumenter
 
 FIELD = re.compile(r":[a-z]+( [^:]*)?:( |$)")  # ":param x: …", and not ":func:`…`"
 
@@ -96,7 +97,17 @@ def add_shapes(
         lines[at:at] = ["", f":Shapes: ``{thing.__shapes__}``"]
 
 
+class OfAPackage(ClassDocumenter):
+    """A class under the name by which its package exports it; two exports of one class have no name in common."""
+
+    def get_canonical_fullname(self) -> str | None:
+        own = self.object.__module__.startswith(f"{self.modname}.")
+        return super().get_canonical_fullname() if own else None
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.setup_extension("sphinx.ext.autodoc")
+    app.add_autodocumenter(OfAPackage, override=True)
     app.connect("source-read", write_pages)
     app.connect("autodoc-process-docstring", add_shapes, priority=900)  # after Napoleon
     return {"parallel_read_safe": True, "parallel_write_safe": True}
