@@ -302,7 +302,7 @@ LISTED = [
     Wrong("0 · NaN leaks from what is hidden", "attention.weighted_sum", lambda f, weights, V, visible: weights @ V),
     Wrong("a NaN that is seen is lost", "attention.weighted_sum", lambda f, weights, V, visible: weights @ xp.nan_to_num(V)),
     Wrong("bias lost", "attention.added", lambda f, scores, bias: scores),
-    Wrong("scale lost", "attention.fused", lambda f, Q, K, V, who, scale, *rest: f(Q, K, V, who, None, *rest), ("torch",)),
+    Wrong("scale lost", "attention.fused", lambda f, Q, K, V, who, scale, *rest: f(Q, K, V, who, 1.0, *rest), ("torch",)),
     Wrong("scaled twice", "attention.fused", scaled_twice, ("torch",)),
     Wrong("√ of the padded width", "attention.fused", scale_of_the_padded_width, ("torch",)),
     Wrong("bias lost", "attention.fused", lambda f, Q, K, V, who, *rest: f(Q, K, V, who._replace(bias=None), *rest), ("torch",)),

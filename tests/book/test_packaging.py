@@ -106,7 +106,7 @@ def test_metadata_requires_numpy_alone_and_offers_the_extras(dist: Path) -> None
         need.partition(";")[0].strip()
         for need in required
         if re.search("extra == .torch.", need)
-    ] == ["torch>=2.5", "tqdm>=4.66"]
+    ] == ["torch>=2.13", "tqdm>=4.66"]
     assert any(
         need.startswith("matplotlib") and re.search("extra == .plot.", need)
         for need in required
