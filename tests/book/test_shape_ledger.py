@@ -32,7 +32,8 @@ def test_holds_every_method_and_command() -> None:
         assert f"| `{row}` |" in LEDGER
     assert "| `KVCache.append` |" in LEDGER
     assert "._" not in LEDGER
-    assert commands() == ["attn_tutor.bench", "attn_tutor.check", "attn_tutor.live"]
+    named = ["bench", "check", "failures", "live"]
+    assert commands() == [f"attn_tutor.{name}" for name in named]
     assert all(f"| `python -m {name}` |" in LEDGER for name in commands())
 
 
