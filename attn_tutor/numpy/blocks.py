@@ -90,7 +90,7 @@ class Visibility(NamedTuple):
         return mask, bias
 
     @property
-    def everything(self) -> tuple[Any, Any]:
+    def dense(self) -> tuple[Any, Any]:
         """Mask and bias of all queries and keys."""
         return self.tile(slice(0, self.n), slice(0, self.m))
 
@@ -160,8 +160,10 @@ def run(
         *(X.shape[: X.ndim - len(core)] for X, core in zip(arrays, inputs, strict=True))
     )
     n, m = sizes["n"], sizes["m"]
-    see = Visibility.read(body.__name__, (*batch, n, m), mask, causal, window, bias)
-    tiles = see.tile(slice(0, min(n, 1)), slice(0, min(m, 1)))
+    visibility = Visibility.read(
+        body.__name__, (*batch, n, m), mask, causal, window, bias
+    )
+    tiles = visibility.tile(slice(0, min(n, 1)), slice(0, min(m, 1)))
     batch = np.broadcast_shapes(batch, *(X.shape[:-2] for X in tiles if X is not None))
     *outer, heads = full = batch or (1,)
     dtype = np.result_type(*arrays)
@@ -175,7 +177,7 @@ def run(
     ]
 
     last = slice(max(0, n - 64), n)
-    held = sizes[per_pair] * np.arange(m)[see.keys(last)].size or 1  # by a query
+    held = sizes[per_pair] * np.arange(m)[visibility.keys(last)].size or 1  # by a query
     height = max(1, min(n, ROWS, TILE // held))
     if n > height or n * held * math.prod(full) > 4 * TILE:  # enough for all threads
         height = max(1, min(height, n // 4))
@@ -188,10 +190,10 @@ def run(
 
     def compute(start: int) -> None:
         rows = slice(start, min(start + height, n))
-        keys = see.keys(rows)
+        keys = visibility.keys(rows)
         tiles = [
             X if X is None else np.broadcast_to(X, (*full, *X.shape[-2:]))
-            for X in see.tile(rows, keys)
+            for X in visibility.tile(rows, keys)
         ]
         for chunk in chunks:
             mask, bias = (X if X is None else X[chunk] for X in tiles)
@@ -202,9 +204,9 @@ def run(
             with np.errstate(
                 over="ignore", invalid="ignore"
             ):  # what is hidden may overflow
-                found = body(*parts, mask=mask, bias=bias, **options)
+                result = body(*parts, mask=mask, bias=bias, **options)
             for X, part in zip(
-                results, found if len(results) > 1 else [found], strict=True
+                results, result if len(results) > 1 else [result], strict=True
             ):
                 X[chunk][..., rows, :] = part
 

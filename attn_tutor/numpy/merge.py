@@ -57,8 +57,10 @@ def partial_attention(
     require_scale("partial_attention", scale)
     scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
     scores = (scale * Q) @ K.mT  # (…, n, m)
-    who = Visibility.read("partial_attention", scores.shape, mask, causal, window, bias)
-    visible, B = who.everything  # (…, n, m) both, or None
+    visibility = Visibility.read(
+        "partial_attention", scores.shape, mask, causal, window, bias
+    )
+    visible, B = visibility.dense  # (…, n, m) both, or None
     scores = (
         added(scores, B)
         if visible is None

@@ -113,7 +113,7 @@ class Visibility(NamedTuple):
         if isinstance(self.bias, Bias):
             one = slice(0, 1)
             if self.tile(one, one)[1].requires_grad:
-                return self._replace(bias=self.everything[1])
+                return self._replace(bias=self.dense[1])
         return self
 
     @property
@@ -133,7 +133,7 @@ class Visibility(NamedTuple):
         return True if self.n == self.m else False  # noqa: SIM210
 
     @property
-    def everything(self) -> tuple[Any, Any]:
+    def dense(self) -> tuple[Any, Any]:
         """Mask and bias of all queries and keys."""
         if self.rule is None and not isinstance(self.bias, Bias):
             return self.mask, self.bias
@@ -203,20 +203,25 @@ def run(
     if n_kv_heads is not None:  # K and V have other heads than Q
         batches[1:] = [batch[:-1] + (1,) for batch in batches[1:]]
     batch = broadcast(*batches) or ()
-    who = mask, causal, window, bias
-    see = Visibility.read(body.__name__, (*batch, n, m), Q.device, *who)
+    visibility = Visibility.read(
+        body.__name__, (*batch, n, m), Q.device, mask, causal, window, bias
+    )
 
     learnt = any(getattr(x, "requires_grad", False) for x in options.values())
     more = [bias] if isinstance(bias, torch.Tensor) else []
-    few = see.rule is not None and not see.is_causal or isinstance(see.bias, Bias)
+    few = (
+        visibility.rule is not None
+        and not visibility.is_causal
+        or isinstance(visibility.bias, Bias)
+    )
     if (few or per_pair) and not (whole or learnt) and can_cut(*arrays, *more):
         room = m * sizes.get(per_pair, 1) * math.prod(batch) or 1
         # Scores alone are the kernel's, which stores none.
-        stored = per_pair or isinstance(see.bias, Bias)
+        stored = per_pair or isinstance(visibility.bias, Bias)
         height = max(1, min(ROWS, NUMBERS // room)) if stored else ROWS
-        return Cut(body, cores, see.learnt_as_array(), options, height)(arrays)
+        return Cut(body, cores, visibility.learnt_as_array(), options, height)(arrays)
     options |= {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return guarded(body, arrays, cores, see, options, whole)
+    return guarded(body, arrays, cores, visibility, options, whole)
 
 
 class Cut(NamedTuple):
@@ -224,7 +229,7 @@ class Cut(NamedTuple):
 
     body: Callable[..., Any]
     cores: list[tuple[str, ...]]  # the letters of each array's last axes
-    see: Visibility
+    visibility: Visibility
     options: dict[str, Any]
     height: int  # queries of a block
 
@@ -232,16 +237,16 @@ class Cut(NamedTuple):
         device = arrays[0].device.type
         if torch.is_autocast_enabled(device):
             arrays = [X.to(torch.get_autocast_dtype(device)) for X in arrays]
-        if isinstance(self.see.bias, torch.Tensor):  # it may have a gradient
-            arrays = [*arrays, self.see.bias]
+        if isinstance(self.visibility.bias, torch.Tensor):  # it may have a gradient
+            arrays = [*arrays, self.visibility.bias]
         results = Blocks.apply(self, *arrays)
         return results if len(results) > 1 else results[0]
 
     def blocks(self) -> Iterator[tuple[slice, Index]]:
         """Queries, and the keys that they see."""
-        for start in range(0, self.see.n, self.height):
-            rows = slice(start, min(start + self.height, self.see.n))
-            yield rows, self.see.keys(rows)
+        for start in range(0, self.visibility.n, self.height):
+            rows = slice(start, min(start + self.height, self.visibility.n))
+            yield rows, self.visibility.keys(rows)
 
     def places(self, arrays: Any, rows: slice, keys: Index) -> list[tuple[Any, ...]]:
         """Where each array holds these queries and keys."""
@@ -251,13 +256,13 @@ class Cut(NamedTuple):
 
     def compute(self, parts: Any, rows: slice, keys: Index) -> tuple[Any, ...]:
         """What the body gives of the parts of its arrays."""
-        mask, bias = self.see.tile(rows, keys)
+        mask, bias = self.visibility.tile(rows, keys)
         if len(parts) > len(self.cores):
             *parts, bias = parts
         n, m = rows.stop - rows.start, parts[1].shape[-2]
-        see = Visibility(n, m, self.see.device, None, mask, bias)
+        visibility = Visibility(n, m, self.visibility.device, None, mask, bias)
         options = self.options | {"mask": mask, "bias": bias}
-        results = guarded(self.body, parts, self.cores, see, options)
+        results = guarded(self.body, parts, self.cores, visibility, options)
         return results if isinstance(results, tuple) else (results,)
 
 
@@ -270,7 +275,9 @@ class Blocks(torch.autograd.Function):
         ctx.save_for_backward(*arrays)
         blocks = []
         for block in (
-            cut.blocks() if cut.see.n else [(slice(0, 0), slice(0, cut.see.m))]
+            cut.blocks()
+            if cut.visibility.n
+            else [(slice(0, 0), slice(0, cut.visibility.m))]
         ):
             places = cut.places(arrays, *block)
             parts = [X[at] for X, at in zip(arrays, places, strict=True)]
@@ -285,7 +292,7 @@ class Blocks(torch.autograd.Function):
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(ctx.random)  # so that dropout drops the same
             if torch.is_grad_enabled():  # second derivatives need the whole graph
-                every = slice(0, cut.see.n), slice(0, cut.see.m)
+                every = slice(0, cut.visibility.n), slice(0, cut.visibility.m)
                 with sdpa_kernel(SDPBackend.MATH):
                     whole = cut.compute(arrays, *every)
                 leaves = [arrays[k] for k in wanted]
@@ -330,23 +337,23 @@ def guarded(
     body: Callable[..., Any],
     arrays: list[torch.Tensor],
     cores: list[tuple[str, ...]],
-    see: Visibility,
+    visibility: Visibility,
     options: dict[str, Any],
     whole: bool = False,
 ) -> Any:
     """What the body gives, but NaN only for queries that may see one, and no gradient of those that see nothing."""
     spoiled = None
-    if see.hides and not look(small, *arrays, wait=True):
-        arrays, spoiled = cleared(arrays, cores, see, options.get("n_kv_heads"))
+    if visibility.hides and not look(small, *arrays, wait=True):
+        arrays, spoiled = cleared(arrays, cores, visibility, options.get("n_kv_heads"))
     results = body(*arrays, **options)
     several = isinstance(results, tuple)
     if spoiled is not None:
-        spoiled = spoiled & see.everything[0] if whole else spoiled
+        spoiled = spoiled & visibility.dense[0] if whole else spoiled
         results = results if several else (results,)
         results = tuple(torch.where(spoiled, torch.nan, X) for X in results)
         results = results if several else results[0]
-    if not several and results.requires_grad and see.mask is not None:
-        visible, _ = see.everything
+    if not several and results.requires_grad and visibility.mask is not None:
+        visible, _ = visibility.dense
         results = torch.where(visible.any(-1, keepdim=True), results, 0)
     return results
 
@@ -354,7 +361,7 @@ def guarded(
 def cleared(
     arrays: list[torch.Tensor],
     cores: list[tuple[str, ...]],
-    see: Visibility,
+    visibility: Visibility,
     n_kv_heads: int | None,
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
     """Rows that are not finite or that nobody sees, set to 0: a weight of 0 comes too late, as 0 · NaN is NaN.
@@ -362,8 +369,8 @@ def cleared(
     The mask that comes with them, (…, n, 1), marks the queries that see such a key, or are such and see something.
     """
     visible, unseen = None, False
-    if not see.is_causal:
-        visible, _ = see.everything
+    if not visibility.is_causal:
+        visible, _ = visibility.dense
         if n_kv_heads is None or visible.shape[-3:-2] in ((), (1,)):
             unseen = ~visible.any(-2)[..., None]  # (…, m, 1)
     lost: dict[str, Any] = {"n": False, "m": False}

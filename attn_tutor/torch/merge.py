@@ -57,10 +57,10 @@ def partial_attention(
     scale = default_scale(Q.shape[-1]) if scale is None else scale
     scores = (scale * Q) @ K.mT  # (…, n, m)
     shape, device = scores.shape, Q.device
-    who = Visibility.read(
+    visibility = Visibility.read(
         "partial_attention", shape, device, mask, causal, window, bias
     )
-    visible, B = who.everything  # (…, n, m) both, or None
+    visible, B = visibility.dense  # (…, n, m) both, or None
     scores = added(scores, B)
     output = weighted_sum(masked_softmax(scores, visible), V, visible)  # (…, n, d_v)
     if visible is None:

@@ -125,8 +125,10 @@ class AdditiveAttention(nn.Module):
         if not need_weights:
             return output
         scores = additive_score(Q, K, *projections)  # (…, n, m)
-        who = Visibility.read("AdditiveAttention", scores.shape, scores.device, mask)
-        return output, masked_softmax(scores, who.everything[0])
+        visibility = Visibility.read(
+            "AdditiveAttention", scores.shape, scores.device, mask
+        )
+        return output, masked_softmax(scores, visibility.dense[0])
 
 
 class SelfAttention(nn.Module):
