@@ -1,7 +1,8 @@
 """One engine for every score: it calls a function's own body on blocks of queries, each with the keys that it sees.
 
 So no (n, m) array is stored, what a learner reads is what runs, and a key that no query of a block sees costs nothing.
-Where nobody may look at numbers (under torch.compile, on a GPU), the body is called once, with the whole mask.
+Where it is compiled, mapped or on a GPU, the body is called once, with the whole mask. Whether what is hidden could do
+harm is looked at first; on a GPU, that waits for the numbers.
 """
 
 import functools
@@ -15,7 +16,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attn_tutor._checks import Shape, broadcast
-from attn_tutor.rules import Bias, Causal, Rule, combined, fitting
+from attn_tutor.rules import Bias, Causal, Rule, checked_rule, read_mask
 from attn_tutor.torch._arrays import (
     look,
     require_bias,
@@ -54,10 +55,10 @@ class Visibility(NamedTuple):
     ) -> Self:
         """What a call on scores (…, n, m) is given, checked."""
         *batch, n, m = shape
-        rule, mask = combined(where, n, mask, causal, window)
+        rule, mask = read_mask(where, n, mask, causal, window)
         if rule is not None:
             ready = partial(_ready, where, device)
-            rule = fitting(where, rule, (*batch,), n, m, ready)
+            rule = checked_rule(where, rule, (*batch,), n, m, ready)
         if mask is not None:
             require_boolean(where, mask, device)
             require_fit(where, "mask", mask.shape, shape)
@@ -103,7 +104,12 @@ class Visibility(NamedTuple):
             pairs = torch.atleast_2d(self.rule.pairs(i, j))
             mask = pairs if mask is None else pairs & mask
         if isinstance(bias, Bias):
+            any_number = type(bias) is Bias  # and not slopes, which are finite
             bias = torch.atleast_2d(bias.added(i, j))
+            if any_number:
+                mask = (
+                    bias != -torch.inf if mask is None else mask & (bias != -torch.inf)
+                )
         elif bias is not None:
             bias = bias[place(bias, "nm", rows, keys, shared=True)]
         return mask, bias
@@ -184,7 +190,7 @@ def run(
     arrays: list[torch.Tensor],
     cores: list[tuple[str, ...]],
     per_pair: str,
-    whole: bool,
+    returns_weights: bool,
     mask: Any = None,
     causal: bool = False,
     window: Any = None,
@@ -193,7 +199,7 @@ def run(
 ) -> Any:
     """What the body gives: at once, or for some queries at a time where a rule hides keys or a pair holds much.
 
-    ``whole``: it has an axis for keys, so that none may be left out.
+    ``returns_weights``: a result has an axis for keys, so that none may be left out.
     """
     sizes: dict[str, int] = {}
     for X, core in zip(arrays, cores, strict=True):
@@ -208,20 +214,17 @@ def run(
     )
 
     learnt = any(getattr(x, "requires_grad", False) for x in options.values())
-    more = [bias] if isinstance(bias, torch.Tensor) else []
-    few = (
-        visibility.rule is not None
-        and not visibility.is_causal
-        or isinstance(visibility.bias, Bias)
-    )
-    if (few or per_pair) and not (whole or learnt) and can_cut(*arrays, *more):
-        room = m * sizes.get(per_pair, 1) * math.prod(batch) or 1
-        # Scores alone are the kernel's, which stores none.
-        stored = per_pair or isinstance(visibility.bias, Bias)
-        height = max(1, min(ROWS, NUMBERS // room)) if stored else ROWS
+    biases = [bias] if isinstance(bias, torch.Tensor) else []
+    many = per_pair or isinstance(
+        visibility.bias, Bias
+    )  # numbers that kernels do not make
+    in_blocks = many or (visibility.rule is not None and not visibility.is_causal)
+    if in_blocks and not (returns_weights or learnt) and can_cut(*arrays, *biases):
+        numbers = m * sizes.get(per_pair, 1) * math.prod(batch) or 1  # for each query
+        height = max(1, min(ROWS, NUMBERS // numbers)) if many else ROWS
         return Cut(body, cores, visibility.learnt_as_array(), options, height)(arrays)
     options |= {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return guarded(body, arrays, cores, visibility, options, whole)
+    return nan_safe(body, arrays, cores, visibility, options, returns_weights)
 
 
 class Cut(NamedTuple):
@@ -262,8 +265,18 @@ class Cut(NamedTuple):
         n, m = rows.stop - rows.start, parts[1].shape[-2]
         visibility = Visibility(n, m, self.visibility.device, None, mask, bias)
         options = self.options | {"mask": mask, "bias": bias}
-        results = guarded(self.body, parts, self.cores, visibility, options)
+        results = nan_safe(self.body, parts, self.cores, visibility, options)
         return results if isinstance(results, tuple) else (results,)
+
+    def results(self, arrays: Any) -> tuple[torch.Tensor, ...]:
+        """What the body gives for all queries."""
+        none = slice(0, 0), slice(0, self.visibility.m)
+        blocks = []
+        for block in self.blocks() if self.visibility.n else [none]:
+            places = self.places(arrays, *block)
+            parts = [X[at] for X, at in zip(arrays, places, strict=True)]
+            blocks.append(self.compute(parts, *block))
+        return tuple(torch.cat(parts, -2) for parts in zip(*blocks, strict=True))
 
 
 class Blocks(torch.autograd.Function):
@@ -273,16 +286,7 @@ class Blocks(torch.autograd.Function):
     def forward(ctx: Any, cut: Cut, *arrays: torch.Tensor) -> tuple[torch.Tensor, ...]:
         ctx.cut, ctx.random = cut, torch.get_rng_state()
         ctx.save_for_backward(*arrays)
-        blocks = []
-        for block in (
-            cut.blocks()
-            if cut.visibility.n
-            else [(slice(0, 0), slice(0, cut.visibility.m))]
-        ):
-            places = cut.places(arrays, *block)
-            parts = [X[at] for X, at in zip(arrays, places, strict=True)]
-            blocks.append(cut.compute(parts, *block))
-        return tuple(torch.cat(parts, -2) for parts in zip(*blocks, strict=True))
+        return cut.results(arrays)
 
     @staticmethod
     def backward(ctx: Any, *g: torch.Tensor) -> tuple[Any, ...]:
@@ -292,12 +296,11 @@ class Blocks(torch.autograd.Function):
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(ctx.random)  # so that dropout drops the same
             if torch.is_grad_enabled():  # second derivatives need the whole graph
-                every = slice(0, cut.visibility.n), slice(0, cut.visibility.m)
                 with sdpa_kernel(SDPBackend.MATH):
-                    whole = cut.compute(arrays, *every)
+                    results = cut.results(arrays)
                 leaves = [arrays[k] for k in wanted]
-                more = torch.autograd.grad(whole, leaves, g, create_graph=True)
-                for k, gradient in zip(wanted, more, strict=True):
+                gradients = torch.autograd.grad(results, leaves, g, create_graph=True)
+                for k, gradient in zip(wanted, gradients, strict=True):
                     grads[k] = gradient
                 return None, *grads
             for k in wanted:
@@ -310,10 +313,10 @@ class Blocks(torch.autograd.Function):
                     results = cut.compute(parts, rows, keys)
                 mine = [X[..., rows, :] for X in g]
                 # A bias of which this block sees no key has a part of size 0.
-                more = torch.autograd.grad(
+                gradients = torch.autograd.grad(
                     results, leaves, mine, materialize_grads=True
                 )
-                for k, gradient in zip(wanted, more, strict=True):
+                for k, gradient in zip(wanted, gradients, strict=True):
                     grads[k][places[k]] += gradient
         return None, *grads
 
@@ -324,7 +327,7 @@ def can_cut(*arrays: torch.Tensor) -> bool:
     return on_cpu and not compiled and not transformed(*arrays)
 
 
-def small(*arrays: torch.Tensor) -> torch.Tensor:
+def harmless(*arrays: torch.Tensor) -> torch.Tensor:
     """Whether nothing hidden can do harm: numbers are finite, and so are the dot products of rows."""
     ends = [end for X in arrays if X.numel() for end in X.detach().aminmax()]
     wide = (
@@ -333,24 +336,28 @@ def small(*arrays: torch.Tensor) -> torch.Tensor:
     return (wide.abs() < LARGEST).all()
 
 
-def guarded(
+def nan_safe(
     body: Callable[..., Any],
     arrays: list[torch.Tensor],
     cores: list[tuple[str, ...]],
     visibility: Visibility,
     options: dict[str, Any],
-    whole: bool = False,
+    returns_weights: bool = False,
 ) -> Any:
     """What the body gives, but NaN only for queries that may see one, and no gradient of those that see nothing."""
-    spoiled = None
-    if visibility.hides and not look(small, *arrays, wait=True):
-        arrays, spoiled = cleared(arrays, cores, visibility, options.get("n_kv_heads"))
+    nan_queries = None
+    if visibility.hides and not look(harmless, *arrays, wait=True):
+        arrays, nan_queries = zero_bad_rows(
+            arrays, cores, visibility, options.get("n_kv_heads")
+        )
     results = body(*arrays, **options)
     several = isinstance(results, tuple)
-    if spoiled is not None:
-        spoiled = spoiled & visibility.dense[0] if whole else spoiled
+    if nan_queries is not None:
+        nan_queries = (
+            nan_queries & visibility.dense[0] if returns_weights else nan_queries
+        )
         results = results if several else (results,)
-        results = tuple(torch.where(spoiled, torch.nan, X) for X in results)
+        results = tuple(torch.where(nan_queries, torch.nan, X) for X in results)
         results = results if several else results[0]
     if not several and results.requires_grad and visibility.mask is not None:
         visible, _ = visibility.dense
@@ -358,7 +365,7 @@ def guarded(
     return results
 
 
-def cleared(
+def zero_bad_rows(
     arrays: list[torch.Tensor],
     cores: list[tuple[str, ...]],
     visibility: Visibility,
@@ -373,19 +380,21 @@ def cleared(
         visible, _ = visibility.dense
         if n_kv_heads is None or visible.shape[-3:-2] in ((), (1,)):
             unseen = ~visible.any(-2)[..., None]  # (…, m, 1)
-    lost: dict[str, Any] = {"n": False, "m": False}
+    bad_rows: dict[str, Any] = {"n": False, "m": False}
     for k, (X, core) in enumerate(zip(arrays, cores, strict=True)):
-        if core[0] in lost and len(core) > 1:
+        if core[0] in bad_rows and len(core) > 1:
             bad = ~X.isfinite().all(-1, keepdim=True)  # (…, n or m, 1)
-            lost[core[0]] = lost[core[0]] | bad
+            bad_rows[core[0]] = bad_rows[core[0]] | bad
             bad = bad | unseen if core[0] == "m" else bad
             arrays = [*arrays[:k], torch.where(bad, 0, X), *arrays[k + 1 :]]
     if n_kv_heads is not None:
-        lost["m"] = repeat_heads(lost["m"], lost["n"].shape[-3] // n_kv_heads)
+        bad_rows["m"] = repeat_heads(
+            bad_rows["m"], bad_rows["n"].shape[-3] // n_kv_heads
+        )
     if visible is None:  # causal: who sees a key has seen those before it
-        return arrays, lost["n"] | (lost["m"].cumsum(-2) > 0)
-    spoiled = visible & (lost["n"] | lost["m"].mT)  # (…, n, m)
-    return arrays, spoiled.any(-1, keepdim=True)
+        return arrays, bad_rows["n"] | (bad_rows["m"].cumsum(-2) > 0)
+    nan_queries = visible & (bad_rows["n"] | bad_rows["m"].mT)  # (…, n, m)
+    return arrays, nan_queries.any(-1, keepdim=True)
 
 
 def repeat_heads(X: torch.Tensor, times: int) -> torch.Tensor:

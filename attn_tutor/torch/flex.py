@@ -32,23 +32,26 @@ def flex(
 ) -> torch.Tensor:
     """Attention under a rule, for arrays with two batch axes."""
     batch, offset = Q.shape[:2], visibility.m - visibility.n
+    rule: Any = visibility.rule
+    bias: Any = visibility.bias
 
-    def at(x: Any, b: Any, h: Any) -> Any:
-        return x.map(lambda X, own: X.expand(*batch, *X.shape[X.ndim - own :])[b, h])
+    def at(numbers: Any, b: Any, h: Any) -> Any:
+        return numbers.expand(*batch, 1, 1)[b, h, 0, 0]
 
     def mask_mod(b: Any, h: Any, i: Any, j: Any) -> Any:
-        return at(visibility.rule, b, h).pairs((i + offset)[None, None], j[None])[
-            ..., 0, 0
-        ]
+        return at(rule.pairs((i + offset)[None, None], j[None]), b, h)
 
     def score_mod(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
-        added = at(visibility.bias, b, h).added((i + offset)[None, None], j[None])
-        return score + added[..., 0, 0].to(score.dtype)
+        added = bias.added((i + offset)[None, None], j[None])
+        return score + at(added, b, h).to(score.dtype)
 
+    one = torch.zeros(1, 1, dtype=torch.int64, device=visibility.device)
+    # Where the rule is the same for all, so is its mask.
+    sizes = (None, None) if rule.pairs(one, one[0]).ndim < 3 else batch
     block_mask = create_block_mask(
         mask_mod,
-        batch[0],
-        batch[1],
+        sizes[0],
+        sizes[1],
         visibility.n,
         visibility.m,
         device=str(visibility.device),

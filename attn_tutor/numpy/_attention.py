@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from attn_tutor._checks import require_positive, require_scale
-from attn_tutor.numpy._arrays import in_single, shapes, silent
+from attn_tutor._checks import require_positive
+from attn_tutor.numpy._arrays import shapes, silent, upcast_half
+from attn_tutor.numpy._softmax import masked_softmax, normalize
 from attn_tutor.numpy.blocks import Visibility, by_blocks, repeat_heads
 from attn_tutor.numpy.kernels import gaussian_kernel
 from attn_tutor.numpy.scoring import (
     OTHER_WIDTHS,
     bilinear_score,
-    default_scale,
     gaussian_score,
+    resolved_scale,
     shifted_additive_score,
 )
-from attn_tutor.numpy.softmax import masked_softmax, normalize
 from attn_tutor.rules import Bias, Rule, Window
 
 __all__ = [
@@ -76,7 +76,7 @@ def attend(
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
 @silent
-@in_single
+@upcast_half
 def attention_weights(
     Q: np.ndarray,
     K: np.ndarray,
@@ -109,8 +109,7 @@ def attention_weights(
         >>> attention_weights(np.array([[3.0, 3.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])).tolist()
         [[0.5, 0.5]]
     """
-    require_scale("attention_weights", scale)
-    scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
+    scale = resolved_scale("attention_weights", scale, Q.shape[-1])
     scores = (scale * Q) @ K.mT  # (…, n, m)
     visibility = Visibility.read(
         "attention_weights", scores.shape, mask, causal, window, bias
@@ -120,7 +119,7 @@ def attention_weights(
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", shared=True, d=OTHER_WIDTHS)
-@in_single
+@upcast_half
 @by_blocks()
 def attention(
     Q: np.ndarray,
@@ -140,7 +139,8 @@ def attention(
 
     No (n, m) matrix is stored: the body is called on blocks of queries, each with the keys that its rule leaves. In the
     torch half it is torch's own kernel; for second derivatives put
-    ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`` around a call without a rule. Source: Vaswani et al. (2017), Eq. 1.
+    ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`` around a call without a rule.
+    Source: Vaswani et al. (2017), Eq. 1.
 
     Args:
         Q: queries, (…, n, d).
@@ -167,8 +167,7 @@ def attention(
         >>> attention(Q, K, V).tolist()
         [[6.0]]
     """
-    require_scale("attention", scale)
-    scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
+    scale = resolved_scale("attention", scale, Q.shape[-1])
     if n_kv_heads is not None:
         K, V = (repeat_heads(X, Q.shape[-3] // n_kv_heads) for X in (K, V))
     scores = (scale * Q) @ K.mT  # (…, n, m)
@@ -176,7 +175,7 @@ def attention(
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,k)->(n,d_v)")
-@in_single
+@upcast_half
 @by_blocks()
 def bilinear_attention(
     Q: np.ndarray,
@@ -193,7 +192,7 @@ def bilinear_attention(
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}(Q M K^\top)\, V
 
-    QM is a matrix of queries in the space of the keys, so :func:`attention` does the rest with scale 1.
+    QM lies in the space of the keys: a dot product with learnt queries, and scale 1.
     Source: Luong et al. (2015), "general" in section 3.1.
 
     Args:
@@ -219,7 +218,7 @@ def bilinear_attention(
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
-@in_single
+@upcast_half
 @by_blocks("d")
 def gaussian_attention(
     Q: np.ndarray,
@@ -266,7 +265,7 @@ def gaussian_attention(
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,h),(k,h),(h)->(n,d_v)")
-@in_single
+@upcast_half
 @by_blocks("h")
 def additive_attention(
     Q: np.ndarray,
@@ -285,8 +284,8 @@ def additive_attention(
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}(S)\, V, \qquad S_{ij} = w_v \cdot \tanh(q_i W_q + k_j W_k)
 
-    No (n, m, h) tensor is stored. The NumPy half takes one exponential a query and a key in place of a tanh for each pair
-    (``shifted_additive_score``). Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our
+    No (n, m, h) tensor is stored. The NumPy half takes one exponential for each query and each key, and no tanh for each
+    pair (``shifted_additive_score``). Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our
     :math:`W_q, W_k, w_v` are :math:`W_a, U_a, v_a`.
 
     Args:
@@ -360,9 +359,9 @@ def weighted_sum(
     weights: np.ndarray, V: np.ndarray, visible: np.ndarray | None
 ) -> np.ndarray:
     """Weights times values; what is not finite makes NaN for queries that may see it, though 0 · NaN is NaN for all."""
-    lost = ~np.isfinite(V).all(-1)  # (…, m)
-    if visible is None or not lost.any():
+    bad_rows = ~np.isfinite(V).all(-1)  # (…, m)
+    if visible is None or not bad_rows.any():
         return weights @ V
-    output = weights @ np.where(lost[..., None], 0, V)
-    spoiled = (visible & lost[..., None, :]).any(-1, keepdims=True)  # (…, n, 1)
-    return np.where(spoiled, np.nan, output)
+    output = weights @ np.where(bad_rows[..., None], 0, V)
+    nan_queries = (visible & bad_rows[..., None, :]).any(-1, keepdims=True)  # (…, n, 1)
+    return np.where(nan_queries, np.nan, output)

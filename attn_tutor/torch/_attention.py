@@ -13,17 +13,22 @@ from torch.nn.functional import dropout, pad, scaled_dot_product_attention
 
 from attn_tutor._checks import broadcast, require_chance, require_positive
 from attn_tutor.rules import Bias, Rule, Window
-from attn_tutor.torch._arrays import in_single, look, require_scale, shapes, transformed
-from attn_tutor.torch.blocks import Visibility, by_blocks, repeat_heads, small
+from attn_tutor.torch._arrays import (
+    look,
+    shapes,
+    transformed,
+    upcast_half,
+)
+from attn_tutor.torch._softmax import masked_softmax, normalize
+from attn_tutor.torch.blocks import Visibility, by_blocks, harmless, repeat_heads
 from attn_tutor.torch.flex import flex, flexible
 from attn_tutor.torch.kernels import gaussian_kernel
 from attn_tutor.torch.scoring import (
     OTHER_WIDTHS,
     additive_score,
-    default_scale,
     gaussian_score,
+    resolved_scale,
 )
-from attn_tutor.torch.softmax import masked_softmax, normalize
 
 __all__ = [
     "additive_attention",
@@ -83,7 +88,7 @@ def attend(
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
-@in_single
+@upcast_half
 @by_blocks()
 def attention_weights(
     Q: torch.Tensor,
@@ -117,8 +122,7 @@ def attention_weights(
         >>> attention_weights(torch.tensor([[3.0, 3.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])).tolist()
         [[0.5, 0.5]]
     """
-    require_scale("attention_weights", scale)
-    scale = default_scale(Q.shape[-1]) if scale is None else scale
+    scale = resolved_scale("attention_weights", scale, Q.shape[-1])
     scores = (scale * Q) @ K.mT  # (…, n, m)
     shape, device = scores.shape, Q.device
     visibility = Visibility.read(
@@ -149,7 +153,8 @@ def attention(
 
     No (n, m) matrix is stored: the body is called on blocks of queries, each with the keys that its rule leaves. In the
     torch half it is torch's own kernel; for second derivatives put
-    ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`` around a call without a rule. Source: Vaswani et al. (2017), Eq. 1.
+    ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`` around a call without a rule.
+    Source: Vaswani et al. (2017), Eq. 1.
 
     Args:
         Q: queries, (…, n, d).
@@ -177,17 +182,17 @@ def attention(
         >>> attention(Q, K, V).tolist()
         [[6.0]]
     """
-    require_scale("attention", scale)
     require_chance("attention", "dropout_p", dropout_p)
-    shape = *Q.shape[:-1], K.shape[-2]
+    batch = broadcast(Q.shape[:-2], (K if n_kv_heads is None else Q).shape[:-2]) or ()
+    shape = *batch, Q.shape[-2], K.shape[-2]
     visibility = Visibility.read(
         "attention", shape, Q.device, mask, causal, window, bias
     )
     if scale is not None:  # kernels take no scale of 0 or less, and no tensor
-        Q = scale * Q
-    scale = default_scale(Q.shape[-1]) if scale is None else 1.0
+        Q, scale = resolved_scale("attention", scale, Q.shape[-1]) * Q, 1.0
+    scale = resolved_scale("attention", scale, Q.shape[-1])
     # Kernels lose a row of nothing but NaN, and a hidden score that is infinite.
-    if look(small, Q, K if visibility.hides else K[..., :1, :]) is not False:
+    if look(harmless, Q, K if visibility.hides else K[..., :1, :]) is not False:
         return fused(Q, K, V, visibility, scale, dropout_p, n_kv_heads)
     if n_kv_heads is not None:
         K, V = (repeat_heads(X, Q.shape[-3] // n_kv_heads) for X in (K, V))
@@ -198,7 +203,7 @@ def attention(
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,k)->(n,d_v)")
-@in_single
+@upcast_half
 def bilinear_attention(
     Q: torch.Tensor,
     K: torch.Tensor,
@@ -215,7 +220,7 @@ def bilinear_attention(
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}(Q M K^\top)\, V
 
-    QM is a matrix of queries in the space of the keys, so :func:`attention` does the rest with scale 1.
+    QM lies in the space of the keys: a dot product with learnt queries, and scale 1.
     Source: Luong et al. (2015), "general" in section 3.1.
 
     Args:
@@ -251,7 +256,7 @@ def bilinear_attention(
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
-@in_single
+@upcast_half
 @by_blocks("d")
 def gaussian_attention(
     Q: torch.Tensor,
@@ -303,7 +308,7 @@ def gaussian_attention(
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,h),(k,h),(h)->(n,d_v)")
-@in_single
+@upcast_half
 @by_blocks("h")
 def additive_attention(
     Q: torch.Tensor,
@@ -323,8 +328,8 @@ def additive_attention(
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}(S)\, V, \qquad S_{ij} = w_v \cdot \tanh(q_i W_q + k_j W_k)
 
-    No (n, m, h) tensor is stored. The NumPy half takes one exponential a query and a key in place of a tanh for each pair
-    (``shifted_additive_score``). Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our
+    No (n, m, h) tensor is stored. The NumPy half takes one exponential for each query and each key, and no tanh for each
+    pair (``shifted_additive_score``). Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our
     :math:`W_q, W_k, w_v` are :math:`W_a, U_a, v_a`.
 
     Args:
@@ -404,10 +409,10 @@ def weighted_sum(
     """Weights times values; what is not finite makes NaN for queries that may see it, though 0 · NaN is NaN for all."""
     if visible is None:
         return weights @ V
-    lost = ~V.isfinite().all(-1)  # (…, m)
-    output = weights @ V.masked_fill(lost[..., None], 0)
-    spoiled = (visible & lost[..., None, :]).any(-1, keepdim=True)  # (…, n, 1)
-    return output.masked_fill(spoiled, torch.nan)
+    bad_rows = ~V.isfinite().all(-1)  # (…, m)
+    output = weights @ V.masked_fill(bad_rows[..., None], 0)
+    nan_queries = (visible & bad_rows[..., None, :]).any(-1, keepdim=True)  # (…, n, 1)
+    return output.masked_fill(nan_queries, torch.nan)
 
 
 def fused(
@@ -421,7 +426,7 @@ def fused(
 ) -> torch.Tensor:
     """torch's own softmax(Q Kᵀ · scale) V, with this package's conventions of shapes and masks."""
     d, d_v, dtype = Q.shape[-1], V.shape[-1], Q.dtype
-    by_flex = not dropout_p and flexible(visibility)
+    by_flex = not dropout_p and Q.ndim < 5 and flexible(visibility)
     visible, B = (None, None) if visibility.is_causal or by_flex else visibility.dense
     if B is not None:
         if dtype.itemsize < 4:  # half precision would round the bias too coarsely
