@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 Shape = tuple[int, ...]
-WORDS = {  # what others call it
+FOREIGN_NAMES = {  # what others call it
     "is_causal": "causal here, aligned lower right",
     "attn_mask": "mask here if it is boolean, True = may attend, and bias if it is added to the scores",
     "key_padding_mask": "mask=~key_padding_mask[:, None, :] here: True = may attend",
@@ -57,7 +57,7 @@ def checker(
         results = re.findall(r"\((.*?)\)", signature.split("->")[1])
         outputs = [tuple(core.split(",")) for core in results]
         fit = _fit(cores)
-        slow = {*WORDS, *(["n_kv_heads"] if shared else [])}
+        slow = {*FOREIGN_NAMES, *(["n_kv_heads"] if shared else [])}
         if shared:
             hints["…"] = "Heads that share keys: give n_kv_heads, how many K has"
 
@@ -81,7 +81,7 @@ def checker(
                 if usual and as_is(first) and fit(first):
                     return fn(*args, **kwargs)  # and quick
                 ndims = [x.ndim for x in args[:1] if hasattr(x, "ndim")]
-                say_our_words(fn.__name__, kwargs, *ndims)
+                refuse_foreign_names(fn.__name__, kwargs, *ndims)
                 keyword = {name: kwargs[name] for name in names if name in kwargs}
                 arrays: dict[str, Any] = {
                     **dict(zip(names, first, strict=False)),
@@ -114,21 +114,21 @@ def checker(
     return shapes
 
 
-def say_our_words(where: str, kwargs: dict[str, Any], ndim: int = 3) -> None:
+def refuse_foreign_names(where: str, kwargs: dict[str, Any], ndim: int = 3) -> None:
     """Raise a ``TypeError`` where an argument has the name that others give it; ``ndim`` is that of the tokens."""
-    for name in WORDS.keys() & kwargs.keys():
+    for name in FOREIGN_NAMES.keys() & kwargs.keys():
         rows = ", ".join(["None"] * max(1, ndim - 2))
-        words = WORDS[name].replace("[:, None, :]", f"[:, {rows}, :]")
+        words = FOREIGN_NAMES[name].replace("[:, None, :]", f"[:, {rows}, :]")
         raise TypeError(f"{where}: {name} is {words}")
 
 
-def our_words(method: Callable[P, R]) -> Callable[P, R]:
+def explain_foreign_names(method: Callable[P, R]) -> Callable[P, R]:
     """Let a layer say what it calls the arguments of others."""
 
     @functools.wraps(method)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         where = type(args[0]).__name__
-        say_our_words(where, kwargs)
+        refuse_foreign_names(where, kwargs)
         if isinstance(cache := kwargs.get("cache"), list | tuple):
             kind = type(cache).__name__
             raise TypeError(

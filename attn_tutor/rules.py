@@ -205,6 +205,10 @@ class First(Rule):
     arrays: ClassVar[dict[str, int]] = {"count": 0}
 
     def __init__(self, count: Any) -> None:
+        if hasattr(count, "dtype"):
+            _require_whole("First", "count", count)
+        else:
+            require_size("First", "count", count)
         self.count = count
 
     def pairs(self, i: Any, j: Any) -> Any:
@@ -220,6 +224,26 @@ class First(Rule):
 
     def __repr__(self) -> str:
         return f"First({_short(self.count) if self._is_array else self.count})"
+
+
+class Moved(OfPositions):
+    """A rule or a bias whose queries and keys, but for the first keys, are further on by a number of tokens."""
+
+    def __init__(self, inner: Any, by: int, first: int) -> None:
+        self.inner, self.by, self.first = inner, by, first
+
+    def places(self, i: Any, j: Any) -> tuple[Any, Any]:
+        return i + self.by, j + self.by * (j >= self.first)
+
+    def __repr__(self) -> str:
+        return f"{self.inner} moved by {self.by}"
+
+
+class MovedRule(Moved, Rule):
+    """A rule, once a cache has dropped tokens behind its sinks."""
+
+    def pairs(self, i: Any, j: Any) -> Any:
+        return self.inner.pairs(*self.places(i, j))
 
 
 class Documents(Rule):
@@ -289,6 +313,13 @@ class Slopes(Bias):
 
     def added(self, i: Any, j: Any) -> Any:
         return -self.slopes[..., None, None] * abs(i - j)
+
+
+class MovedBias(Moved, Bias):
+    """A bias, once a cache has dropped tokens behind its sinks."""
+
+    def added(self, i: Any, j: Any) -> Any:
+        return self.inner.added(*self.places(i, j))
 
 
 def documents(ids: Any) -> Rule:
@@ -368,7 +399,7 @@ def prefix(lengths: Any) -> Rule:
     return Causal() | valid(lengths)
 
 
-def combined(
+def read_mask(
     where: str, n: int, mask: Any, causal: bool, window: Any
 ) -> tuple[Any, Any]:
     """All that a call says of who sees whom, as one rule and one boolean array; None where there is none.
@@ -392,7 +423,7 @@ def combined(
     return functools.reduce(operator.and_, rules) if rules else None, mask
 
 
-def fitting(
+def checked_rule(
     where: str, rule: Rule, batch: Shape, n: int, m: int, ready: Callable[[Any], Any]
 ) -> Rule:
     """The rule, its arrays made ready for one half, once they fit the call's batch axes.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attn_tutor.failures.finding import Finding
-from attn_tutor.torch.attention import attention
+from attn_tutor.torch._attention import attention
 from attn_tutor.torch.distributed import run
 from attn_tutor.torch.masks import causal_mask
 from attn_tutor.torch.multi_head import split_heads

@@ -13,22 +13,22 @@ These conventions hold for every function, whose docstring names only what goes 
 
 # ruff: noqa: F403 — what is public stands in each module's own __all__
 
-from attn_tutor.numpy.attention import *
+from attn_tutor.numpy._attention import *
+from attn_tutor.numpy._linear_attention import *
+from attn_tutor.numpy._merge import *
+from attn_tutor.numpy._self_attention import *
+from attn_tutor.numpy._softmax import *
 from attn_tutor.numpy.cache import *
 from attn_tutor.numpy.decoding import *
 from attn_tutor.numpy.gradients import *
 from attn_tutor.numpy.kernels import *
 from attn_tutor.numpy.latent import *
-from attn_tutor.numpy.linear_attention import *
 from attn_tutor.numpy.masks import *
-from attn_tutor.numpy.merge import *
 from attn_tutor.numpy.multi_head import *
 from attn_tutor.numpy.positional import *
 from attn_tutor.numpy.quantized import *
 from attn_tutor.numpy.rules import *
 from attn_tutor.numpy.scoring import *
-from attn_tutor.numpy.self_attention import *
-from attn_tutor.numpy.softmax import *
 from attn_tutor.numpy.speculative import *
 
 __all__ = sorted(k for k, x in globals().items() if callable(x) and k[0] != "_")

@@ -69,7 +69,7 @@ def silent(fn: Callable[P, R]) -> Callable[P, R]:
     return quiet
 
 
-def in_single(fn: Callable[P, R]) -> Callable[P, R]:
+def upcast_half(fn: Callable[P, R]) -> Callable[P, R]:
     """Compute half precision in single, whose range scores and sums need; a lone result comes back as half."""
 
     @functools.wraps(fn)

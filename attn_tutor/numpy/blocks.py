@@ -16,7 +16,7 @@ import numpy as np
 
 from attn_tutor._checks import Shape, require_fit
 from attn_tutor.numpy._arrays import require_bias, require_boolean, require_whole
-from attn_tutor.rules import Bias, Rule, combined, fitting
+from attn_tutor.rules import Bias, Rule, checked_rule, read_mask
 
 TILE = 2**18  # numbers that a block holds, so that it stays in a processor's cache
 ROWS = 256  # queries of a block at most
@@ -44,8 +44,10 @@ class Visibility(NamedTuple):
     ) -> Self:
         """What a call on scores (…, n, m) is given, checked."""
         *batch, n, m = shape
-        rule, mask = combined(where, n, mask, causal, window)
-        rule = rule and fitting(where, rule, (*batch,), n, m, partial(_ready, where))
+        rule, mask = read_mask(where, n, mask, causal, window)
+        rule = rule and checked_rule(
+            where, rule, (*batch,), n, m, partial(_ready, where)
+        )
         if mask is not None:
             require_boolean(where, mask)
             require_fit(where, "mask", mask.shape, shape)
@@ -84,13 +86,16 @@ class Visibility(NamedTuple):
             pairs = np.atleast_2d(self.rule.pairs(i, j))
             mask = pairs if mask is None else pairs & mask
         if isinstance(bias, Bias):
+            any_number = type(bias) is Bias  # and not slopes, which are finite
             bias = np.atleast_2d(bias.added(i, j))
+            if any_number:
+                mask = bias != -np.inf if mask is None else mask & (bias != -np.inf)
         elif bias is not None:
             bias = taken(bias, "nm", rows, keys, shared=True)
         return mask, bias
 
     @property
-    def everything(self) -> tuple[Any, Any]:
+    def dense(self) -> tuple[Any, Any]:
         """Mask and bias of all queries and keys."""
         return self.tile(slice(0, self.n), slice(0, self.m))
 
@@ -160,8 +165,10 @@ def run(
         *(X.shape[: X.ndim - len(core)] for X, core in zip(arrays, inputs, strict=True))
     )
     n, m = sizes["n"], sizes["m"]
-    see = Visibility.read(body.__name__, (*batch, n, m), mask, causal, window, bias)
-    tiles = see.tile(slice(0, min(n, 1)), slice(0, min(m, 1)))
+    visibility = Visibility.read(
+        body.__name__, (*batch, n, m), mask, causal, window, bias
+    )
+    tiles = visibility.tile(slice(0, min(n, 1)), slice(0, min(m, 1)))
     batch = np.broadcast_shapes(batch, *(X.shape[:-2] for X in tiles if X is not None))
     *outer, heads = full = batch or (1,)
     dtype = np.result_type(*arrays)
@@ -175,11 +182,13 @@ def run(
     ]
 
     last = slice(max(0, n - 64), n)
-    held = sizes[per_pair] * np.arange(m)[see.keys(last)].size or 1  # by a query
-    height = max(1, min(n, ROWS, TILE // held))
-    if n > height or n * held * math.prod(full) > 4 * TILE:  # enough for all threads
+    floats_per_query = sizes[per_pair] * np.arange(m)[visibility.keys(last)].size or 1
+    height = max(1, min(n, ROWS, TILE // floats_per_query))
+    if (
+        n > height or n * floats_per_query * math.prod(full) > 4 * TILE
+    ):  # enough for all threads
         height = max(1, min(height, n // 4))
-    together = max(1, TILE // (held * height))
+    together = max(1, TILE // (floats_per_query * height))
     chunks = [
         (*at, slice(k, k + together))
         for at in np.ndindex(*outer)
@@ -188,10 +197,10 @@ def run(
 
     def compute(start: int) -> None:
         rows = slice(start, min(start + height, n))
-        keys = see.keys(rows)
+        keys = visibility.keys(rows)
         tiles = [
             X if X is None else np.broadcast_to(X, (*full, *X.shape[-2:]))
-            for X in see.tile(rows, keys)
+            for X in visibility.tile(rows, keys)
         ]
         for chunk in chunks:
             mask, bias = (X if X is None else X[chunk] for X in tiles)
@@ -202,9 +211,9 @@ def run(
             with np.errstate(
                 over="ignore", invalid="ignore"
             ):  # what is hidden may overflow
-                found = body(*parts, mask=mask, bias=bias, **options)
+                result = body(*parts, mask=mask, bias=bias, **options)
             for X, part in zip(
-                results, found if len(results) > 1 else [found], strict=True
+                results, result if len(results) > 1 else [result], strict=True
             ):
                 X[chunk][..., rows, :] = part
 

@@ -6,10 +6,10 @@ inputs, each in the shape of its input.
 
 import numpy as np
 
-from attn_tutor._checks import Shape, require_scale
+from attn_tutor._checks import Shape
 from attn_tutor.numpy._arrays import shapes, silent
-from attn_tutor.numpy.attention import attention_weights
-from attn_tutor.numpy.scoring import OTHER_WIDTHS, default_scale
+from attn_tutor.numpy._attention import attention_weights
+from attn_tutor.numpy.scoring import OTHER_WIDTHS, resolved_scale
 from attn_tutor.rules import Bias, Rule, Window
 
 __all__ = ["additive_score_vjp", "attention_vjp", "softmax_vjp"]
@@ -81,8 +81,7 @@ def attention_vjp(
         >>> dQ.tolist(), dK.tolist(), dV.tolist()
         ([[-2.0]], [[0.0], [0.0]], [[0.5], [0.5]])
     """
-    require_scale("attention_vjp", scale)
-    scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
+    scale = resolved_scale("attention_vjp", scale, Q.shape[-1])
     weights = attention_weights(
         Q, K, mask, causal=causal, window=window, bias=bias, scale=scale
     )  # (…, n, m)

@@ -4,7 +4,7 @@ import numpy as np
 
 from attn_tutor._checks import require_heads
 from attn_tutor.numpy._arrays import shapes, silent
-from attn_tutor.numpy.attention import attention
+from attn_tutor.numpy._attention import attention
 from attn_tutor.numpy.multi_head import merge_heads, split_heads
 from attn_tutor.numpy.positional import rotary
 from attn_tutor.rules import Bias, Rule, Window, for_heads
@@ -75,8 +75,8 @@ def latent_attention(
     )  # (…, h, n, c)
     turned = rotary(split_heads(X @ W_r, n_heads), np.arange(m - n, m))  # (…, h, n, r)
     queries, keys = (
-        _beside(queries, turned),
-        _beside(C, R)[..., None, :, :],
+        concat_columns(queries, turned),
+        concat_columns(C, R)[..., None, :, :],
     )  # (…, h, n, c + r), (…, 1, m, c + r)
     scale = (W_q.shape[-1] // n_heads + R.shape[-1]) ** -0.5
     mask = for_heads("latent_attention", mask, queries, keys)
@@ -104,7 +104,7 @@ def _require_fit(
         )
 
 
-def _beside(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+def concat_columns(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     """The columns of both, (…, n, a) and (…, n, b) to (…, n, a + b); batch axes broadcast."""
     batch = np.broadcast_shapes(A.shape[:-1], B.shape[:-1])
     both = [np.broadcast_to(X, (*batch, X.shape[-1])) for X in (A, B)]

@@ -4,7 +4,7 @@ import numpy as np
 
 from attn_tutor._checks import require_divisible, require_heads, require_size
 from attn_tutor.numpy._arrays import shapes, silent
-from attn_tutor.numpy.attention import attention, attention_weights
+from attn_tutor.numpy._attention import attention, attention_weights
 from attn_tutor.numpy.blocks import repeat_heads
 from attn_tutor.rules import Bias, Rule, Window, for_heads
 

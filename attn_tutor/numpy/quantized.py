@@ -3,7 +3,7 @@
 import numpy as np
 
 from attn_tutor.numpy._arrays import require_array
-from attn_tutor.numpy.softmax import share
+from attn_tutor.numpy._softmax import share
 
 __all__ = ["quantize"]
 

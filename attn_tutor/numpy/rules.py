@@ -101,7 +101,7 @@ def check_mask(
     """
     batch = broadcast(Q.shape[:-2], K.shape[:-2]) or ()
     shape = *batch, Q.shape[-2], K.shape[-2]
-    visible, _ = Visibility.read("check_mask", shape, mask, causal, window).everything
+    visible, _ = Visibility.read("check_mask", shape, mask, causal, window).dense
     blind = False if visible is None else ~visible.any((-2, -1))
     require_one_meaning("check_mask", mask, shape, blind)
     return mask

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attn_tutor._checks import require_positive
+from attn_tutor._checks import require_positive, require_scale
 from attn_tutor.numpy._arrays import shapes
 
 __all__ = [
@@ -62,7 +62,7 @@ def scaled_dot_score(
         >>> scaled_dot_score(np.array([[1.0, 1.0, 1.0, 1.0]]), np.array([[1.0, 2.0, 3.0, 4.0]])).tolist()
         [[5.0]]
     """
-    scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
+    scale = resolved_scale("scaled_dot_score", scale, Q.shape[-1])
     # Scaled before the product, which in float16 could overflow.
     return Q * scale @ K.mT
 
@@ -163,6 +163,9 @@ def gaussian_score(Q: np.ndarray, K: np.ndarray, bandwidth: float = 1.0) -> np.n
     return -((difference / float(bandwidth)) ** 2).sum(-1) / 2
 
 
-def default_scale(d: int) -> float:
-    """1/√d; vectors of width 0 have dot product 0 at any scale."""
+def resolved_scale(where: str, scale: float | None, d: int) -> float:
+    """A function's scale as one number: 1/√d where none is given; vectors of width 0 have dot product 0 at any."""
+    require_scale(where, scale)
+    if scale is not None:
+        return float(scale)
     return d**-0.5 if d else 1.0

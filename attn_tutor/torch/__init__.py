@@ -18,7 +18,11 @@ from importlib.util import find_spec as _find
 if _find("torch") is None:
     raise ImportError('attn_tutor.torch needs torch: pip install "attn-tutor[torch]"')
 
-from attn_tutor.torch.attention import *
+from attn_tutor.torch._attention import *
+from attn_tutor.torch._linear_attention import *
+from attn_tutor.torch._merge import *
+from attn_tutor.torch._self_attention import *
+from attn_tutor.torch._softmax import *
 from attn_tutor.torch.cache import *
 from attn_tutor.torch.decoding import *
 from attn_tutor.torch.kernels import *
@@ -28,9 +32,7 @@ from attn_tutor.torch.layers.block import *
 from attn_tutor.torch.layers.multi_head import *
 from attn_tutor.torch.layers.positional import *
 from attn_tutor.torch.layers.record import *
-from attn_tutor.torch.linear_attention import *
 from attn_tutor.torch.masks import *
-from attn_tutor.torch.merge import *
 from attn_tutor.torch.models.encoder_decoder import *
 from attn_tutor.torch.models.language_model import *
 from attn_tutor.torch.models.training import *
@@ -42,8 +44,6 @@ from attn_tutor.torch.positional import *
 from attn_tutor.torch.quantized import *
 from attn_tutor.torch.rules import *
 from attn_tutor.torch.scoring import *
-from attn_tutor.torch.self_attention import *
-from attn_tutor.torch.softmax import *
 from attn_tutor.torch.speculative import *
 
 __all__ = sorted(k for k, x in globals().items() if callable(x) and k[0] != "_")

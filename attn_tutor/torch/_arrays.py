@@ -129,7 +129,7 @@ def transformed(*arrays: torch.Tensor) -> bool:
     )
 
 
-def in_single(fn: Callable[P, R]) -> Callable[P, R]:
+def upcast_half(fn: Callable[P, R]) -> Callable[P, R]:
     """Compute half precision in single, whose range scores and sums need; a lone result comes back as half."""
 
     @functools.wraps(fn)

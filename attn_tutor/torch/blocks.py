@@ -1,7 +1,8 @@
 """One engine for every score: it calls a function's own body on blocks of queries, each with the keys that it sees.
 
 So no (n, m) array is stored, what a learner reads is what runs, and a key that no query of a block sees costs nothing.
-Where nobody may look at numbers (under torch.compile, on a GPU), the body is called once, with the whole mask.
+Where it is compiled, mapped or on a GPU, the body is called once, with the whole mask. Whether what is hidden could do
+harm is looked at first; on a GPU, that waits for the numbers.
 """
 
 import functools
@@ -15,7 +16,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attn_tutor._checks import Shape, broadcast
-from attn_tutor.rules import Bias, Causal, Rule, combined, fitting
+from attn_tutor.rules import Bias, Causal, Rule, checked_rule, read_mask
 from attn_tutor.torch._arrays import (
     look,
     require_bias,
@@ -54,10 +55,10 @@ class Visibility(NamedTuple):
     ) -> Self:
         """What a call on scores (…, n, m) is given, checked."""
         *batch, n, m = shape
-        rule, mask = combined(where, n, mask, causal, window)
+        rule, mask = read_mask(where, n, mask, causal, window)
         if rule is not None:
             ready = partial(_ready, where, device)
-            rule = fitting(where, rule, (*batch,), n, m, ready)
+            rule = checked_rule(where, rule, (*batch,), n, m, ready)
         if mask is not None:
             require_boolean(where, mask, device)
             require_fit(where, "mask", mask.shape, shape)
@@ -103,7 +104,12 @@ class Visibility(NamedTuple):
             pairs = torch.atleast_2d(self.rule.pairs(i, j))
             mask = pairs if mask is None else pairs & mask
         if isinstance(bias, Bias):
+            any_number = type(bias) is Bias  # and not slopes, which are finite
             bias = torch.atleast_2d(bias.added(i, j))
+            if any_number:
+                mask = (
+                    bias != -torch.inf if mask is None else mask & (bias != -torch.inf)
+                )
         elif bias is not None:
             bias = bias[place(bias, "nm", rows, keys, shared=True)]
         return mask, bias
@@ -113,7 +119,7 @@ class Visibility(NamedTuple):
         if isinstance(self.bias, Bias):
             one = slice(0, 1)
             if self.tile(one, one)[1].requires_grad:
-                return self._replace(bias=self.everything[1])
+                return self._replace(bias=self.dense[1])
         return self
 
     @property
@@ -133,7 +139,7 @@ class Visibility(NamedTuple):
         return True if self.n == self.m else False  # noqa: SIM210
 
     @property
-    def everything(self) -> tuple[Any, Any]:
+    def dense(self) -> tuple[Any, Any]:
         """Mask and bias of all queries and keys."""
         if self.rule is None and not isinstance(self.bias, Bias):
             return self.mask, self.bias
@@ -184,7 +190,7 @@ def run(
     arrays: list[torch.Tensor],
     cores: list[tuple[str, ...]],
     per_pair: str,
-    whole: bool,
+    returns_weights: bool,
     mask: Any = None,
     causal: bool = False,
     window: Any = None,
@@ -193,7 +199,7 @@ def run(
 ) -> Any:
     """What the body gives: at once, or for some queries at a time where a rule hides keys or a pair holds much.
 
-    ``whole``: it has an axis for keys, so that none may be left out.
+    ``returns_weights``: a result has an axis for keys, so that none may be left out.
     """
     sizes: dict[str, int] = {}
     for X, core in zip(arrays, cores, strict=True):
@@ -203,20 +209,22 @@ def run(
     if n_kv_heads is not None:  # K and V have other heads than Q
         batches[1:] = [batch[:-1] + (1,) for batch in batches[1:]]
     batch = broadcast(*batches) or ()
-    who = mask, causal, window, bias
-    see = Visibility.read(body.__name__, (*batch, n, m), Q.device, *who)
+    visibility = Visibility.read(
+        body.__name__, (*batch, n, m), Q.device, mask, causal, window, bias
+    )
 
     learnt = any(getattr(x, "requires_grad", False) for x in options.values())
-    more = [bias] if isinstance(bias, torch.Tensor) else []
-    few = see.rule is not None and not see.is_causal or isinstance(see.bias, Bias)
-    if (few or per_pair) and not (whole or learnt) and can_cut(*arrays, *more):
-        room = m * sizes.get(per_pair, 1) * math.prod(batch) or 1
-        # Scores alone are the kernel's, which stores none.
-        stored = per_pair or isinstance(see.bias, Bias)
-        height = max(1, min(ROWS, NUMBERS // room)) if stored else ROWS
-        return Cut(body, cores, see.learnt_as_array(), options, height)(arrays)
+    biases = [bias] if isinstance(bias, torch.Tensor) else []
+    many = per_pair or isinstance(
+        visibility.bias, Bias
+    )  # numbers that kernels do not make
+    in_blocks = many or (visibility.rule is not None and not visibility.is_causal)
+    if in_blocks and not (returns_weights or learnt) and can_cut(*arrays, *biases):
+        numbers = m * sizes.get(per_pair, 1) * math.prod(batch) or 1  # for each query
+        height = max(1, min(ROWS, NUMBERS // numbers)) if many else ROWS
+        return Cut(body, cores, visibility.learnt_as_array(), options, height)(arrays)
     options |= {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return guarded(body, arrays, cores, see, options, whole)
+    return nan_safe(body, arrays, cores, visibility, options, returns_weights)
 
 
 class Cut(NamedTuple):
@@ -224,7 +232,7 @@ class Cut(NamedTuple):
 
     body: Callable[..., Any]
     cores: list[tuple[str, ...]]  # the letters of each array's last axes
-    see: Visibility
+    visibility: Visibility
     options: dict[str, Any]
     height: int  # queries of a block
 
@@ -232,16 +240,16 @@ class Cut(NamedTuple):
         device = arrays[0].device.type
         if torch.is_autocast_enabled(device):
             arrays = [X.to(torch.get_autocast_dtype(device)) for X in arrays]
-        if isinstance(self.see.bias, torch.Tensor):  # it may have a gradient
-            arrays = [*arrays, self.see.bias]
+        if isinstance(self.visibility.bias, torch.Tensor):  # it may have a gradient
+            arrays = [*arrays, self.visibility.bias]
         results = Blocks.apply(self, *arrays)
         return results if len(results) > 1 else results[0]
 
     def blocks(self) -> Iterator[tuple[slice, Index]]:
         """Queries, and the keys that they see."""
-        for start in range(0, self.see.n, self.height):
-            rows = slice(start, min(start + self.height, self.see.n))
-            yield rows, self.see.keys(rows)
+        for start in range(0, self.visibility.n, self.height):
+            rows = slice(start, min(start + self.height, self.visibility.n))
+            yield rows, self.visibility.keys(rows)
 
     def places(self, arrays: Any, rows: slice, keys: Index) -> list[tuple[Any, ...]]:
         """Where each array holds these queries and keys."""
@@ -251,14 +259,24 @@ class Cut(NamedTuple):
 
     def compute(self, parts: Any, rows: slice, keys: Index) -> tuple[Any, ...]:
         """What the body gives of the parts of its arrays."""
-        mask, bias = self.see.tile(rows, keys)
+        mask, bias = self.visibility.tile(rows, keys)
         if len(parts) > len(self.cores):
             *parts, bias = parts
         n, m = rows.stop - rows.start, parts[1].shape[-2]
-        see = Visibility(n, m, self.see.device, None, mask, bias)
+        visibility = Visibility(n, m, self.visibility.device, None, mask, bias)
         options = self.options | {"mask": mask, "bias": bias}
-        results = guarded(self.body, parts, self.cores, see, options)
+        results = nan_safe(self.body, parts, self.cores, visibility, options)
         return results if isinstance(results, tuple) else (results,)
+
+    def results(self, arrays: Any) -> tuple[torch.Tensor, ...]:
+        """What the body gives for all queries."""
+        none = slice(0, 0), slice(0, self.visibility.m)
+        blocks = []
+        for block in self.blocks() if self.visibility.n else [none]:
+            places = self.places(arrays, *block)
+            parts = [X[at] for X, at in zip(arrays, places, strict=True)]
+            blocks.append(self.compute(parts, *block))
+        return tuple(torch.cat(parts, -2) for parts in zip(*blocks, strict=True))
 
 
 class Blocks(torch.autograd.Function):
@@ -268,14 +286,7 @@ class Blocks(torch.autograd.Function):
     def forward(ctx: Any, cut: Cut, *arrays: torch.Tensor) -> tuple[torch.Tensor, ...]:
         ctx.cut, ctx.random = cut, torch.get_rng_state()
         ctx.save_for_backward(*arrays)
-        blocks = []
-        for block in (
-            cut.blocks() if cut.see.n else [(slice(0, 0), slice(0, cut.see.m))]
-        ):
-            places = cut.places(arrays, *block)
-            parts = [X[at] for X, at in zip(arrays, places, strict=True)]
-            blocks.append(cut.compute(parts, *block))
-        return tuple(torch.cat(parts, -2) for parts in zip(*blocks, strict=True))
+        return cut.results(arrays)
 
     @staticmethod
     def backward(ctx: Any, *g: torch.Tensor) -> tuple[Any, ...]:
@@ -285,12 +296,11 @@ class Blocks(torch.autograd.Function):
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(ctx.random)  # so that dropout drops the same
             if torch.is_grad_enabled():  # second derivatives need the whole graph
-                every = slice(0, cut.see.n), slice(0, cut.see.m)
                 with sdpa_kernel(SDPBackend.MATH):
-                    whole = cut.compute(arrays, *every)
+                    results = cut.results(arrays)
                 leaves = [arrays[k] for k in wanted]
-                more = torch.autograd.grad(whole, leaves, g, create_graph=True)
-                for k, gradient in zip(wanted, more, strict=True):
+                gradients = torch.autograd.grad(results, leaves, g, create_graph=True)
+                for k, gradient in zip(wanted, gradients, strict=True):
                     grads[k] = gradient
                 return None, *grads
             for k in wanted:
@@ -303,10 +313,10 @@ class Blocks(torch.autograd.Function):
                     results = cut.compute(parts, rows, keys)
                 mine = [X[..., rows, :] for X in g]
                 # A bias of which this block sees no key has a part of size 0.
-                more = torch.autograd.grad(
+                gradients = torch.autograd.grad(
                     results, leaves, mine, materialize_grads=True
                 )
-                for k, gradient in zip(wanted, more, strict=True):
+                for k, gradient in zip(wanted, gradients, strict=True):
                     grads[k][places[k]] += gradient
         return None, *grads
 
@@ -317,7 +327,7 @@ def can_cut(*arrays: torch.Tensor) -> bool:
     return on_cpu and not compiled and not transformed(*arrays)
 
 
-def small(*arrays: torch.Tensor) -> torch.Tensor:
+def harmless(*arrays: torch.Tensor) -> torch.Tensor:
     """Whether nothing hidden can do harm: numbers are finite, and so are the dot products of rows."""
     ends = [end for X in arrays if X.numel() for end in X.detach().aminmax()]
     wide = (
@@ -326,35 +336,39 @@ def small(*arrays: torch.Tensor) -> torch.Tensor:
     return (wide.abs() < LARGEST).all()
 
 
-def guarded(
+def nan_safe(
     body: Callable[..., Any],
     arrays: list[torch.Tensor],
     cores: list[tuple[str, ...]],
-    see: Visibility,
+    visibility: Visibility,
     options: dict[str, Any],
-    whole: bool = False,
+    returns_weights: bool = False,
 ) -> Any:
     """What the body gives, but NaN only for queries that may see one, and no gradient of those that see nothing."""
-    spoiled = None
-    if see.hides and not look(small, *arrays, wait=True):
-        arrays, spoiled = cleared(arrays, cores, see, options.get("n_kv_heads"))
+    nan_queries = None
+    if visibility.hides and not look(harmless, *arrays, wait=True):
+        arrays, nan_queries = zero_bad_rows(
+            arrays, cores, visibility, options.get("n_kv_heads")
+        )
     results = body(*arrays, **options)
     several = isinstance(results, tuple)
-    if spoiled is not None:
-        spoiled = spoiled & see.everything[0] if whole else spoiled
+    if nan_queries is not None:
+        nan_queries = (
+            nan_queries & visibility.dense[0] if returns_weights else nan_queries
+        )
         results = results if several else (results,)
-        results = tuple(torch.where(spoiled, torch.nan, X) for X in results)
+        results = tuple(torch.where(nan_queries, torch.nan, X) for X in results)
         results = results if several else results[0]
-    if not several and results.requires_grad and see.mask is not None:
-        visible, _ = see.everything
+    if not several and results.requires_grad and visibility.mask is not None:
+        visible, _ = visibility.dense
         results = torch.where(visible.any(-1, keepdim=True), results, 0)
     return results
 
 
-def cleared(
+def zero_bad_rows(
     arrays: list[torch.Tensor],
     cores: list[tuple[str, ...]],
-    see: Visibility,
+    visibility: Visibility,
     n_kv_heads: int | None,
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
     """Rows that are not finite or that nobody sees, set to 0: a weight of 0 comes too late, as 0 · NaN is NaN.
@@ -362,23 +376,25 @@ def cleared(
     The mask that comes with them, (…, n, 1), marks the queries that see such a key, or are such and see something.
     """
     visible, unseen = None, False
-    if not see.is_causal:
-        visible, _ = see.everything
+    if not visibility.is_causal:
+        visible, _ = visibility.dense
         if n_kv_heads is None or visible.shape[-3:-2] in ((), (1,)):
             unseen = ~visible.any(-2)[..., None]  # (…, m, 1)
-    lost: dict[str, Any] = {"n": False, "m": False}
+    bad_rows: dict[str, Any] = {"n": False, "m": False}
     for k, (X, core) in enumerate(zip(arrays, cores, strict=True)):
-        if core[0] in lost and len(core) > 1:
+        if core[0] in bad_rows and len(core) > 1:
             bad = ~X.isfinite().all(-1, keepdim=True)  # (…, n or m, 1)
-            lost[core[0]] = lost[core[0]] | bad
+            bad_rows[core[0]] = bad_rows[core[0]] | bad
             bad = bad | unseen if core[0] == "m" else bad
             arrays = [*arrays[:k], torch.where(bad, 0, X), *arrays[k + 1 :]]
     if n_kv_heads is not None:
-        lost["m"] = repeat_heads(lost["m"], lost["n"].shape[-3] // n_kv_heads)
+        bad_rows["m"] = repeat_heads(
+            bad_rows["m"], bad_rows["n"].shape[-3] // n_kv_heads
+        )
     if visible is None:  # causal: who sees a key has seen those before it
-        return arrays, lost["n"] | (lost["m"].cumsum(-2) > 0)
-    spoiled = visible & (lost["n"] | lost["m"].mT)  # (…, n, m)
-    return arrays, spoiled.any(-1, keepdim=True)
+        return arrays, bad_rows["n"] | (bad_rows["m"].cumsum(-2) > 0)
+    nan_queries = visible & (bad_rows["n"] | bad_rows["m"].mT)  # (…, n, m)
+    return arrays, nan_queries.any(-1, keepdim=True)
 
 
 def repeat_heads(X: torch.Tensor, times: int) -> torch.Tensor:

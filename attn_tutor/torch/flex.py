@@ -10,42 +10,54 @@ from attn_tutor.rules import Bias
 from attn_tutor.torch.blocks import Visibility
 
 
-def flexible(who: Visibility) -> bool:
+def flexible(visibility: Visibility) -> bool:
     """Whether it computes this: a rule on a GPU.
 
     On a CPU the compiler refuses it where anything follows in the same graph (torch 2.13, "epilogue_nodes").
     """
-    alone = who.mask is None and (who.bias is None or isinstance(who.bias, Bias))
-    ruled = who.rule is not None and not who.is_causal
-    return who.device.type == "cuda" and ruled and alone
+    alone = visibility.mask is None and (
+        visibility.bias is None or isinstance(visibility.bias, Bias)
+    )
+    ruled = visibility.rule is not None and not visibility.is_causal
+    return visibility.device.type == "cuda" and ruled and alone
 
 
 def flex(
     Q: torch.Tensor,
     K: torch.Tensor,
     V: torch.Tensor,
-    who: Visibility,
+    visibility: Visibility,
     scale: float,
     enable_gqa: bool,
 ) -> torch.Tensor:
     """Attention under a rule, for arrays with two batch axes."""
-    batch, offset = Q.shape[:2], who.m - who.n
+    batch, offset = Q.shape[:2], visibility.m - visibility.n
+    rule: Any = visibility.rule
+    bias: Any = visibility.bias
 
-    def at(x: Any, b: Any, h: Any) -> Any:
-        return x.map(lambda X, own: X.expand(*batch, *X.shape[X.ndim - own :])[b, h])
+    def at(numbers: Any, b: Any, h: Any) -> Any:
+        return numbers.expand(*batch, 1, 1)[b, h, 0, 0]
 
     def mask_mod(b: Any, h: Any, i: Any, j: Any) -> Any:
-        return at(who.rule, b, h).pairs((i + offset)[None, None], j[None])[..., 0, 0]
+        return at(rule.pairs((i + offset)[None, None], j[None]), b, h)
 
     def score_mod(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
-        added = at(who.bias, b, h).added((i + offset)[None, None], j[None])
-        return score + added[..., 0, 0].to(score.dtype)
+        added = bias.added((i + offset)[None, None], j[None])
+        return score + at(added, b, h).to(score.dtype)
 
+    one = torch.zeros(1, 1, dtype=torch.int64, device=visibility.device)
+    # Where the rule is the same for all, so is its mask.
+    sizes = (None, None) if rule.pairs(one, one[0]).ndim < 3 else batch
     block_mask = create_block_mask(
-        mask_mod, batch[0], batch[1], who.n, who.m, device=str(who.device)
+        mask_mod,
+        sizes[0],
+        sizes[1],
+        visibility.n,
+        visibility.m,
+        device=str(visibility.device),
     )
     run = flex_attention if torch.compiler.is_compiling() else _compiled()
-    modify = None if who.bias is None else score_mod
+    modify = None if visibility.bias is None else score_mod
     output: torch.Tensor = run(Q, K, V, modify, block_mask, scale, enable_gqa)
     return output
 

@@ -5,7 +5,7 @@ import torch
 from attn_tutor._checks import require_heads
 from attn_tutor.rules import Bias, Rule, Window, for_heads
 from attn_tutor.torch._arrays import shapes
-from attn_tutor.torch.attention import attention
+from attn_tutor.torch._attention import attention
 from attn_tutor.torch.multi_head import merge_heads, split_heads
 from attn_tutor.torch.positional import rotary
 
@@ -75,8 +75,8 @@ def latent_attention(
     positions = torch.arange(m - n, m, device=X.device)
     turned = rotary(split_heads(X @ W_r, n_heads), positions)  # (…, h, n, r)
     queries, keys = (
-        _beside(queries, turned),
-        _beside(C, R)[..., None, :, :],
+        concat_columns(queries, turned),
+        concat_columns(C, R)[..., None, :, :],
     )  # (…, h, n, c + r), (…, 1, m, c + r)
     scale = (W_q.shape[-1] // n_heads + R.shape[-1]) ** -0.5
     mask = for_heads("latent_attention", mask, queries, keys)
@@ -108,7 +108,7 @@ def _require_fit(
         )
 
 
-def _beside(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
+def concat_columns(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
     """The columns of both, (…, n, a) and (…, n, b) to (…, n, a + b); batch axes broadcast."""
     batch = torch.broadcast_shapes(A.shape[:-1], B.shape[:-1])
     return torch.cat([X.expand(*batch, -1) for X in (A, B)], -1)

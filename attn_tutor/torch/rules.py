@@ -101,8 +101,8 @@ def check_mask(
     """
     batch = broadcast(Q.shape[:-2], K.shape[:-2]) or ()
     shape = *batch, Q.shape[-2], K.shape[-2]
-    who = Visibility.read("check_mask", shape, Q.device, mask, causal, window)
-    visible, _ = who.everything
+    visibility = Visibility.read("check_mask", shape, Q.device, mask, causal, window)
+    visible, _ = visibility.dense
     blind = False if visible is None else ~visible.any(-1).any(-1)
     require_one_meaning("check_mask", mask, shape, blind)
     return mask

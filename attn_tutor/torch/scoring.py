@@ -1,9 +1,11 @@
 """Scoring functions: how well does a key answer a query? A score is what goes into softmax."""
 
+from typing import Any
+
 import torch
 
 from attn_tutor._checks import require_positive
-from attn_tutor.torch._arrays import shapes
+from attn_tutor.torch._arrays import require_scale, shapes
 
 __all__ = [
     "additive_score",
@@ -62,7 +64,7 @@ def scaled_dot_score(
         >>> scaled_dot_score(torch.tensor([[1.0, 1.0, 1.0, 1.0]]), torch.tensor([[1.0, 2.0, 3.0, 4.0]])).tolist()
         [[5.0]]
     """
-    scale = default_scale(Q.shape[-1]) if scale is None else scale
+    scale = resolved_scale("scaled_dot_score", scale, Q.shape[-1])
     # Scaled before the product, which in float16 could overflow.
     return Q * scale @ K.mT
 
@@ -153,6 +155,9 @@ def gaussian_score(
     return -((difference / bandwidth) ** 2).sum(-1) / 2
 
 
-def default_scale(d: int) -> float:
-    """1/√d; vectors of width 0 have dot product 0 at any scale."""
+def resolved_scale(where: str, scale: Any, d: int) -> Any:
+    """A function's scale: 1/√d where none is given; vectors of width 0 have dot product 0 at any."""
+    require_scale(where, scale)
+    if scale is not None:
+        return scale
     return d**-0.5 if d else 1.0

@@ -26,7 +26,7 @@ def sections(package: str) -> dict[str, dict[str, Any]]:
 
     def place(name: str) -> tuple[int, str, int]:
         module = home(name).removeprefix(f"{package}.")
-        chapter, last = module.partition(".")[0], len(ORDER)
+        chapter, last = module.partition(".")[0].lstrip("_"), len(ORDER)
         thing = inspect.unwrap(things[name])
         # A constant has no lines of its own; it stands first.
         line = inspect.getsourcelines(thing)[1] if callable(thing) else 0

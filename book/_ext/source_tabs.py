@@ -18,6 +18,8 @@ from sphinx.util.docutils import SphinxDirective
 HALVES = {"numpy": "NumPy", "torch": "torch"}
 BOTH = "_both"
 TOP = {"rules"}  # modules in common that stand at the top
+# Modules with a function of their name, which would hide them if they had no underscore.
+PRIVATE = {"attention", "linear_attention", "merge", "self_attention", "softmax"}
 Definition = ast.FunctionDef | ast.ClassDef
 
 
@@ -63,7 +65,7 @@ class Source(SphinxDirective):
 def source_file(half: str, module: str) -> str:
     if half == BOTH and module in TOP:
         return f"attn_tutor/{module}.py"
-    return f"attn_tutor/{half}/{module}.py"
+    return f"attn_tutor/{half}/{'_' * (module in PRIVATE)}{module}.py"
 
 
 def markdown(half: str, parts: dict[str, list[int]]) -> list[str]:

@@ -53,7 +53,7 @@ def test_wheel_holds_the_package_and_nothing_else(dist: Path) -> None:
         "attn_tutor/data/book.txt",
         "attn_tutor/data/cars.csv",
         "attn_tutor/figures/head_view.js",
-        "attn_tutor/torch/attention.py",
+        "attn_tutor/torch/_attention.py",
     } <= set(names)
     assert {name.partition("/")[0] for name in names} == {"attn_tutor"}
     assert {Path(name).suffix for name in names} == {

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import pkgutil
 import re
 from pathlib import Path
 
@@ -148,6 +149,12 @@ def test_names():
             getattr(half, name).__module__.startswith((half.__name__, RULES))
             for name in half.__all__
         )
+
+
+@pytest.mark.parametrize("half", [an, at])
+def test_no_function_hides_its_module(half):
+    modules = {x.name for x in pkgutil.iter_modules(half.__path__)}
+    assert not modules & {*half.__all__}
 
 
 def test_files():

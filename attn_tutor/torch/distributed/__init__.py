@@ -2,12 +2,12 @@
 
 # ruff: noqa: F403 — what is public stands in each module's own __all__
 
+from attn_tutor.torch._merge import *
 from attn_tutor.torch.distributed.context import *
 from attn_tutor.torch.distributed.launch import *
 from attn_tutor.torch.distributed.layout import *
 from attn_tutor.torch.distributed.ring import *
 from attn_tutor.torch.distributed.tensor_parallel import *
 from attn_tutor.torch.distributed.ulysses import *
-from attn_tutor.torch.merge import *
 
 __all__ = sorted(k for k, x in globals().items() if callable(x) and k[0] != "_")

@@ -10,11 +10,11 @@ from torch.autograd.function import once_differentiable
 
 from attn_tutor._checks import require_divisible, require_size
 from attn_tutor.rules import Rule, Window
-from attn_tutor.torch.blocks import small
+from attn_tutor.torch._merge import merge, partial_attention
+from attn_tutor.torch.blocks import harmless
 from attn_tutor.torch.distributed.parts import Parts, heads, parts
 from attn_tutor.torch.distributed.peers import Group, waiting
-from attn_tutor.torch.merge import merge, partial_attention
-from attn_tutor.torch.scoring import default_scale
+from attn_tutor.torch.scoring import resolved_scale
 
 __all__ = ["ring_attention"]
 
@@ -89,7 +89,7 @@ def ring_attention(
     P = parts(HERE, Q, K, mask, causal, window, layout, group, scale=scale, node=node)
     near = len(P.keys) if node is None else node
     require_divisible(HERE, "processes", len(P.keys), "node", near)
-    scale = default_scale(Q.shape[-1]) if scale is None else scale
+    scale = resolved_scale(HERE, scale, Q.shape[-1])
     h_kv = K.shape[-3]
     queries = in_groups(Q, h_kv)  # (…, h_kv, h / h_kv, n, d)
     keys, values = K.unsqueeze(-3), V.unsqueeze(-3)  # (…, h_kv, 1, m, d)
@@ -192,9 +192,9 @@ class _Ring(torch.autograd.Function):
         output = Q.new_zeros(*batch, Q.shape[-2], V.shape[-1], dtype=wide)
         log_sum = output.new_full((*output.shape[:-1], 1), -torch.inf)
         for turn, step, (k, v) in ring.around((K, V)):
-            harmless = bool(small(Q, k, v))
+            is_harmless = bool(harmless(Q, k, v))
             for rows, keys, mask in ring.tiles(turn, step):
-                if harmless and mask is not None and mask.all():
+                if is_harmless and mask is not None and mask.all():
                     mask = None
                 tile = Q[..., rows, :], k[..., keys, :], v[..., keys, :]
                 new = partial_attention(*tile, mask, scale=ring.scale)

@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from attn_tutor._checks import require_divisible
 from attn_tutor.rules import Rule, Window
-from attn_tutor.torch.attention import attention
+from attn_tutor.torch._attention import attention
 from attn_tutor.torch.distributed.parts import heads, of_heads, parts
 from attn_tutor.torch.distributed.peers import Group, waiting
 

@@ -5,19 +5,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from attn_tutor._checks import our_words
+from attn_tutor._checks import explain_foreign_names
 from attn_tutor.rules import Rule
-from attn_tutor.torch.attention import (
+from attn_tutor.torch._attention import (
     additive_attention,
     attention,
     attention_weights,
     bilinear_attention,
 )
+from attn_tutor.torch._softmax import masked_softmax
 from attn_tutor.torch.blocks import Visibility
 from attn_tutor.torch.layers.checks import require_sizes, require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype, draw, linear
 from attn_tutor.torch.scoring import additive_score
-from attn_tutor.torch.softmax import masked_softmax
 
 __all__ = ["AdditiveAttention", "BilinearAttention", "SelfAttention"]
 
@@ -49,7 +49,7 @@ class BilinearAttention(nn.Module):
         """Draw ``M`` so that variance is kept in both directions (Glorot & Bengio, 2010)."""
         nn.init.xavier_uniform_(self.M)
 
-    @our_words
+    @explain_foreign_names
     def forward(
         self,
         Q: torch.Tensor,
@@ -104,7 +104,7 @@ class AdditiveAttention(nn.Module):
         draw(self.q_proj, self.k_proj)
         nn.init.xavier_uniform_(self.w_v[:, None])
 
-    @our_words
+    @explain_foreign_names
     def forward(
         self,
         Q: torch.Tensor,
@@ -125,8 +125,10 @@ class AdditiveAttention(nn.Module):
         if not need_weights:
             return output
         scores = additive_score(Q, K, *projections)  # (…, n, m)
-        who = Visibility.read("AdditiveAttention", scores.shape, scores.device, mask)
-        return output, masked_softmax(scores, who.everything[0])
+        visibility = Visibility.read(
+            "AdditiveAttention", scores.shape, scores.device, mask
+        )
+        return output, masked_softmax(scores, visibility.dense[0])
 
 
 class SelfAttention(nn.Module):
@@ -170,7 +172,7 @@ class SelfAttention(nn.Module):
         """Draw so that variance is kept in both directions (Glorot & Bengio, 2010)."""
         draw(self.q_proj, self.k_proj, self.v_proj)
 
-    @our_words
+    @explain_foreign_names
     def forward(
         self,
         X: torch.Tensor,

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.functional import gelu
 
-from attn_tutor._checks import our_words, require_divisible, require_size
+from attn_tutor._checks import explain_foreign_names, require_divisible, require_size
 from attn_tutor.rules import Rule, Window
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.checks import require_tokens
@@ -56,7 +56,7 @@ class Block(nn.Module):
         torch.Size([3, 5, 8])
     """
 
-    @our_words
+    @explain_foreign_names
     def __init__(
         self,
         d_model: int,
@@ -102,7 +102,7 @@ class Block(nn.Module):
         self.narrow = nn.Linear(d_hidden, d_model, **made)
         self.drop = nn.Dropout(dropout)
 
-    @our_words
+    @explain_foreign_names
     def forward(
         self,
         X: torch.Tensor,
@@ -127,13 +127,18 @@ class Block(nn.Module):
     ) -> Any:
         """What the tokens draw from one another, (…, n, d_model), and with ``need_weights`` the weights too."""
         bias = alibi(self.attention.n_heads) if self.positions == "alibi" else None
-        turn = None
+        rotate = None
         if self.positions == "rotary":
             start = 0 if cache is None else cache.n_seen
             positions = torch.arange(start, start + X.shape[-2], device=X.device)
-            turn = partial(rotary, positions=positions)
+            rotate = partial(rotary, positions=positions)
         return self.attention(
-            X, mask=mask, bias=bias, cache=cache, turn=turn, need_weights=need_weights
+            X,
+            mask=mask,
+            bias=bias,
+            cache=cache,
+            rotate=rotate,
+            need_weights=need_weights,
         )
 
     def feed_forward(self, X: torch.Tensor) -> torch.Tensor:

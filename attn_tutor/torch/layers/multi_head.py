@@ -7,12 +7,20 @@ import torch
 from torch import nn
 
 from attn_tutor._checks import (
-    our_words,
+    explain_foreign_names,
     require_chance,
     require_divisible,
 )
-from attn_tutor.rules import Bias, Rule, Window, combined, for_heads
-from attn_tutor.torch.attention import attention, attention_weights
+from attn_tutor.rules import (
+    Bias,
+    MovedBias,
+    MovedRule,
+    Rule,
+    Window,
+    for_heads,
+    read_mask,
+)
+from attn_tutor.torch._attention import attention, attention_weights
 from attn_tutor.torch.blocks import repeat_heads
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.checks import require_sizes, require_tokens
@@ -52,7 +60,7 @@ class MultiHeadAttention(nn.Module):
         torch.Size([3, 5, 8])
     """
 
-    @our_words
+    @explain_foreign_names
     def __init__(
         self,
         d_model: int,
@@ -78,7 +86,7 @@ class MultiHeadAttention(nn.Module):
         require_divisible(where, "d_model", d_model, "n_heads", n_heads)
         require_divisible(where, "n_heads", n_heads, "n_kv_heads", n_kv_heads)
         require_chance(where, "dropout", dropout)
-        combined(where, 0, None, causal, window)  # raises where they do not fit
+        read_mask(where, 0, None, causal, window)  # raises where they do not fit
         self.d_model, self.kdim, self.vdim = d_model, kdim, vdim
         self.d_h = d_model // n_heads
         self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
@@ -94,7 +102,7 @@ class MultiHeadAttention(nn.Module):
         """Draw so that variance is kept in both directions (Glorot & Bengio, 2010); biases are 0."""
         draw(self.q_proj, self.k_proj, self.v_proj, self.out_proj)
 
-    @our_words
+    @explain_foreign_names
     def forward(
         self,
         Q: torch.Tensor,
@@ -104,7 +112,7 @@ class MultiHeadAttention(nn.Module):
         *,
         bias: torch.Tensor | Bias | None = None,
         cache: KVCache | None = None,
-        turn: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        rotate: Callable[[torch.Tensor], torch.Tensor] | None = None,
         need_weights: bool = False,
     ) -> Any:
         """(…, n, d_model), (…, m, kdim), (…, m, vdim) -> (…, n, d_model); K is Q where None, and V is K.
@@ -117,8 +125,8 @@ class MultiHeadAttention(nn.Module):
         queries = self._split(self.q_proj(Q))  # (…, h, n, d_h)
         keys = self._split(self.k_proj(K))  # (…, h_kv, m, d_h)
         values = self._split(self.v_proj(V))  # (…, h_kv, m, d_h)
-        if turn is not None:
-            queries, keys = turn(queries), turn(keys)
+        if rotate is not None:
+            queries, keys = rotate(queries), rotate(keys)
         mask, window = for_heads("MultiHeadAttention", mask, queries, keys), self.window
         if cache is not None:
             keys, values = cache.append(keys, values)  # m grows
@@ -236,8 +244,7 @@ def _at_true_places(x: Any, gap: int, sinks: int) -> Any:
     """A rule or a bias of positions, once a cache has dropped ``gap`` tokens behind its sinks."""
     if not gap or not isinstance(x, Rule | Bias):
         return x
-    kind, fn = (Rule, x.pairs) if isinstance(x, Rule) else (Bias, x.added)
-    return kind(lambda i, j: fn(i + gap, j + gap * (j >= sinks)))
+    return (MovedRule if isinstance(x, Rule) else MovedBias)(x, gap, sinks)
 
 
 def _pairs(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from attn_tutor.torch.attention import attention_weights
+from attn_tutor.torch._attention import attention_weights
 from attn_tutor.torch.layers.attention import (
     AdditiveAttention,
     BilinearAttention,

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from attn_tutor._checks import our_words, require_size
+from attn_tutor._checks import explain_foreign_names, require_size
 from attn_tutor.rules import Window
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.block import Block
@@ -45,7 +45,7 @@ class LanguageModel(nn.Module):
         torch.Size([1, 5, 11])
     """
 
-    @our_words
+    @explain_foreign_names
     def __init__(
         self,
         n_tokens: int,
@@ -116,7 +116,7 @@ class LanguageModel(nn.Module):
         return torch.stack(weights)
 
     @torch.no_grad()
-    @our_words
+    @explain_foreign_names
     @in_evaluation
     def generate(
         self,

@@ -6,7 +6,7 @@ import numpy as np
 
 from attn_tutor._checks import broadcast
 from attn_tutor.numpy._arrays import require_array, shapes
-from attn_tutor.numpy.softmax import share
+from attn_tutor.numpy._softmax import share
 
 __all__ = ["delta_rule", "elu_features", "linear_attention"]
 

@@ -2,19 +2,18 @@
 
 import numpy as np
 
-from attn_tutor._checks import require_scale
-from attn_tutor.numpy._arrays import in_single, shapes
-from attn_tutor.numpy.attention import added, weighted_sum
+from attn_tutor.numpy._arrays import shapes, upcast_half
+from attn_tutor.numpy._attention import added, weighted_sum
+from attn_tutor.numpy._softmax import share
 from attn_tutor.numpy.blocks import Visibility, by_blocks
-from attn_tutor.numpy.scoring import OTHER_WIDTHS, default_scale
-from attn_tutor.numpy.softmax import share
+from attn_tutor.numpy.scoring import OTHER_WIDTHS, resolved_scale
 from attn_tutor.rules import Bias, Rule, Window
 
 __all__ = ["merge", "partial_attention"]
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v),(n,1)", d=OTHER_WIDTHS)
-@in_single
+@upcast_half
 @by_blocks()
 def partial_attention(
     Q: np.ndarray,
@@ -54,11 +53,12 @@ def partial_attention(
         >>> output.tolist(), np.exp(log_sum).tolist()
         ([[4.0]], [[2.0]])
     """
-    require_scale("partial_attention", scale)
-    scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
+    scale = resolved_scale("partial_attention", scale, Q.shape[-1])
     scores = (scale * Q) @ K.mT  # (…, n, m)
-    who = Visibility.read("partial_attention", scores.shape, mask, causal, window, bias)
-    visible, B = who.everything  # (…, n, m) both, or None
+    visibility = Visibility.read(
+        "partial_attention", scores.shape, mask, causal, window, bias
+    )
+    visible, B = visibility.dense  # (…, n, m) both, or None
     scores = (
         added(scores, B)
         if visible is None

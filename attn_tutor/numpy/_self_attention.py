@@ -1,28 +1,27 @@
 """Where queries, keys and values come from: learnt projections of one sequence, or of two."""
 
-import torch
+import numpy as np
 
-from attn_tutor._checks import require_chance
+from attn_tutor.numpy._arrays import shapes, silent
+from attn_tutor.numpy._attention import attention
 from attn_tutor.rules import Bias, Rule, Window
-from attn_tutor.torch._arrays import shapes
-from attn_tutor.torch.attention import attention
 
 __all__ = ["cross_attention", "self_attention"]
 
 
 @shapes("(n,d_in),(d_in,d_k),(d_in,d_k),(d_in,d_v)->(n,d_v)")
+@silent
 def self_attention(
-    X: torch.Tensor,
-    W_q: torch.Tensor,
-    W_k: torch.Tensor,
-    W_v: torch.Tensor,
-    mask: torch.Tensor | Rule | None = None,
+    X: np.ndarray,
+    W_q: np.ndarray,
+    W_k: np.ndarray,
+    W_v: np.ndarray,
+    mask: np.ndarray | Rule | None = None,
     *,
     causal: bool = False,
     window: int | Window | None = None,
-    bias: torch.Tensor | Bias | None = None,
-    dropout_p: float = 0.0,
-) -> torch.Tensor:
+    bias: np.ndarray | Bias | None = None,
+) -> np.ndarray:
     r"""Each token attends to all tokens of its own sequence.
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V,
@@ -40,37 +39,33 @@ def self_attention(
         causal: forbid each token the tokens after it.
         window: most keys that a query sees, its own and those just before it; needs ``causal``.
         bias: added to the scores, broadcasts to (…, n, n), as that of :func:`alibi_bias` does; None adds nothing.
-        dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
         Output, (…, n, d_v): a new vector for each token, 0 where nothing is permitted.
 
     Example:
-        >>> X, zero, W_v = torch.tensor([[1.0], [3.0]]), torch.tensor([[0.0]]), torch.tensor([[10.0]])
+        >>> X, zero, W_v = np.array([[1.0], [3.0]]), np.array([[0.0]]), np.array([[10.0]])
         >>> self_attention(X, zero, zero, W_v).tolist()
         [[20.0], [20.0]]
         >>> self_attention(X, zero, zero, W_v, causal=True).tolist()
         [[10.0], [20.0]]
     """
-    require_chance("self_attention", "dropout_p", dropout_p)
     Q, K, V = X @ W_q, X @ W_k, X @ W_v  # (…, n, d_k) twice, (…, n, d_v)
-    return attention(
-        Q, K, V, mask, causal=causal, window=window, bias=bias, dropout_p=dropout_p
-    )
+    return attention(Q, K, V, mask, causal=causal, window=window, bias=bias)
 
 
 @shapes("(n,d_x),(m,d_y),(d_x,d_k),(d_y,d_k),(d_y,d_v)->(n,d_v)")
+@silent
 def cross_attention(
-    X: torch.Tensor,
-    Y: torch.Tensor,
-    W_q: torch.Tensor,
-    W_k: torch.Tensor,
-    W_v: torch.Tensor,
-    mask: torch.Tensor | Rule | None = None,
+    X: np.ndarray,
+    Y: np.ndarray,
+    W_q: np.ndarray,
+    W_k: np.ndarray,
+    W_v: np.ndarray,
+    mask: np.ndarray | Rule | None = None,
     *,
-    bias: torch.Tensor | Bias | None = None,
-    dropout_p: float = 0.0,
-) -> torch.Tensor:
+    bias: np.ndarray | Bias | None = None,
+) -> np.ndarray:
     r"""Each token of one sequence attends to the tokens of another.
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V,
@@ -86,17 +81,15 @@ def cross_attention(
         W_v: learnt projection to values, (d_y, d_v).
         mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
         bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
-        dropout_p: chance to drop each weight, the others growing by 1/(1 − dropout_p); 0 drops none.
 
     Returns:
         Output, (…, n, d_v): a vector for each token of X, 0 where nothing is permitted.
 
     Example:
-        >>> X, Y = torch.tensor([[5.0]]), torch.tensor([[1.0], [3.0]])
-        >>> zero, W_v = torch.tensor([[0.0]]), torch.tensor([[10.0]])
+        >>> X, Y = np.array([[5.0]]), np.array([[1.0], [3.0]])
+        >>> zero, W_v = np.array([[0.0]]), np.array([[10.0]])
         >>> cross_attention(X, Y, zero, zero, W_v).tolist()
         [[20.0]]
     """
-    require_chance("cross_attention", "dropout_p", dropout_p)
     Q, K, V = X @ W_q, Y @ W_k, Y @ W_v  # (…, n, d_k), (…, m, d_k), (…, m, d_v)
-    return attention(Q, K, V, mask, bias=bias, dropout_p=dropout_p)
+    return attention(Q, K, V, mask, bias=bias)

@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from attn_tutor._checks import require_positive, require_scale
-from attn_tutor.numpy._arrays import in_single, shapes, silent
+from attn_tutor._checks import require_positive
+from attn_tutor.numpy._arrays import shapes, silent, upcast_half
+from attn_tutor.numpy._softmax import masked_softmax, normalize
 from attn_tutor.numpy.blocks import Visibility, by_blocks, repeat_heads
 from attn_tutor.numpy.kernels import gaussian_kernel
 from attn_tutor.numpy.scoring import (
     OTHER_WIDTHS,
     bilinear_score,
-    default_scale,
     gaussian_score,
+    resolved_scale,
     shifted_additive_score,
 )
-from attn_tutor.numpy.softmax import masked_softmax, normalize
 from attn_tutor.rules import Bias, Rule, Window
 
 __all__ = [
@@ -68,15 +68,15 @@ def attend(
         >>> attend(np.array([[7.0, 7.0]]), np.array([[1.0, 0.0], [0.0, 4.0]])).tolist()
         [[0.5, 2.0]]
     """
-    who = Visibility.read("attend", scores.shape, mask, causal, window, bias)
-    visible, B = who.everything  # (…, n, m) both, or None
+    visibility = Visibility.read("attend", scores.shape, mask, causal, window, bias)
+    visible, B = visibility.dense  # (…, n, m) both, or None
     weights = masked_softmax(added(scores, B), visible)  # (…, n, m)
     return weighted_sum(weights, V, visible)  # (…, n, d_v)
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
 @silent
-@in_single
+@upcast_half
 def attention_weights(
     Q: np.ndarray,
     K: np.ndarray,
@@ -109,16 +109,17 @@ def attention_weights(
         >>> attention_weights(np.array([[3.0, 3.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])).tolist()
         [[0.5, 0.5]]
     """
-    require_scale("attention_weights", scale)
-    scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
+    scale = resolved_scale("attention_weights", scale, Q.shape[-1])
     scores = (scale * Q) @ K.mT  # (…, n, m)
-    who = Visibility.read("attention_weights", scores.shape, mask, causal, window, bias)
-    visible, B = who.everything  # (…, n, m) both, or None
+    visibility = Visibility.read(
+        "attention_weights", scores.shape, mask, causal, window, bias
+    )
+    visible, B = visibility.dense  # (…, n, m) both, or None
     return masked_softmax(added(scores, B), visible)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", shared=True, d=OTHER_WIDTHS)
-@in_single
+@upcast_half
 @by_blocks()
 def attention(
     Q: np.ndarray,
@@ -136,10 +137,10 @@ def attention(
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}\!\left(\frac{Q K^\top}{\sqrt{d}}\right) V
 
-    The number is that of ``attend(scaled_dot_score(Q, K, scale), V, mask)``, but no (n, m) matrix of scores or
-    weights is built. In the torch half, second derivatives need
-    ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`` around the call, as other kernels have none; derivatives along a
-    direction take it themselves. Source: Vaswani et al. (2017), Eq. 1.
+    No (n, m) matrix is stored: the body is called on blocks of queries, each with the keys that its rule leaves. In the
+    torch half it is torch's own kernel; for second derivatives put
+    ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`` around a call without a rule.
+    Source: Vaswani et al. (2017), Eq. 1.
 
     Args:
         Q: queries, (…, n, d).
@@ -166,8 +167,7 @@ def attention(
         >>> attention(Q, K, V).tolist()
         [[6.0]]
     """
-    require_scale("attention", scale)
-    scale = default_scale(Q.shape[-1]) if scale is None else float(scale)
+    scale = resolved_scale("attention", scale, Q.shape[-1])
     if n_kv_heads is not None:
         K, V = (repeat_heads(X, Q.shape[-3] // n_kv_heads) for X in (K, V))
     scores = (scale * Q) @ K.mT  # (…, n, m)
@@ -175,7 +175,7 @@ def attention(
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,k)->(n,d_v)")
-@in_single
+@upcast_half
 @by_blocks()
 def bilinear_attention(
     Q: np.ndarray,
@@ -192,7 +192,7 @@ def bilinear_attention(
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}(Q M K^\top)\, V
 
-    QM is a matrix of queries in the space of the keys, so :func:`attention` does the rest with scale 1.
+    QM lies in the space of the keys: a dot product with learnt queries, and scale 1.
     Source: Luong et al. (2015), "general" in section 3.1.
 
     Args:
@@ -218,7 +218,7 @@ def bilinear_attention(
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
-@in_single
+@upcast_half
 @by_blocks("d")
 def gaussian_attention(
     Q: np.ndarray,
@@ -231,18 +231,12 @@ def gaussian_attention(
     bias: np.ndarray | Bias | None = None,
     bandwidth: float = 1.0,
 ) -> np.ndarray:
-    r"""Attention with the Gaussian score: another dot product in disguise.
+    r"""Attention with the Gaussian score: the nearer a key, the more it counts.
 
-    .. math::
-        -\frac{\lVert q - k \rVert^2}{2\sigma^2}
-        = \frac{1}{\sigma^2} \begin{pmatrix} q & 1 \end{pmatrix}
-          \begin{pmatrix} k & -\tfrac12 \lVert k \rVert^2 \end{pmatrix}^{\!\top} - \frac{\lVert q \rVert^2}{2\sigma^2}
+    .. math:: O = \operatorname{softmax}_{\text{mask}}(S)\, V, \qquad
+        S_{ij} = -\frac{\lVert q_i - k_j \rVert^2}{2 \sigma^2}
 
-    The last term is the same for every key, so softmax drops it, and queries and keys one entry wider give the
-    rest to :func:`attention`. Both are centred on a key first: a shift changes no distance, and without it
-    large terms would cancel far from the origin. Where keys are far apart these products are taken in double; only
-    what the torch half cannot look at, on a GPU or compiled, stays single, and at r bandwidths from the first key a
-    score is then off by about 10⁻⁷ r².
+    Scores are taken from differences, so that nothing cancels far from the origin.
     Source: Nadaraya (1964) and Watson (1964) with a Gaussian kernel.
 
     Args:
@@ -271,7 +265,7 @@ def gaussian_attention(
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,h),(k,h),(h)->(n,d_v)")
-@in_single
+@upcast_half
 @by_blocks("h")
 def additive_attention(
     Q: np.ndarray,
@@ -290,20 +284,9 @@ def additive_attention(
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}(S)\, V, \qquad S_{ij} = w_v \cdot \tanh(q_i W_q + k_j W_k)
 
-    No (n, m, h) tensor is built, and no tanh is taken of each query with each key:
-
-    .. math:: \tanh(a + b) = 1 - \frac{2}{1 + e^{2a} e^{2b}}
-
-    needs one exponential a query and one a key, and its 1 adds Σw_v to every score, which softmax drops. That is exact
-    algebra, and rounds about as the textbook line does: with 1024 standard normal queries and keys and h = 64, the
-    largest error of the output in float32 is 9·10⁻⁸, and 8·10⁻⁸ in the textbook. Exponentials that would overflow are
-    shifted or cut where tanh is flat. Only if a feature is spread by more than 66 in float32 (660 in float64) among
-    the queries and among the keys too, tanh itself is computed, tile by tile. In the torch half, a caller under
-    ``torch.compile`` gets compiled loops where a C++ compiler is at hand; under torch.func the formula is computed as
-    it stands, all features of all pairs, and elsewhere derivatives are of first order.
-
-    Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our :math:`W_q, W_k, w_v` are
-    :math:`W_a, U_a, v_a`.
+    No (n, m, h) tensor is stored. The NumPy half takes one exponential for each query and each key, and no tanh for each
+    pair (``shifted_additive_score``). Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our
+    :math:`W_q, W_k, w_v` are :math:`W_a, U_a, v_a`.
 
     Args:
         Q: queries, (…, n, q).
@@ -376,9 +359,9 @@ def weighted_sum(
     weights: np.ndarray, V: np.ndarray, visible: np.ndarray | None
 ) -> np.ndarray:
     """Weights times values; what is not finite makes NaN for queries that may see it, though 0 · NaN is NaN for all."""
-    lost = ~np.isfinite(V).all(-1)  # (…, m)
-    if visible is None or not lost.any():
+    bad_rows = ~np.isfinite(V).all(-1)  # (…, m)
+    if visible is None or not bad_rows.any():
         return weights @ V
-    output = weights @ np.where(lost[..., None], 0, V)
-    spoiled = (visible & lost[..., None, :]).any(-1, keepdims=True)  # (…, n, 1)
-    return np.where(spoiled, np.nan, output)
+    output = weights @ np.where(bad_rows[..., None], 0, V)
+    nan_queries = (visible & bad_rows[..., None, :]).any(-1, keepdims=True)  # (…, n, 1)
+    return np.where(nan_queries, np.nan, output)

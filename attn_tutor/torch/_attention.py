@@ -13,17 +13,22 @@ from torch.nn.functional import dropout, pad, scaled_dot_product_attention
 
 from attn_tutor._checks import broadcast, require_chance, require_positive
 from attn_tutor.rules import Bias, Rule, Window
-from attn_tutor.torch._arrays import in_single, look, require_scale, shapes, transformed
-from attn_tutor.torch.blocks import Visibility, by_blocks, repeat_heads, small
+from attn_tutor.torch._arrays import (
+    look,
+    shapes,
+    transformed,
+    upcast_half,
+)
+from attn_tutor.torch._softmax import masked_softmax, normalize
+from attn_tutor.torch.blocks import Visibility, by_blocks, harmless, repeat_heads
 from attn_tutor.torch.flex import flex, flexible
 from attn_tutor.torch.kernels import gaussian_kernel
 from attn_tutor.torch.scoring import (
     OTHER_WIDTHS,
     additive_score,
-    default_scale,
     gaussian_score,
+    resolved_scale,
 )
-from attn_tutor.torch.softmax import masked_softmax, normalize
 
 __all__ = [
     "additive_attention",
@@ -74,14 +79,16 @@ def attend(
         [[0.5, 2.0]]
     """
     require_chance("attend", "dropout_p", dropout_p)
-    who = Visibility.read("attend", scores.shape, V.device, mask, causal, window, bias)
-    visible, B = who.everything  # (…, n, m) both, or None
+    visibility = Visibility.read(
+        "attend", scores.shape, V.device, mask, causal, window, bias
+    )
+    visible, B = visibility.dense  # (…, n, m) both, or None
     weights = masked_softmax(added(scores, B), visible)  # (…, n, m)
     return weighted_sum(dropout(weights, dropout_p), V, visible)  # (…, n, d_v)
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)
-@in_single
+@upcast_half
 @by_blocks()
 def attention_weights(
     Q: torch.Tensor,
@@ -115,14 +122,13 @@ def attention_weights(
         >>> attention_weights(torch.tensor([[3.0, 3.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])).tolist()
         [[0.5, 0.5]]
     """
-    require_scale("attention_weights", scale)
-    scale = default_scale(Q.shape[-1]) if scale is None else scale
+    scale = resolved_scale("attention_weights", scale, Q.shape[-1])
     scores = (scale * Q) @ K.mT  # (…, n, m)
     shape, device = scores.shape, Q.device
-    who = Visibility.read(
+    visibility = Visibility.read(
         "attention_weights", shape, device, mask, causal, window, bias
     )
-    visible, B = who.everything  # (…, n, m) both, or None
+    visible, B = visibility.dense  # (…, n, m) both, or None
     return masked_softmax(added(scores, B), visible)
 
 
@@ -145,10 +151,10 @@ def attention(
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}\!\left(\frac{Q K^\top}{\sqrt{d}}\right) V
 
-    The number is that of ``attend(scaled_dot_score(Q, K, scale), V, mask)``, but no (n, m) matrix of scores or
-    weights is built. In the torch half, second derivatives need
-    ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`` around the call, as other kernels have none; derivatives along a
-    direction take it themselves. Source: Vaswani et al. (2017), Eq. 1.
+    No (n, m) matrix is stored: the body is called on blocks of queries, each with the keys that its rule leaves. In the
+    torch half it is torch's own kernel; for second derivatives put
+    ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`` around a call without a rule.
+    Source: Vaswani et al. (2017), Eq. 1.
 
     Args:
         Q: queries, (…, n, d).
@@ -176,16 +182,18 @@ def attention(
         >>> attention(Q, K, V).tolist()
         [[6.0]]
     """
-    require_scale("attention", scale)
     require_chance("attention", "dropout_p", dropout_p)
-    shape = *Q.shape[:-1], K.shape[-2]
-    who = Visibility.read("attention", shape, Q.device, mask, causal, window, bias)
+    batch = broadcast(Q.shape[:-2], (K if n_kv_heads is None else Q).shape[:-2]) or ()
+    shape = *batch, Q.shape[-2], K.shape[-2]
+    visibility = Visibility.read(
+        "attention", shape, Q.device, mask, causal, window, bias
+    )
     if scale is not None:  # kernels take no scale of 0 or less, and no tensor
-        Q = scale * Q
-    scale = default_scale(Q.shape[-1]) if scale is None else 1.0
+        Q, scale = resolved_scale("attention", scale, Q.shape[-1]) * Q, 1.0
+    scale = resolved_scale("attention", scale, Q.shape[-1])
     # Kernels lose a row of nothing but NaN, and a hidden score that is infinite.
-    if look(small, Q, K if who.hides else K[..., :1, :]) is not False:
-        return fused(Q, K, V, who, scale, dropout_p, n_kv_heads)
+    if look(harmless, Q, K if visibility.hides else K[..., :1, :]) is not False:
+        return fused(Q, K, V, visibility, scale, dropout_p, n_kv_heads)
     if n_kv_heads is not None:
         K, V = (repeat_heads(X, Q.shape[-3] // n_kv_heads) for X in (K, V))
     scores = (scale * Q) @ K.mT  # (…, n, m)
@@ -195,7 +203,7 @@ def attention(
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,k)->(n,d_v)")
-@in_single
+@upcast_half
 def bilinear_attention(
     Q: torch.Tensor,
     K: torch.Tensor,
@@ -212,7 +220,7 @@ def bilinear_attention(
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}(Q M K^\top)\, V
 
-    QM is a matrix of queries in the space of the keys, so :func:`attention` does the rest with scale 1.
+    QM lies in the space of the keys: a dot product with learnt queries, and scale 1.
     Source: Luong et al. (2015), "general" in section 3.1.
 
     Args:
@@ -248,7 +256,7 @@ def bilinear_attention(
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", d=OTHER_WIDTHS)
-@in_single
+@upcast_half
 @by_blocks("d")
 def gaussian_attention(
     Q: torch.Tensor,
@@ -262,18 +270,12 @@ def gaussian_attention(
     bandwidth: float = 1.0,
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
-    r"""Attention with the Gaussian score: another dot product in disguise.
+    r"""Attention with the Gaussian score: the nearer a key, the more it counts.
 
-    .. math::
-        -\frac{\lVert q - k \rVert^2}{2\sigma^2}
-        = \frac{1}{\sigma^2} \begin{pmatrix} q & 1 \end{pmatrix}
-          \begin{pmatrix} k & -\tfrac12 \lVert k \rVert^2 \end{pmatrix}^{\!\top} - \frac{\lVert q \rVert^2}{2\sigma^2}
+    .. math:: O = \operatorname{softmax}_{\text{mask}}(S)\, V, \qquad
+        S_{ij} = -\frac{\lVert q_i - k_j \rVert^2}{2 \sigma^2}
 
-    The last term is the same for every key, so softmax drops it, and queries and keys one entry wider give the
-    rest to :func:`attention`. Both are centred on a key first: a shift changes no distance, and without it
-    large terms would cancel far from the origin. Where keys are far apart these products are taken in double; only
-    what the torch half cannot look at, on a GPU or compiled, stays single, and at r bandwidths from the first key a
-    score is then off by about 10⁻⁷ r².
+    Scores are taken from differences, so that nothing cancels far from the origin.
     Source: Nadaraya (1964) and Watson (1964) with a Gaussian kernel.
 
     Args:
@@ -306,7 +308,7 @@ def gaussian_attention(
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,h),(k,h),(h)->(n,d_v)")
-@in_single
+@upcast_half
 @by_blocks("h")
 def additive_attention(
     Q: torch.Tensor,
@@ -326,20 +328,9 @@ def additive_attention(
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}(S)\, V, \qquad S_{ij} = w_v \cdot \tanh(q_i W_q + k_j W_k)
 
-    No (n, m, h) tensor is built, and no tanh is taken of each query with each key:
-
-    .. math:: \tanh(a + b) = 1 - \frac{2}{1 + e^{2a} e^{2b}}
-
-    needs one exponential a query and one a key, and its 1 adds Σw_v to every score, which softmax drops. That is exact
-    algebra, and rounds about as the textbook line does: with 1024 standard normal queries and keys and h = 64, the
-    largest error of the output in float32 is 9·10⁻⁸, and 8·10⁻⁸ in the textbook. Exponentials that would overflow are
-    shifted or cut where tanh is flat. Only if a feature is spread by more than 66 in float32 (660 in float64) among
-    the queries and among the keys too, tanh itself is computed, tile by tile. In the torch half, a caller under
-    ``torch.compile`` gets compiled loops where a C++ compiler is at hand; under torch.func the formula is computed as
-    it stands, all features of all pairs, and elsewhere derivatives are of first order.
-
-    Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our :math:`W_q, W_k, w_v` are
-    :math:`W_a, U_a, v_a`.
+    No (n, m, h) tensor is stored. The NumPy half takes one exponential for each query and each key, and no tanh for each
+    pair (``shifted_additive_score``). Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our
+    :math:`W_q, W_k, w_v` are :math:`W_a, U_a, v_a`.
 
     Args:
         Q: queries, (…, n, q).
@@ -418,25 +409,25 @@ def weighted_sum(
     """Weights times values; what is not finite makes NaN for queries that may see it, though 0 · NaN is NaN for all."""
     if visible is None:
         return weights @ V
-    lost = ~V.isfinite().all(-1)  # (…, m)
-    output = weights @ V.masked_fill(lost[..., None], 0)
-    spoiled = (visible & lost[..., None, :]).any(-1, keepdim=True)  # (…, n, 1)
-    return output.masked_fill(spoiled, torch.nan)
+    bad_rows = ~V.isfinite().all(-1)  # (…, m)
+    output = weights @ V.masked_fill(bad_rows[..., None], 0)
+    nan_queries = (visible & bad_rows[..., None, :]).any(-1, keepdim=True)  # (…, n, 1)
+    return output.masked_fill(nan_queries, torch.nan)
 
 
 def fused(
     Q: torch.Tensor,
     K: torch.Tensor,
     V: torch.Tensor,
-    who: Visibility,
+    visibility: Visibility,
     scale: float,
     dropout_p: float,
     n_kv_heads: int | None,
 ) -> torch.Tensor:
     """torch's own softmax(Q Kᵀ · scale) V, with this package's conventions of shapes and masks."""
     d, d_v, dtype = Q.shape[-1], V.shape[-1], Q.dtype
-    by_flex = not dropout_p and flexible(who)
-    visible, B = (None, None) if who.is_causal or by_flex else who.everything
+    by_flex = not dropout_p and Q.ndim < 5 and flexible(visibility)
+    visible, B = (None, None) if visibility.is_causal or by_flex else visibility.dense
     if B is not None:
         if dtype.itemsize < 4:  # half precision would round the bias too coarsely
             Q, K, V = Q.float(), K.float(), V.float()
@@ -458,10 +449,17 @@ def fused(
     only = SDPBackend.MATH if transformed(Q, K, V) else None
     with sdpa_kernel(only) if only else contextlib.nullcontext():
         if by_flex:
-            output = flex(q, k, v, who, scale, gqa)
+            output = flex(q, k, v, visibility, scale, gqa)
         else:
             output = scaled_dot_product_attention(
-                q, k, v, mask, dropout_p, who.is_causal, scale=scale, enable_gqa=gqa
+                q,
+                k,
+                v,
+                mask,
+                dropout_p,
+                visibility.is_causal,
+                scale=scale,
+                enable_gqa=gqa,
             )
     output = output.reshape(*batch, *output.shape[-2:])[..., :d_v]
     return output if B is None else output.to(dtype)

@@ -3,17 +3,17 @@
 import torch
 
 from attn_tutor.rules import Bias, Rule, Window
-from attn_tutor.torch._arrays import in_single, require_scale, shapes
-from attn_tutor.torch.attention import added, weighted_sum
+from attn_tutor.torch._arrays import shapes, upcast_half
+from attn_tutor.torch._attention import added, weighted_sum
+from attn_tutor.torch._softmax import masked_softmax
 from attn_tutor.torch.blocks import Visibility, by_blocks
-from attn_tutor.torch.scoring import OTHER_WIDTHS, default_scale
-from attn_tutor.torch.softmax import masked_softmax
+from attn_tutor.torch.scoring import OTHER_WIDTHS, resolved_scale
 
 __all__ = ["merge", "partial_attention"]
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v),(n,1)", d=OTHER_WIDTHS)
-@in_single
+@upcast_half
 @by_blocks()
 def partial_attention(
     Q: torch.Tensor,
@@ -53,14 +53,13 @@ def partial_attention(
         >>> output.tolist(), torch.exp(log_sum).tolist()
         ([[4.0]], [[2.0]])
     """
-    require_scale("partial_attention", scale)
-    scale = default_scale(Q.shape[-1]) if scale is None else scale
+    scale = resolved_scale("partial_attention", scale, Q.shape[-1])
     scores = (scale * Q) @ K.mT  # (…, n, m)
     shape, device = scores.shape, Q.device
-    who = Visibility.read(
+    visibility = Visibility.read(
         "partial_attention", shape, device, mask, causal, window, bias
     )
-    visible, B = who.everything  # (…, n, m) both, or None
+    visible, B = visibility.dense  # (…, n, m) both, or None
     scores = added(scores, B)
     output = weighted_sum(masked_softmax(scores, visible), V, visible)  # (…, n, d_v)
     if visible is None:
