@@ -328,8 +328,8 @@ def additive_attention(
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}(S)\, V, \qquad S_{ij} = w_v \cdot \tanh(q_i W_q + k_j W_k)
 
-    No (n, m, h) tensor is stored. The NumPy half takes one exponential for each query and each key, and no tanh for each
-    pair (``shifted_additive_score``). Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our
+    No (n, m, h) tensor is stored. The NumPy half takes one exponential for each query and each key, and no tanh for
+    each pair (``shifted_additive_score``). Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our
     :math:`W_q, W_k, w_v` are :math:`W_a, U_a, v_a`.
 
     Args:

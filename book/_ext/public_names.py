@@ -10,6 +10,7 @@ ORDER = [
     "everything", "scoring", "kernels", "masks", "rules", "softmax", "attention", "self_attention", "multi_head",
     "positional", "cache", "gradients", "layers", "decoding", "models",
 ]  # fmt: skip  # a list of words reads as lines
+IN_COMMON = ("attn_tutor.rules", "attn_tutor._both.")
 
 
 def sections(package: str) -> dict[str, dict[str, Any]]:
@@ -20,7 +21,7 @@ def sections(package: str) -> dict[str, dict[str, Any]]:
     def home(name: str) -> str:
         """The module of this package that has it, though both halves may have it in common."""
         module = str(things[name].__module__)
-        if module.startswith(f"{package}."):
+        if not module.startswith(IN_COMMON):
             return module
         return f"{package}.{module.removeprefix('attn_tutor.')}"
 

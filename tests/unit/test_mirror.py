@@ -350,7 +350,7 @@ def test_rooms_below_the_chapters(half):
     below = {
         "scoring": {"_arrays"},
         "kernels": {"_arrays", "scoring"},
-        "softmax": {"_arrays"},
+        "_softmax": {"_arrays"},
         "masks": {"_arrays"},
         "blocks": {"_arrays"},
     }
