@@ -37,7 +37,8 @@ def partial_attention(
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
         V: values, (…, m, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`~attn_tutor.torch.Rule`, as ``documents(ids)``.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a
+            :class:`~attn_tutor.torch.Rule`, as ``documents(ids)``.
         causal: forbid each query the keys after it, aligned lower right.
         window: most keys that a query sees, its own and those just before it; needs ``causal``.
         bias: added to the scores, broadcasts to (…, n, m); or a :class:`~attn_tutor.torch.Bias`, as ``alibi(slopes)``.

@@ -55,7 +55,8 @@ def ring_attention(
         K: keys of this process, (…, m_local, d); of h_kv heads, where h_kv divides h.
         V: values of this process, (…, m_local, d_v).
         mask: boolean, broadcasts to (…, n_local, m): the rows of this process's queries, and all m keys in the order of
-            the sequence; True = may attend. Or a :class:`~attn_tutor.torch.Rule` for the whole sequence, the same in all processes. None
+            the sequence; True = may attend. Or a :class:`~attn_tutor.torch.Rule`
+            for the whole sequence, the same in all processes. None
             permits every key.
         causal: also forbid each query the keys after it, aligned lower right.
         window: most keys that a query sees, its own and those just before it; needs ``causal``.
