@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import Any
 
 from book_pages import Notebook, toc
-from public_names import sections, written_once
+from public_names import sections, title, written_once
 from shape_ledger import ledger
 from sphinx.application import Sphinx
 from sphinx.ext.autodoc import ClassDocumenter
@@ -38,8 +38,8 @@ def api(package: str) -> str:
     """A section for each module of the package, its names as readers import them."""
     parts = []
     for module, things in sections(package).items():
-        title = module.removeprefix(f"{package}.")
-        parts += [f"## `{title}`", inspect.getdoc(importlib.import_module(module))]
+        head = f"## `{title(module, package)}`"
+        parts += [head, inspect.getdoc(importlib.import_module(module))]
         for name, thing in things.items():
             kind, options = "function", ""
             if inspect.isclass(thing):
