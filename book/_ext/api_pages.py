@@ -92,6 +92,9 @@ def add_shapes(
     app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]
 ) -> None:
     """Show the shape signature as the first of the fields that Napoleon has made of the docstring."""
+    if name.startswith("attn_tutor.torch.distributed."):  # rules are of the torch half
+        there = r":class:`~attn_tutor.torch.\1`"
+        lines[:] = [re.sub(":class:`(Rule|Bias)`", there, line) for line in lines]
     if hasattr(thing, "__shapes__"):
         at = next((i for i, line in enumerate(lines) if FIELD.match(line)), len(lines))
         lines[at:at] = ["", f":Shapes: ``{thing.__shapes__}``"]
