@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import Any
 
 from book_pages import Notebook, toc
-from public_names import sections, written_once
+from public_names import sections, title, written_once
 from shape_ledger import ledger
 from sphinx.application import Sphinx
 from sphinx.ext.autodoc import ClassDocumenter
@@ -38,8 +38,8 @@ def api(package: str) -> str:
     """A section for each module of the package, its names as readers import them."""
     parts = []
     for module, things in sections(package).items():
-        title = module.removeprefix(f"{package}.")
-        parts += [f"## `{title}`", inspect.getdoc(importlib.import_module(module))]
+        head = f"## `{title(module, package)}`"
+        parts += [head, inspect.getdoc(importlib.import_module(module))]
         for name, thing in things.items():
             kind, options = "function", ""
             if inspect.isclass(thing):
@@ -92,6 +92,9 @@ def add_shapes(
     app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]
 ) -> None:
     """Show the shape signature as the first of the fields that Napoleon has made of the docstring."""
+    if name.startswith("attn_tutor.torch.distributed."):  # rules are of the torch half
+        there = r":class:`~attn_tutor.torch.\1`"
+        lines[:] = [re.sub(":class:`(Rule|Bias)`", there, line) for line in lines]
     if hasattr(thing, "__shapes__"):
         at = next((i for i, line in enumerate(lines) if FIELD.match(line)), len(lines))
         lines[at:at] = ["", f":Shapes: ``{thing.__shapes__}``"]

@@ -10,7 +10,6 @@ ORDER = [
     "everything", "scoring", "kernels", "masks", "rules", "softmax", "attention", "self_attention", "multi_head",
     "positional", "cache", "gradients", "layers", "decoding", "models",
 ]  # fmt: skip  # a list of words reads as lines
-IN_COMMON = ("attn_tutor.rules", "attn_tutor._both.")
 
 
 def sections(package: str) -> dict[str, dict[str, Any]]:
@@ -19,11 +18,9 @@ def sections(package: str) -> dict[str, dict[str, Any]]:
     things = {name: getattr(room, name) for name in room.__all__}
 
     def home(name: str) -> str:
-        """The module of this package that has it, though both halves may have it in common."""
+        """The module that has it; of the rules, which both halves have in common, that of this half."""
         module = str(things[name].__module__)
-        if not module.startswith(IN_COMMON):
-            return module
-        return f"{package}.{module.removeprefix('attn_tutor.')}"
+        return f"{package}.rules" if module == "attn_tutor.rules" else module
 
     def place(name: str) -> tuple[int, str, int]:
         module = home(name).removeprefix(f"{package}.")
@@ -37,6 +34,11 @@ def sections(package: str) -> dict[str, dict[str, Any]]:
     for name in sorted(things, key=place):
         found.setdefault(home(name), {})[name] = things[name]
     return found
+
+
+def title(module: str, package: str) -> str:
+    """A module's name below its package; an underscore says only that readers import from the package."""
+    return module.removeprefix(f"{package}.").replace("._", ".").lstrip("_")
 
 
 def written_once(thing: Any) -> list[type]:

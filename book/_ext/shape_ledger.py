@@ -5,7 +5,7 @@ import inspect
 import re
 from typing import Any
 
-from public_names import commands, sections, written_once
+from public_names import commands, sections, title, written_once
 
 HALVES = ["numpy", "torch"]
 PACKAGES = [*HALVES, "torch.distributed", "figures", "data"]
@@ -16,13 +16,13 @@ def ledger() -> str:
     tables: dict[str, dict[str, dict[str, Any]]] = {}  # module: name: package: thing
     for package in PACKAGES:
         for module, things in sections(f"attn_tutor.{package}").items():
-            title = module.removeprefix(f"attn_tutor.{package}.")
-            table = tables.setdefault(title if package in HALVES else package, {})
+            head = title(module, f"attn_tutor.{package}")
+            table = tables.setdefault(head if package in HALVES else package, {})
             for name, thing in things.items():
                 table.setdefault(name, {})[package] = thing
     titled = {
-        title: [row for name, things in table.items() for row in rows(name, things)]
-        for title, table in tables.items()
+        head: [row for name, things in table.items() for row in rows(name, things)]
+        for head, table in tables.items()
     }
     exercises = importlib.import_module("attn_tutor.check").EXERCISES.values()
     titled["check"] = [
@@ -37,7 +37,7 @@ def ledger() -> str:
         f"| `python -m {name}` | {first_line(importlib.import_module(name))} |"
         for name in commands()
     ]
-    parts = ([f"### `{title}`", "", *HEAD, *lines] for title, lines in titled.items())
+    parts = ([f"### `{head}`", "", *HEAD, *lines] for head, lines in titled.items())
     return "\n\n".join("\n".join(part) for part in parts)
 
 
