@@ -243,7 +243,8 @@ def test_the_ledger_is_asserted(path: Path) -> None:
 def test_what_breaks_is_shown_running(path: Path) -> None:
     cells = section(path, "How this breaks")
     mistakes = [cell for cell in cells if "**" in cell.source[:60]]
-    assert len([c for c in cells if c.cell_type == "code"]) >= len(mistakes) >= 3
+    least = 2 if path in CORE else 3
+    assert len([c for c in cells if c.cell_type == "code"]) >= len(mistakes) >= least
 
 
 @each_page
