@@ -24,15 +24,12 @@ def head(path: Path, needs: list[str], formula: str = "") -> list[str]:
     page, line, main = Notebook(path), [*toc()], main_page(path)
     further = [_link(path, other) for other in toc()[main] if other != path]
     then = line[line.index(main) + 1 :][:1]
-    time = [
-        f"**{'Main line' if path == main else 'This page'} {page.minutes} minutes**"
-    ]
+    time = f"**{page.minutes} minutes to read**"
     if page.exercise_minutes:
-        time.append(f"exercises {page.exercise_minutes}")
+        time += f", {page.exercise_minutes} minutes of exercises"
     if formula:
-        time.append(
-            f"the formula, {{eq}}`{formula}`, after {page.minutes_until(formula):.0f}"
-        )
+        after = f"{page.minutes_until(formula):.0f}"
+        time += f". The formula, {{eq}}`{formula}`, comes after {after}"
     if path == main:
         place = [f"Page {line.index(main) + 1} of {len(line)} on the main line."]
         place += [f"Next: {_link(path, other)}." for other in then]
@@ -41,7 +38,7 @@ def head(path: Path, needs: list[str], formula: str = "") -> list[str]:
         place = [f"A further page of {_link(path, main)}."]
         place += [f"Its others: {', '.join(further)}."] if further else []
         place += [f"Next on the main line: {_link(path, other)}." for other in then]
-    return [f"{', '.join(time)}. {' '.join(needs)}", "", " ".join(place)]
+    return [f"{time}. {' '.join(needs)}", "", " ".join(place)]
 
 
 def _link(here: Path, other: Path) -> str:

@@ -243,7 +243,8 @@ def test_the_ledger_is_asserted(path: Path) -> None:
 def test_what_breaks_is_shown_running(path: Path) -> None:
     cells = section(path, "How this breaks")
     mistakes = [cell for cell in cells if "**" in cell.source[:60]]
-    assert len([c for c in cells if c.cell_type == "code"]) >= len(mistakes) >= 3
+    least = 2 if path in CORE else 3
+    assert len([c for c in cells if c.cell_type == "code"]) >= len(mistakes) >= least
 
 
 @each_page
@@ -288,9 +289,10 @@ def test_a_solution_with_a_function_asserts_a_checker(path: Path) -> None:
 
 
 @each_chapter
-def test_summary_is_about_ten_lines(path: Path) -> None:
+def test_a_summary_is_short(path: Path) -> None:
+    """Three to five lines on a main page; those that were written before that rule have up to twelve."""
     summary = section(path, "Summary")[0].source
-    assert (6 if path in CORE else 8) <= summary.count("\n* ") <= 12
+    assert (3 if path in CORE else 8) <= summary.count("\n* ") <= 12
 
 
 WEIGHTS = sorted(path.name for path in (ROOT / "book" / "trained").iterdir())

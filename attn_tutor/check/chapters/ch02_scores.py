@@ -7,11 +7,27 @@ import numpy as np
 
 import attn_tutor.numpy as an
 from attn_tutor.check.chapters.ch01_pooling import DISTANCES, kernel
-from attn_tutor.check.chapters.inputs import LN3, Array, column, numbers, weights_of
+from attn_tutor.check.chapters.inputs import (
+    LN3,
+    Array,
+    column,
+    numbers,
+    pool,
+    pooling,
+    weights_of,
+)
 from attn_tutor.check.exercise import Exercise, Function, Row
 
 draw = numbers(2)
 
+plain_attention = Exercise(2, "plain_attention(Q, K, V): softmax(QKᵀ/√d_k) V; (…, n, d_k), (…, m, d_k), (…, m, d_v) → "
+    "(…, n, d_v)",
+    pool, lambda draw: [(column(1), column(LN3, 0), column(4, 8)),  # weights ¾, ¼
+        (np.ones((1, 4)), 2 * LN3 * np.eye(4)[:2], 4 * np.eye(2)), (draw(3, 7), draw(5, 7), draw(5, 7)),
+        (draw(3, 7).astype(np.float32), draw(5, 7).astype(np.float32), draw(5, 2).astype(np.float32)),
+        (draw(3, 7), draw(5, 7), draw(5, 11)), (draw(2, 3, 7), draw(2, 5, 7), draw(2, 5, 11)),
+        (column(1, -1), column(1000, 999), column(4, 8))], *pooling(),
+    weights=lambda draw: (draw(3, 7), draw(5, 7), np.eye(5)))  # fmt: skip
 
 scaled_dot_score = Exercise(2, "scaled_dot_score(Q, K): QKᵀ/√d; (…, n, d), (…, m, d) → (…, n, m)",
     an.scaled_dot_score, lambda draw: [
