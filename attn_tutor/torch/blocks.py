@@ -27,7 +27,7 @@ from attn_tutor.torch._arrays import (
 )
 
 ROWS = 128  # queries of a block at most
-NUMBERS = 2**21  # that a block holds where pairs have numbers of their own
+NUMBERS = 2**20  # that a block holds where pairs have numbers of their own
 LARGEST = 1e15  # the dot product of rows of smaller numbers is finite
 Index = slice | torch.Tensor
 

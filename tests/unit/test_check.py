@@ -552,7 +552,7 @@ def test_a_notebook(tmp_path, capsys):
         ("import os; os._exit(0)", "ends itself with exit()"),
         (
             "from attn_tutor.numpy import softmax",
-            "skipped `softmax`: it is imported from attn_tutor.numpy.softmax",
+            "skipped `softmax`: it is imported from attn_tutor.numpy._softmax",
         ),
     ],
 )
