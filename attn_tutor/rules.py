@@ -299,6 +299,8 @@ class Bias(OfPositions):
         -1.0
     """
 
+    may_hide = True  # by −∞
+
     def __init__(self, added: Pairs) -> None:
         self.added: Pairs = added
 
@@ -307,6 +309,7 @@ class Slopes(Bias):
     """Distance times a slope for each head, (…,); :func:`alibi` makes it."""
 
     arrays: ClassVar[dict[str, int]] = {"slopes": 0}
+    may_hide = False
 
     def __init__(self, slopes: Any) -> None:
         self.slopes = slopes
@@ -318,8 +321,19 @@ class Slopes(Bias):
 class MovedBias(Moved, Bias):
     """A bias, once a cache has dropped tokens behind its sinks."""
 
+    def __init__(self, inner: Bias, by: int, first: int) -> None:
+        super().__init__(inner, by, first)
+        self.may_hide = inner.may_hide
+
     def added(self, i: Any, j: Any) -> Any:
         return self.inner.added(*self.places(i, j))
+
+
+def permitted_by_both(a: Any, b: Any) -> Any:
+    """Two masks in one; None permits everything."""
+    if a is None or b is None:
+        return b if a is None else a
+    return a & b
 
 
 def documents(ids: Any) -> Rule:

@@ -16,7 +16,7 @@ import numpy as np
 
 from attn_tutor._checks import Shape, require_fit
 from attn_tutor.numpy._arrays import require_bias, require_boolean, require_whole
-from attn_tutor.rules import Bias, Rule, checked_rule, read_mask
+from attn_tutor.rules import Bias, Rule, checked_rule, permitted_by_both, read_mask
 
 TILE = 2**18  # numbers that a block holds, so that it stays in a processor's cache
 ROWS = 256  # queries of a block at most
@@ -57,7 +57,7 @@ class Visibility(NamedTuple):
             require_fit(where, "bias", bias.shape, shape)
             bias = np.atleast_2d(bias)
             if (hides := np.isneginf(bias)).any():  # a key with score −∞ is not seen
-                mask = ~hides if mask is None else mask & ~hides
+                mask = permitted_by_both(mask, ~hides)
         return cls(n, m, rule, mask, bias)
 
     def positions(self, rows: slice) -> np.ndarray:
@@ -84,12 +84,12 @@ class Visibility(NamedTuple):
             mask = taken(mask, "nm", rows, keys, shared=True)
         if self.rule is not None:
             pairs = np.atleast_2d(self.rule.pairs(i, j))
-            mask = pairs if mask is None else pairs & mask
+            mask = permitted_by_both(mask, pairs)
         if isinstance(bias, Bias):
-            any_number = type(bias) is Bias  # and not slopes, which are finite
+            may_hide = bias.may_hide
             bias = np.atleast_2d(bias.added(i, j))
-            if any_number:
-                mask = bias != -np.inf if mask is None else mask & (bias != -np.inf)
+            if may_hide:
+                mask = permitted_by_both(mask, bias != -np.inf)
         elif bias is not None:
             bias = taken(bias, "nm", rows, keys, shared=True)
         return mask, bias

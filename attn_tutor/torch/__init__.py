@@ -12,6 +12,7 @@ These conventions hold for every function, whose docstring names only what goes 
 """
 
 # ruff: noqa: E402, F403 — what is public stands in each module's own __all__
+# A module is private where a function of its name would hide it.
 
 from importlib.util import find_spec as _find
 

@@ -188,9 +188,9 @@ def attention(
     visibility = Visibility.read(
         "attention", shape, Q.device, mask, causal, window, bias
     )
-    if scale is not None:  # kernels take no scale of 0 or less, and no tensor
-        Q, scale = resolved_scale("attention", scale, Q.shape[-1]) * Q, 1.0
-    scale = resolved_scale("attention", scale, Q.shape[-1])
+    own_scale, scale = scale, resolved_scale("attention", scale, Q.shape[-1])
+    if own_scale is not None:  # kernels take no scale of 0 or less, and no tensor
+        Q, scale = scale * Q, 1.0
     # Kernels lose a row of nothing but NaN, and a hidden score that is infinite.
     if look(harmless, Q, K if visibility.hides else K[..., :1, :]) is not False:
         return fused(Q, K, V, visibility, scale, dropout_p, n_kv_heads)

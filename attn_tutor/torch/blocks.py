@@ -16,7 +16,14 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attn_tutor._checks import Shape, broadcast
-from attn_tutor.rules import Bias, Causal, Rule, checked_rule, read_mask
+from attn_tutor.rules import (
+    Bias,
+    Causal,
+    Rule,
+    checked_rule,
+    permitted_by_both,
+    read_mask,
+)
 from attn_tutor.torch._arrays import (
     look,
     require_bias,
@@ -71,9 +78,7 @@ class Visibility(NamedTuple):
             bias = torch.atleast_2d(bias)
             least = look(torch.amin, bias, wait=True) if bias.numel() else 0
             if least is None or least == -torch.inf:  # a key with score −∞ is not seen
-                mask = (
-                    bias != -torch.inf if mask is None else mask & (bias != -torch.inf)
-                )
+                mask = permitted_by_both(mask, bias != -torch.inf)
         return cls(n, m, device, rule, mask, bias)
 
     def positions(self, rows: slice) -> torch.Tensor:
@@ -101,15 +106,13 @@ class Visibility(NamedTuple):
         if mask is not None:
             mask = mask[place(mask, "nm", rows, keys, shared=True)]
         if self.rule is not None:
-            pairs = torch.atleast_2d(self.rule.pairs(i, j))
-            mask = pairs if mask is None else pairs & mask
+            pairs = torch.atleast_2d(torch.as_tensor(self.rule.pairs(i, j)))
+            mask = permitted_by_both(mask, pairs)
         if isinstance(bias, Bias):
-            any_number = type(bias) is Bias  # and not slopes, which are finite
+            may_hide = bias.may_hide
             bias = torch.atleast_2d(bias.added(i, j))
-            if any_number:
-                mask = (
-                    bias != -torch.inf if mask is None else mask & (bias != -torch.inf)
-                )
+            if may_hide:
+                mask = permitted_by_both(mask, bias != -torch.inf)
         elif bias is not None:
             bias = bias[place(bias, "nm", rows, keys, shared=True)]
         return mask, bias
@@ -125,7 +128,8 @@ class Visibility(NamedTuple):
     @property
     def hides(self) -> bool:
         """Whether some key may be hidden from some query."""
-        return self.rule is not None or self.mask is not None
+        by_bias = isinstance(self.bias, Bias) and self.bias.may_hide
+        return by_bias or self.rule is not None or self.mask is not None
 
     @property
     def is_causal(self) -> bool:

@@ -118,7 +118,7 @@ class MultiHeadAttention(nn.Module):
         """(…, n, d_model), (…, m, kdim), (…, m, vdim) -> (…, n, d_model); K is Q where None, and V is K.
 
         ``mask`` and ``bias`` are those of :func:`multi_head_attention`. With a cache, K and V hold the tokens that come
-        after those that it has seen. ``turn`` is applied to queries and keys, (…, heads, tokens, d_h), as
+        after those that it has seen. ``rotate`` is applied to queries and keys, (…, heads, tokens, d_h), as
         :func:`rotary` is. With ``need_weights`` the weights come too, (…, h, n, m), as they are before dropout.
         """
         Q, K, V = self._checked(Q, Q if K is None else K, V)
@@ -237,14 +237,16 @@ def _as_cached(
             f"MultiHeadAttention: a query sees {width} tokens and {sinks} sinks, but the cache keeps "
             f"{cache.window} and {cache.sinks}; make it with KVCache(window={width}, sinks={sinks})"
         )
-    return mask, Window(width, cache.sinks), bias
+    return mask, Window(width, cache.sinks), bias  # a cache lends its sinks
 
 
 def _at_true_places(x: Any, gap: int, sinks: int) -> Any:
     """A rule or a bias of positions, once a cache has dropped ``gap`` tokens behind its sinks."""
-    if not gap or not isinstance(x, Rule | Bias):
-        return x
-    return (MovedRule if isinstance(x, Rule) else MovedBias)(x, gap, sinks)
+    if gap and isinstance(x, Rule):
+        return MovedRule(x, gap, sinks)
+    if gap and isinstance(x, Bias):
+        return MovedBias(x, gap, sinks)
+    return x
 
 
 def _pairs(
