@@ -1,4 +1,4 @@
-"""Who may see whom: the rules of :mod:`attn_tutor.rules`, and what needs this half's arrays."""
+"""Who may see whom: the rules of ``attn_tutor.rules``, and what needs this half's arrays."""
 
 import numpy as np
 

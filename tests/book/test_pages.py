@@ -291,7 +291,7 @@ def test_index_has_every_number_of_the_book(kind: str) -> None:
 def test_chapters_show_the_package_itself() -> None:
     page = BUILT / "book" / "01_queries_keys_values.html"
     for half in ("numpy", "torch"):
-        source = (ROOT / f"attn_tutor/{half}/softmax.py").read_text(encoding="utf-8")
+        source = (ROOT / f"attn_tutor/{half}/_softmax.py").read_text(encoding="utf-8")
         definition = source[source.index("def normalize(") :]
         signature = definition[: definition.index('"""')].removesuffix("r").rstrip()
         body = definition.split('"""', 2)[2].strip("\n").partition("\n\n\n")[0]
