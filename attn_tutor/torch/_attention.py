@@ -1,6 +1,6 @@
 """Attention: score each key, softmax over the keys that a query may see, weighted sum of their values.
 
-Each body below is its formula, and gives the number by itself. :func:`by_blocks` calls it on blocks of queries.
+Each body below is its formula, and gives the number by itself. ``by_blocks`` calls it on blocks of queries.
 """
 
 import contextlib
