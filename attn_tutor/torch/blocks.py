@@ -232,7 +232,9 @@ def run(
         bias,
     )
 
-    learnt = any(getattr(x, "requires_grad", False) for x in options.values())
+    learnt = any(
+        isinstance(x, torch.Tensor) and x.requires_grad for x in options.values()
+    )
     biases = [bias] if isinstance(bias, torch.Tensor) else []
     # Numbers for each pair, which no kernel makes.
     many = per_pair or isinstance(visibility.bias, Bias)

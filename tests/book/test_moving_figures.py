@@ -424,9 +424,19 @@ def row(xs: np.ndarray) -> str:
     return "(" + ", ".join(number(x, 2) for x in xs) + ")"
 
 
+def ones_beside(X: np.ndarray) -> np.ndarray:
+    """With a column of ones, so that the last row of a weight matrix is its bias."""
+    return np.concatenate([X, np.ones_like(X[..., :1])], -1)
+
+
+def biased(W: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """The weights of queries, keys and values, each above its bias."""
+    return [np.vstack([W[f"W_{part}"], W[f"b_{part}"]]) for part in "qkv"]
+
+
 def test_head_viewer(page: Page, rng: np.random.Generator) -> None:
     figure, asked, W = page.locator("attn-heads"), set(), head_weights.read()
-    biases = tuple(W[f"b_{part}"] for part in "qkvo")
+    keys, weights = ones_beside(np.eye(8)), biased(W)
     for trial in range(STATES):
         for label in ("First city", "Second city"):
             choose(figure, label, str(rng.integers(8)))
@@ -449,19 +459,14 @@ def test_head_viewer(page: Page, rng: np.random.Generator) -> None:
         now = state(figure)
         first, second = int(now["first"]), int(now["second"])
         Q = np.concatenate([np.eye(8)[first], np.eye(8)[second]])[None]
-        V = np.array(now["temperatures"])[:, None]
-        A = an.multi_head_weights(
-            Q, np.eye(8), W["W_q"], W["W_k"], 2, biases=biases[:2]
-        )[:, 0]
+        Q, V = ones_beside(Q), ones_beside(np.array(now["temperatures"])[:, None])
+        A = an.multi_head_weights(Q, keys, *weights[:2], 2)[:, 0]
         assert now["at_work"] == at_work
         W_o = W["W_o"].copy()
         for h in range(2):
             W_o[8 * h : 8 * (h + 1)] *= works[h]
-        weights = W["W_q"], W["W_k"], W["W_v"]
-        O = an.multi_head_attention(Q, np.eye(8), V, *weights, W_o, 2, biases=biases)[0]
-        silent = an.multi_head_attention(
-            Q, np.eye(8), V, *weights, 0 * W_o, 2, biases=biases
-        )[0]
+        silent = W["b_o"]
+        O = an.multi_head_attention(Q, keys, V, *weights, W_o, 2)[0] + silent
         thick = figure.locator(".attn-stick").evaluate_all(
             "sticks => sticks.map(stick => [+stick.getAttribute('stroke-width'), +stick.getAttribute('opacity')])"
         )
@@ -1425,10 +1430,8 @@ def test_task_of_the_heads(page: Page) -> None:
     pairs = [(i, j) for i in range(8) for j in range(8) if i != j]
     for i, j in pairs:
         Q = np.concatenate([np.eye(8)[i], np.eye(8)[j]])[None]
-        O = an.multi_head_attention(
-            Q, np.eye(8), degrees[:, None], *(W[f"W_{part}"] for part in "qkvo"), 2,
-            biases=tuple(W[f"b_{part}"] for part in "qkvo"),
-        )[0]  # fmt: skip
+        parts = map(ones_beside, (Q, np.eye(8), degrees[:, None]))
+        O = an.multi_head_attention(*parts, *biased(W), W["W_o"], 2)[0] + W["b_o"]
         off[f"{i}{j}" in W["unseen"]].append(np.abs(O - degrees[[i, j]]).max())
     asked, never = off.values()
     assert (number(np.mean(asked)), number(np.mean(never))) == ("0.011", "0.038")
