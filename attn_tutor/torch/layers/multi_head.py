@@ -26,6 +26,7 @@ from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.checks import require_sizes, require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype, draw, linear
 from attn_tutor.torch.multi_head import merge_heads
+from attn_tutor.torch.sinks import sink_attention
 
 __all__ = ["MultiHeadAttention"]
 
@@ -48,6 +49,8 @@ class MultiHeadAttention(nn.Module):
         window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
             sinks. None sets no limit.
         n_kv_heads: number of heads of keys and values; None is ``n_heads``.
+        sink_logits: learn a score for each head that takes weight and gives nothing, as :func:`sink_attention` has it;
+            they start at 0.
         device: of the parameters; None is torch's default.
         dtype: of the parameters; None is torch's default.
 
@@ -73,6 +76,7 @@ class MultiHeadAttention(nn.Module):
         causal: bool = False,
         window: int | Window | None = None,
         n_kv_heads: int | None = None,
+        sink_logits: bool = False,
         device: Device = None,
         dtype: Dtype = None,
     ) -> None:
@@ -96,11 +100,15 @@ class MultiHeadAttention(nn.Module):
         self.k_proj = linear(kdim, n_kv_heads * self.d_h, **made)
         self.v_proj = linear(vdim, n_kv_heads * self.d_h, **made)
         self.out_proj = linear(d_model, d_model, **made)
+        empty = torch.empty(n_heads, device=device, dtype=dtype)
+        self.sink_logits = nn.Parameter(empty) if sink_logits else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw so that variance is kept in both directions (Glorot & Bengio, 2010); biases are 0."""
+        """Draw so that variance is kept in both directions (Glorot & Bengio, 2010); biases and sink logits are 0."""
         draw(self.q_proj, self.k_proj, self.v_proj, self.out_proj)
+        if self.sink_logits is not None:
+            nn.init.zeros_(self.sink_logits)
 
     @explain_foreign_names
     def forward(
@@ -118,7 +126,8 @@ class MultiHeadAttention(nn.Module):
         """(…, n, d_model), (…, m, kdim), (…, m, vdim) -> (…, n, d_model); K is Q where None, and V is K.
 
         ``mask`` and ``bias`` are those of :func:`multi_head_attention`. With a cache, K and V hold the tokens that come
-        after those that it has seen. ``rotate`` is applied to queries and keys, (…, heads, tokens, d_h), as
+        after those that it has seen: of a memory that is all in the first call, and ``memory[..., :0, :]`` from then
+        on. ``rotate`` is applied to queries and keys, (…, heads, tokens, d_h), as
         :func:`rotary` is. With ``need_weights`` the weights come too, (…, h, n, m), as they are before dropout.
         """
         Q, K, V = self._checked(Q, Q if K is None else K, V)
@@ -129,19 +138,27 @@ class MultiHeadAttention(nn.Module):
             queries, keys = rotate(queries), rotate(keys)
         mask, window = for_heads("MultiHeadAttention", mask, queries, keys), self.window
         if cache is not None:
+            _require_new(cache, self.causal, Q.shape[-2], K.shape[-2])
             keys, values = cache.append(keys, values)  # m grows
             mask, window, bias = _as_cached(cache, self.causal, mask, window, bias)
         heads = attention(
             queries, keys, values, mask, causal=self.causal, window=window, bias=bias,
             n_kv_heads=keys.shape[-3], dropout_p=self.dropout if self.training else 0.0,
         )  # (…, h, n, d_h)  # fmt: skip
+        if self.sink_logits is not None:
+            share = sink_attention(  # of the weight that keys get
+                queries, keys, torch.ones_like(keys[..., :1]), mask, sink_logits=self.sink_logits,
+                causal=self.causal, window=window, bias=bias, n_kv_heads=keys.shape[-3],
+            )  # (…, h, n, 1)  # fmt: skip
+            heads = heads * share
         output = self.out_proj(merge_heads(heads))  # (…, n, d_model)
         if not need_weights:
             return output
-        return output, attention_weights(
+        weights = attention_weights(
             queries, repeat_heads(keys, self.n_heads // self.n_kv_heads), mask,
             causal=self.causal, window=window, bias=bias,
-        )  # fmt: skip
+        )  # (…, h, n, m)  # fmt: skip
+        return output, weights if self.sink_logits is None else weights * share
 
     def _checked(
         self, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor | None
@@ -158,7 +175,8 @@ class MultiHeadAttention(nn.Module):
     def extra_repr(self) -> str:
         return (
             f"d_model={self.d_model}, n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}, "
-            f"dropout={self.dropout}, causal={self.causal}, window={self.window}"
+            f"dropout={self.dropout}, causal={self.causal}, window={self.window}, "
+            f"sink_logits={self.sink_logits is not None}"
         )
 
     @classmethod
@@ -199,8 +217,10 @@ class MultiHeadAttention(nn.Module):
         Causality and the window do not travel: there they are arguments of ``forward``.
 
         Raises:
-            ValueError: heads share keys and values; torch's layer cannot.
+            ValueError: heads share keys and values, or learn sink logits; torch's layer cannot.
         """
+        if self.sink_logits is not None:
+            raise ValueError("to_torch: torch's layer has no sink logits to learn")
         if self.n_kv_heads != self.n_heads:
             raise ValueError(
                 f"to_torch: torch needs n_kv_heads = n_heads = {self.n_heads}, got {self.n_kv_heads}"
@@ -220,6 +240,21 @@ class MultiHeadAttention(nn.Module):
             for parameter, theirs in _pairs(self, layer):
                 theirs.copy_(parameter)
         return layer.train(self.training)
+
+
+def _require_new(cache: KVCache, causal: bool, n: int, m: int) -> None:
+    """Raise a ``ValueError`` where a memory, which has not one token for each query, comes twice or would be cut."""
+    if causal or m in (0, n):
+        return
+    if len(cache):
+        raise ValueError(
+            f"MultiHeadAttention: K brings {m} tokens for {n} queries, and the cache holds {len(cache)} already. A memory "
+            "is given once: from the second call on K=memory[..., :0, :]"
+        )
+    if cache.window is not None:
+        raise ValueError(
+            f"MultiHeadAttention: the cache would keep {cache.window} tokens of a memory of {m}; KVCache() keeps all"
+        )
 
 
 def _as_cached(
