@@ -84,5 +84,5 @@ def for_each_head(s: Any, log_sum: np.ndarray) -> Any:
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
-    """From 0 to 1; exp may overflow, and then it is 0."""
-    return np.asarray(1 / (1 + np.exp(-x)))
+    """1 / (1 + exp(−x)), where nothing overflows."""
+    return np.asarray(np.exp(-np.logaddexp(0, -x)))

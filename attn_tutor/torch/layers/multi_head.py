@@ -49,8 +49,8 @@ class MultiHeadAttention(nn.Module):
         window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
             sinks. None sets no limit.
         n_kv_heads: number of heads of keys and values; None is ``n_heads``.
-        sink_logits: learn a score for each head that takes weight and gives nothing, as :func:`sink_attention` has it;
-            they start at 0.
+        sink_logits: learn a score for each head that takes weight and gives nothing, as in :func:`sink_attention`. It
+            starts at 0, and is no token, unlike the sinks of a :class:`Window`.
         device: of the parameters; None is torch's default.
         dtype: of the parameters; None is torch's default.
 
@@ -137,28 +137,38 @@ class MultiHeadAttention(nn.Module):
         if rotate is not None:
             queries, keys = rotate(queries), rotate(keys)
         mask, window = for_heads("MultiHeadAttention", mask, queries, keys), self.window
-        if cache is not None:
-            _require_new(cache, self.causal, Q.shape[-2], K.shape[-2])
-            keys, values = cache.append(keys, values)  # m grows
-            mask, window, bias = _as_cached(cache, self.causal, mask, window, bias)
-        heads = attention(
+        if cache is not None:  # m grows
+            keys, values, mask, window, bias = _with_cache(
+                cache, self.causal, queries, keys, values, mask, window, bias
+            )
+        share = self._share_of_keys(queries, keys, mask, window, bias)  # beside a sink
+        heads = share * attention(
             queries, keys, values, mask, causal=self.causal, window=window, bias=bias,
             n_kv_heads=keys.shape[-3], dropout_p=self.dropout if self.training else 0.0,
         )  # (…, h, n, d_h)  # fmt: skip
-        if self.sink_logits is not None:
-            share = sink_attention(  # of the weight that keys get
-                queries, keys, torch.ones_like(keys[..., :1]), mask, sink_logits=self.sink_logits,
-                causal=self.causal, window=window, bias=bias, n_kv_heads=keys.shape[-3],
-            )  # (…, h, n, 1)  # fmt: skip
-            heads = heads * share
         output = self.out_proj(merge_heads(heads))  # (…, n, d_model)
         if not need_weights:
             return output
-        weights = attention_weights(
+        return output, share * attention_weights(
             queries, repeat_heads(keys, self.n_heads // self.n_kv_heads), mask,
             causal=self.causal, window=window, bias=bias,
-        )  # (…, h, n, m)  # fmt: skip
-        return output, weights if self.sink_logits is None else weights * share
+        )  # fmt: skip
+
+    def _share_of_keys(
+        self,
+        queries: torch.Tensor,
+        keys: torch.Tensor,
+        mask: Any,
+        window: Any,
+        bias: Any,
+    ) -> Any:
+        """How much of the weight a sink leaves to the keys, (…, h, n, 1); 1 without sink logits."""
+        if self.sink_logits is None:
+            return 1
+        return sink_attention(
+            queries, keys, torch.ones_like(keys[..., :1]), mask, sink_logits=self.sink_logits,
+            causal=self.causal, window=window, bias=bias, n_kv_heads=keys.shape[-3],
+        )  # fmt: skip
 
     def _checked(
         self, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor | None
@@ -242,19 +252,28 @@ class MultiHeadAttention(nn.Module):
         return layer.train(self.training)
 
 
-def _require_new(cache: KVCache, causal: bool, n: int, m: int) -> None:
-    """Raise a ``ValueError`` where a memory, which has not one token for each query, comes twice or would be cut."""
-    if causal or m in (0, n):
-        return
-    if len(cache):
-        raise ValueError(
-            f"MultiHeadAttention: K brings {m} tokens for {n} queries, and the cache holds {len(cache)} already. A memory "
-            "is given once: from the second call on K=memory[..., :0, :]"
-        )
-    if cache.window is not None:
-        raise ValueError(
-            f"MultiHeadAttention: the cache would keep {cache.window} tokens of a memory of {m}; KVCache() keeps all"
-        )
+def _with_cache(
+    cache: KVCache,
+    causal: bool,
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    *options: Any,
+) -> tuple[Any, ...]:
+    """All keys and values that the cache holds with the new ones, and mask, window and bias as they are beside them."""
+    n, m = queries.shape[-2], keys.shape[-2]
+    if not causal and m not in (0, n):  # of a memory, which comes once and whole
+        if len(cache):
+            raise ValueError(
+                f"MultiHeadAttention: K brings {m} tokens for {n} queries, but the cache holds {len(cache)} already. "
+                "A memory is given once: from the second call on K=memory[..., :0, :]"
+            )
+        if cache.window is not None:
+            raise ValueError(
+                f"MultiHeadAttention: the cache keeps {cache.window} tokens, the memory has {m}; KVCache() keeps all"
+            )
+    keys, values = cache.append(keys, values)
+    return keys, values, *_as_cached(cache, causal, *options)
 
 
 def _as_cached(
