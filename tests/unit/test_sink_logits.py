@@ -190,7 +190,8 @@ def test_what_is_not_finite_reaches_those_who_may_see_it(half):
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script")
 def test_derivatives():
-    given = tensors(*(x[:1] for x in arrays(3, 4)), numbers(H), grad=True)
+    small = (x[0, :2, :, :2] for x in arrays(3, 4))  # a call for each entry
+    given = tensors(*small, numbers(2), grad=True)
     mask = torch.tensor([[True, True, False, False], [False] * 4, [True, False, False, True]])  # fmt: skip
     for options in ({}, {"causal": True}, {"mask": mask}, {"causal": True, "window": 2}):  # fmt: skip
 
@@ -198,7 +199,7 @@ def test_derivatives():
             return at.sink_attention(Q, K, V, **options, sink_logits=s)
 
         assert torch.autograd.gradcheck(call, given)
-        assert torch.autograd.gradgradcheck(call, given)
+        assert torch.autograd.gradgradcheck(call, given, fast_mode=True)
         still = [x.detach() for x in given]
         _, along = torch.func.jvp(call, (*still,), (*still,))
         step = [call(*((1 + d) * x for x in still)) for d in (1e-6, -1e-6)]
