@@ -219,6 +219,8 @@ LISTED = [
     Wrong("parts merged by halves", "merge", lambda f, output, log_sum, other, other_log_sum: ((output + other) / 2, xp.logaddexp(log_sum, other_log_sum))),
     Wrong("the first part not shrunk", "merge", lambda f, output, log_sum, other, other_log_sum: (output + xp.exp(other_log_sum - xp.logaddexp(log_sum, other_log_sum)) * other, xp.logaddexp(log_sum, other_log_sum))),
     Wrong("log-sum without the scale", "partial_attention", lambda f, *args, scale, **on: (f(*args, scale=scale, **on)[0], f(*args, scale=1.0, **on)[1])),
+    Wrong("sink logits lost", "sink_attention", forgets("sink_logits")),
+    Wrong("the sink's sign turned", "sink_attention", lambda f, *args, sink_logits, **on: f(*args, sink_logits=-sink_logits, **on)),
     Wrong("mask lost", "attend", lambda f, scores, V, mask, **on: f(scores, V, **on)),
     Wrong("causal lost when masked", "attention", either_mask_or_causal),
     Wrong("causal lost when masked", "attention_weights", either_mask_or_causal),
