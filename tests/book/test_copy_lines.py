@@ -155,6 +155,23 @@ def test_the_layer_of_chapter_4_keeps_float32() -> None:
     assert ours(X, *[np.ones((2, 5), np.float32)] * 3).dtype == np.float32
 
 
+def test_the_module_of_chapter_4_takes_the_packages_parameters() -> None:
+    """With and without a mask, causal or not; also where a token may see nothing."""
+    module = made_by("04_self_attention", "torch")["SelfAttention"]
+    generator = torch.Generator().manual_seed(1)
+    X = torch.randn(2, 5, 6, dtype=torch.float64, generator=generator)
+    mask = torch.rand(2, 5, 5, generator=generator) < 0.5
+    mask[0, 3] = False
+    for causal, d_v, some in itertools.product((True, False), (None, 4), (None, mask)):
+        theirs = attn_tutor.torch.SelfAttention(6, 3, d_v, causal=causal).double()
+        ours = module(6, 3, d_v, causal=causal).double()
+        ours.load_state_dict(theirs.state_dict())
+        expected = theirs(X, some)
+        torch.testing.assert_close(ours(X, some), expected, rtol=1e-10, atol=1e-12)
+        grads = torch.autograd.grad(ours(X, some).sum(), ours.parameters())
+        assert all(grad.isfinite().all() for grad in grads)
+
+
 def test_the_tiles_of_chapter_10_may_have_any_width() -> None:
     for half in HALVES:
         ours = made_by("10_fast_attention", half)["attention"]
