@@ -377,7 +377,7 @@ def nan_safe(
         arrays, nan_queries = zero_bad_rows(
             arrays, cores, visibility, options.get("n_kv_heads")
         )
-    if kernel is not None and kernels_agree(visibility, *arrays):
+    if kernel and kernels_agree(visibility, *arrays[:2], options.get("scale")):
         results = kernel(visibility, *arrays, **options)
     else:
         visible, B = visibility.dense
@@ -397,10 +397,12 @@ def nan_safe(
 
 
 def kernels_agree(
-    visibility: Visibility, Q: torch.Tensor, K: torch.Tensor, *_: torch.Tensor
+    visibility: Visibility, Q: torch.Tensor, K: torch.Tensor, scale: Any
 ) -> bool:
     """Whether kernels give what the formula does: they lose rows of nothing but NaN, and hidden infinite scores."""
-    return value_of(harmless, Q, K if visibility.hides else K[..., :1, :]) is not False
+    Q = Q if scale is None else scale * Q
+    K = K if visibility.hides else K[..., :1, :]
+    return value_of(harmless, Q, K) is not False
 
 
 def zero_bad_rows(
