@@ -450,7 +450,7 @@ def checked_rule(
         lead = tuple(X.shape[: X.ndim - own])
         if own and (X.shape[-1] != m or n > m):
             raise ValueError(
-                f"{where}: documents numbers {X.shape[-1]} tokens, but there are {m} keys, of which the last {n} ask"
+                f"{where}: a rule's array has {X.shape[-1]} tokens, but there are {m} keys, of which the last {n} ask"
             )
         if set(lead) - {1} and len(lead) < len(batch):
             index = ", ".join([":"] * len(lead) + ["None"] * (len(batch) - len(lead)))

@@ -100,15 +100,13 @@ def fused_heads_in_turn(
 def scale_of_the_padded_width(
     right: Any, Q: Any, K: Any, V: Any, who: Any, scale: Any, *rest: Any
 ) -> Any:
-    wide = max(Q.shape[-1], V.shape[-1], 1) ** -0.5
-    return right(Q, K, V, who, wide if scale is None else scale, *rest)
+    return right(Q, K, V, who, max(Q.shape[-1], 1) ** -0.5, *rest)
 
 
 def scaled_twice(
     right: Any, Q: Any, K: Any, V: Any, who: Any, scale: Any, *rest: Any
 ) -> Any:
-    twice = None if scale is None else scale / max(Q.shape[-1], 1) ** 0.5
-    return right(Q, K, V, who, twice, *rest)
+    return right(Q, K, V, who, scale / max(Q.shape[-1], 1) ** 0.5, *rest)
 
 
 def one_key_short(right: Any, self: Any, rows: slice) -> Any:
@@ -279,15 +277,15 @@ LISTED = [
     Wrong("a mask for each sequence is one for each head", "rules.for_heads", lambda f, where, mask, queries, keys: mask, SHARED),
     Wrong("who sees whom is not heard", "blocks.Visibility.read", lambda f, *args: f(*args[:-4])),
     Wrong("each block starts at the first query", "blocks.Visibility.positions", lambda f, self, rows: f(self, slice(0, rows.stop - rows.start))),
-    Wrong("a tile is seen whole", "blocks.Visibility.tile", lambda f, self, rows, keys: (None, f(self, rows, keys)[1])),
+    Wrong("a tile is seen whole", "blocks.Visibility.mask_and_bias", lambda f, self, rows, keys: (None, f(self, rows, keys)[1])),
     Wrong("the keys of the block's first query", "blocks.Visibility.keys", lambda f, self, rows: f(self, slice(rows.start, rows.start + 1))),
     Wrong("upper-left positions", "blocks.Visibility.positions", lambda f, self, rows: f(self, rows) - (self.m - self.n)),
     Wrong("a block's first key lost", "blocks.Visibility.keys", one_key_short),
     Wrong("a block's keys off by one", "blocks.Visibility.keys", one_key_late),
     Wrong("sinks are cut away", "blocks.Visibility.keys", one_span),
-    Wrong("bias of the first rows for all", "blocks.Visibility.tile", bias_of_the_first_rows),
-    Wrong("mask of the first rows for all", "blocks.Visibility.tile", mask_of_the_first_rows),
-    Wrong("mask lost beside a rule", "blocks.Visibility.tile", mask_lost_beside_a_rule),
+    Wrong("bias of the first rows for all", "blocks.Visibility.mask_and_bias", bias_of_the_first_rows),
+    Wrong("mask of the first rows for all", "blocks.Visibility.mask_and_bias", mask_of_the_first_rows),
+    Wrong("mask lost beside a rule", "blocks.Visibility.mask_and_bias", mask_lost_beside_a_rule),
     Wrong("a bias of −∞ hides nothing", "blocks.Visibility.read", lambda f, *args: f(*args)._replace(mask=f(*args[:-1]).mask)),
     Wrong("the last block dropped", "blocks.in_threads", lambda f, work, tasks: f(work, tasks[:-1] if len(tasks) > 1 else tasks), ("numpy",)),
     Wrong("shared keys in turn, not in groups", "blocks.repeat_heads", heads_in_turn, ("numpy",)),
@@ -295,18 +293,18 @@ LISTED = [
     Wrong("a row lost on the way back", "blocks.Blocks.backward", gradients_of_all_rows_but_one, ("torch",)),
     Wrong("dropped anew on the way back", "blocks.Blocks.backward", dropped_anew, ("torch",)),
     Wrong("learnt slopes get no gradient", "blocks.Visibility.learnt_as_array", lambda f, self: self, ("torch",)),
-    Wrong("0 · NaN leaks from what is hidden", "blocks.nan_safe", lambda f, body, arrays, cores, see, options: body(*arrays, **options), ("torch",)),
+    Wrong("0 · NaN leaks from what is hidden", "blocks.nan_safe", lambda f, definition, arrays, visibility, options: definition.body(*arrays, mask=visibility.dense[0], bias=visibility.dense[1], **options), ("torch",)),
     Wrong("0 · NaN leaks from what is hidden", "blocks.zero_bad_rows", lambda f, arrays, *rest: (arrays, f(arrays, *rest)[1]), ("torch",)),
     Wrong("a NaN that is seen is lost", "blocks.zero_bad_rows", lambda f, *args: (f(*args)[0], torch.tensor(False)), ("torch",)),
     Wrong("NaN for all queries", "blocks.zero_bad_rows", lambda f, *args: (f(*args)[0], f(*args)[1] | True), ("torch",)),
     Wrong("0 · NaN leaks from what is hidden", "_attention.weighted_sum", lambda f, weights, V, visible: weights @ V),
     Wrong("a NaN that is seen is lost", "_attention.weighted_sum", lambda f, weights, V, visible: weights @ xp.nan_to_num(V)),
     Wrong("bias lost", "_attention.added", lambda f, scores, bias: scores),
-    Wrong("scale lost", "_attention.fused", lambda f, Q, K, V, who, scale, *rest: f(Q, K, V, who, 1.0, *rest), ("torch",)),
-    Wrong("scaled twice", "_attention.fused", scaled_twice, ("torch",)),
-    Wrong("√ of the padded width", "_attention.fused", scale_of_the_padded_width, ("torch",)),
-    Wrong("bias lost", "_attention.fused", lambda f, Q, K, V, who, *rest: f(Q, K, V, who._replace(bias=None), *rest), ("torch",)),
-    Wrong("shared keys in turn, not in groups", "_attention.fused", fused_heads_in_turn, ("torch",)),
+    Wrong("scale lost", "fused.by_kernel", lambda f, Q, K, V, who, scale, *rest: f(Q, K, V, who, 1.0, *rest), ("torch",)),
+    Wrong("scaled twice", "fused.by_kernel", scaled_twice, ("torch",)),
+    Wrong("√ of the padded width", "fused.by_kernel", scale_of_the_padded_width, ("torch",)),
+    Wrong("bias lost", "fused.by_kernel", lambda f, Q, K, V, who, *rest: f(Q, K, V, who._replace(bias=None), *rest), ("torch",)),
+    Wrong("shared keys in turn, not in groups", "fused.by_kernel", fused_heads_in_turn, ("torch",)),
     Wrong("tanh of half the sum", "scoring.shifted_additive_score", lambda f, Q, K, W_q, W_k, w_v: f(Q, K, W_q / 2, W_k / 2, w_v), ("numpy",)),
     Wrong("an empty part makes NaN", "_merge.finite", lambda f, log_sum: log_sum),
     Wrong("normaliser lost when causal", "linear_attention", unnormalised_past),

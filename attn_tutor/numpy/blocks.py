@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from attn_tutor._checks import Shape, require_fit
-from attn_tutor.numpy._arrays import require_bias, require_boolean, require_whole
+from attn_tutor.numpy._arrays import require_array, require_bias, require_boolean
 from attn_tutor.rules import Bias, Rule, checked_rule, permitted_by_both, read_mask
 
 TILE = 2**18  # numbers that a block holds, so that it stays in a processor's cache
@@ -76,12 +76,12 @@ class Visibility(NamedTuple):
             return keys[0]
         return np.concatenate([np.arange(x.start, x.stop) for x in keys])
 
-    def tile(self, rows: slice, keys: Index) -> tuple[Any, Any]:
+    def mask_and_bias(self, rows: slice, keys: Index) -> tuple[Any, Any]:
         """Mask and bias of these queries and keys, which broadcast to (…, rows, keys); None where there is none."""
         i, j = self.positions(rows), np.arange(self.m, dtype=np.int32)[keys]
         mask, bias = self.mask, self.bias
         if mask is not None:
-            mask = taken(mask, "nm", rows, keys, shared=True)
+            mask = part_of(mask, "nm", rows, keys, shared=True)
         if self.rule is not None:
             pairs = np.atleast_2d(self.rule.pairs(i, j))
             mask = permitted_by_both(mask, pairs)
@@ -91,21 +91,21 @@ class Visibility(NamedTuple):
             if may_hide:
                 mask = permitted_by_both(mask, bias != -np.inf)
         elif bias is not None:
-            bias = taken(bias, "nm", rows, keys, shared=True)
+            bias = part_of(bias, "nm", rows, keys, shared=True)
         return mask, bias
 
     @property
     def dense(self) -> tuple[Any, Any]:
         """Mask and bias of all queries and keys."""
-        return self.tile(slice(0, self.n), slice(0, self.m))
+        return self.mask_and_bias(slice(0, self.n), slice(0, self.m))
 
 
 def _ready(where: str, X: Any) -> np.ndarray:
-    require_whole(where, "a rule's array", X, "holds whole numbers,")
+    require_array(where, "a rule's array", X)
     return X
 
 
-def taken(
+def part_of(
     X: np.ndarray, core: Any, rows: slice, keys: Index, shared: bool = False
 ) -> np.ndarray:
     """The part of an array, whose last axes have these letters, of some queries (n) and keys (m).
@@ -168,7 +168,7 @@ def run(
     visibility = Visibility.read(
         body.__name__, (*batch, n, m), mask, causal, window, bias
     )
-    tiles = visibility.tile(slice(0, min(n, 1)), slice(0, min(m, 1)))
+    tiles = visibility.mask_and_bias(slice(0, min(n, 1)), slice(0, min(m, 1)))
     batch = np.broadcast_shapes(batch, *(X.shape[:-2] for X in tiles if X is not None))
     *outer, heads = full = batch or (1,)
     dtype = np.result_type(*arrays)
@@ -200,12 +200,12 @@ def run(
         keys = visibility.keys(rows)
         tiles = [
             X if X is None else np.broadcast_to(X, (*full, *X.shape[-2:]))
-            for X in visibility.tile(rows, keys)
+            for X in visibility.mask_and_bias(rows, keys)
         ]
         for chunk in chunks:
             mask, bias = (X if X is None else X[chunk] for X in tiles)
             parts = [
-                taken(X[chunk], core, rows, keys)
+                part_of(X[chunk], core, rows, keys)
                 for X, core in zip(arrays, inputs, strict=True)
             ]
             with np.errstate(

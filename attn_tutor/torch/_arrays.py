@@ -97,7 +97,7 @@ require_array = partial(_checks.require_array, torch.Tensor)
 shapes = _checks.checker(require_array, prepare, as_is)
 
 
-def look(
+def value_of(
     number: Callable[..., torch.Tensor], *arrays: torch.Tensor, wait: bool = False
 ) -> Any:
     """A number about the arrays; None where nobody can look at it (compiled, vmap, meta) or would wait for a GPU."""

@@ -3,25 +3,17 @@
 Each body below is its formula, and gives the number by itself. ``by_blocks`` calls it on blocks of queries.
 """
 
-import contextlib
-import math
 from collections.abc import Callable
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import dropout, pad, scaled_dot_product_attention
+from torch.nn.functional import dropout
 
-from attn_tutor._checks import broadcast, require_chance, require_positive
+from attn_tutor._checks import require_chance, require_positive
 from attn_tutor.rules import Bias, Rule, Window
-from attn_tutor.torch._arrays import (
-    look,
-    shapes,
-    transformed,
-    upcast_half,
-)
+from attn_tutor.torch._arrays import shapes, upcast_half
 from attn_tutor.torch._softmax import masked_softmax, normalize
-from attn_tutor.torch.blocks import Visibility, by_blocks, harmless, repeat_heads
-from attn_tutor.torch.flex import flex, flexible
+from attn_tutor.torch.blocks import Visibility, by_blocks, repeat_heads
+from attn_tutor.torch.fused import fused
 from attn_tutor.torch.kernels import gaussian_kernel
 from attn_tutor.torch.scoring import (
     OTHER_WIDTHS,
@@ -133,7 +125,7 @@ def attention_weights(
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", shared=True, d=OTHER_WIDTHS)
-@by_blocks()
+@by_blocks(kernel=fused)
 def attention(
     Q: torch.Tensor,
     K: torch.Tensor,
@@ -182,18 +174,7 @@ def attention(
         >>> attention(Q, K, V).tolist()
         [[6.0]]
     """
-    require_chance("attention", "dropout_p", dropout_p)
-    batch = broadcast(Q.shape[:-2], (K if n_kv_heads is None else Q).shape[:-2]) or ()
-    shape = *batch, Q.shape[-2], K.shape[-2]
-    visibility = Visibility.read(
-        "attention", shape, Q.device, mask, causal, window, bias
-    )
-    own_scale, scale = scale, resolved_scale("attention", scale, Q.shape[-1])
-    if own_scale is not None:  # kernels take no scale of 0 or less, and no tensor
-        Q, scale = scale * Q, 1.0
-    # Kernels lose a row of nothing but NaN, and a hidden score that is infinite.
-    if look(harmless, Q, K if visibility.hides else K[..., :1, :]) is not False:
-        return fused(Q, K, V, visibility, scale, dropout_p, n_kv_heads)
+    scale = resolved_scale("attention", scale, Q.shape[-1])
     if n_kv_heads is not None:
         K, V = (repeat_heads(X, Q.shape[-3] // n_kv_heads) for X in (K, V))
     scores = (scale * Q) @ K.mT  # (…, n, m)
@@ -413,62 +394,3 @@ def weighted_sum(
     output = weights @ V.masked_fill(bad_rows[..., None], 0)
     nan_queries = (visible & bad_rows[..., None, :]).any(-1, keepdim=True)  # (…, n, 1)
     return output.masked_fill(nan_queries, torch.nan)
-
-
-def fused(
-    Q: torch.Tensor,
-    K: torch.Tensor,
-    V: torch.Tensor,
-    visibility: Visibility,
-    scale: float,
-    dropout_p: float,
-    n_kv_heads: int | None,
-) -> torch.Tensor:
-    """torch's own softmax(Q Kᵀ · scale) V, with this package's conventions of shapes and masks."""
-    d, d_v, dtype = Q.shape[-1], V.shape[-1], Q.dtype
-    by_flex = not dropout_p and Q.ndim < 5 and flexible(visibility)
-    visible, B = (None, None) if visibility.is_causal or by_flex else visibility.dense
-    if B is not None:
-        if dtype.itemsize < 4:  # half precision would round the bias too coarsely
-            Q, K, V = Q.float(), K.float(), V.float()
-        B = B.to(Q.dtype)
-        visible = B if visible is None else torch.where(visible, B, -torch.inf)
-    if d != d_v:  # zeros change no product, and the fast kernels want one width
-        Q, K, V = (pad(X, (0, max(d, d_v) - X.shape[-1])) for X in (Q, K, V))
-
-    shapes = [X.shape[:-2] for X in (Q, K, V, visible) if X is not None]
-    if n_kv_heads is None:
-        batch = shared = broadcast(*shapes) or ()
-    else:
-        outer = broadcast(*(shape[:-1] for shape in shapes)) or ()
-        batch, shared = (*outer, Q.shape[-3]), (*outer, n_kv_heads)
-    q, k, v = four_axes(Q, batch), four_axes(K, shared), four_axes(V, shared)
-    mask = None if visible is None else four_axes(visible, batch)
-    gqa = n_kv_heads is not None
-    # Other kernels have no second derivatives, and none along a direction.
-    only = SDPBackend.MATH if transformed(Q, K, V) else None
-    with sdpa_kernel(only) if only else contextlib.nullcontext():
-        if by_flex:
-            output = flex(q, k, v, visibility, scale, gqa)
-        else:
-            output = scaled_dot_product_attention(
-                q,
-                k,
-                v,
-                mask,
-                dropout_p,
-                visibility.is_causal,
-                scale=scale,
-                enable_gqa=gqa,
-            )
-    output = output.reshape(*batch, *output.shape[-2:])[..., :d_v]
-    return output if B is None else output.to(dtype)
-
-
-def four_axes(X: torch.Tensor, batch: tuple[int, ...]) -> torch.Tensor:
-    """With two batch axes, as the fast kernels want."""
-    if X.shape[:-2] == batch and len(batch) == 2:  # the usual case
-        return X
-    *outer, heads = batch or (1,)
-    X = X.expand(*outer, heads, *X.shape[-2:])
-    return X.reshape(math.prod(outer), heads, *X.shape[-2:])

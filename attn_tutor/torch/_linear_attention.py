@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch.nn.functional import pad
 
-from attn_tutor.torch._arrays import look, require_array, shapes
+from attn_tutor.torch._arrays import require_array, shapes, value_of
 
 __all__ = ["delta_rule", "elu_features", "linear_attention"]
 
@@ -141,7 +141,7 @@ def _features(
         raise ValueError(
             f"linear_attention: feature_map made {tuple(F.shape)} of {tuple(X.shape)}; it must keep the rows"
         )
-    if look(torch.any, F < 0):
+    if value_of(torch.any, F < 0):
         raise ValueError(
             "linear_attention: some features are negative, so a sum of weights may be 0; take a feature_map such as "
             "elu_features"

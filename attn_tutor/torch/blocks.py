@@ -25,12 +25,12 @@ from attn_tutor.rules import (
     read_mask,
 )
 from attn_tutor.torch._arrays import (
-    look,
+    require_array,
     require_bias,
     require_boolean,
     require_fit,
-    require_whole,
     transformed,
+    value_of,
 )
 
 ROWS = 128  # queries of a block at most
@@ -76,7 +76,7 @@ class Visibility(NamedTuple):
             require_bias(where, bias, device)
             require_fit(where, "bias", bias.shape, shape)
             bias = torch.atleast_2d(bias)
-            least = look(torch.amin, bias, wait=True) if bias.numel() else 0
+            least = value_of(torch.amin, bias, wait=True) if bias.numel() else 0
             if least is None or least == -torch.inf:  # a key with score −∞ is not seen
                 mask = permitted_by_both(mask, bias != -torch.inf)
         return cls(n, m, device, rule, mask, bias)
@@ -99,12 +99,12 @@ class Visibility(NamedTuple):
             [torch.arange(x.start, x.stop, device=self.device) for x in keys]
         )
 
-    def tile(self, rows: slice, keys: Index) -> tuple[Any, Any]:
+    def mask_and_bias(self, rows: slice, keys: Index) -> tuple[Any, Any]:
         """Mask and bias of these queries and keys, which broadcast to (…, rows, keys); None where there is none."""
         i, j = self.positions(rows), torch.arange(self.m, device=self.device)[keys]
         mask, bias = self.mask, self.bias
         if mask is not None:
-            mask = mask[place(mask, "nm", rows, keys, shared=True)]
+            mask = mask[index_of(mask, "nm", rows, keys, shared=True)]
         if self.rule is not None:
             pairs = torch.atleast_2d(torch.as_tensor(self.rule.pairs(i, j)))
             mask = permitted_by_both(mask, pairs)
@@ -114,14 +114,14 @@ class Visibility(NamedTuple):
             if may_hide:
                 mask = permitted_by_both(mask, bias != -torch.inf)
         elif bias is not None:
-            bias = bias[place(bias, "nm", rows, keys, shared=True)]
+            bias = bias[index_of(bias, "nm", rows, keys, shared=True)]
         return mask, bias
 
     def learnt_as_array(self) -> Self:
         """A bias of positions that has a gradient, which no block could pass on, as an array."""
         if isinstance(self.bias, Bias):
             one = slice(0, 1)
-            if self.tile(one, one)[1].requires_grad:
+            if self.mask_and_bias(one, one)[1].requires_grad:
                 return self._replace(bias=self.dense[1])
         return self
 
@@ -147,32 +147,35 @@ class Visibility(NamedTuple):
         """Mask and bias of all queries and keys."""
         if self.rule is None and not isinstance(self.bias, Bias):
             return self.mask, self.bias
-        return self.tile(slice(0, self.n), slice(0, self.m))
+        return self.mask_and_bias(slice(0, self.n), slice(0, self.m))
 
 
 def _ready(where: str, device: torch.device, X: Any) -> torch.Tensor:
-    require_whole(where, "a rule's array", X, "holds whole numbers,")
+    require_array(where, "a rule's array", X)
     return X.to(device)
 
 
-def place(
+def index_of(
     X: torch.Tensor, core: Any, rows: slice, keys: Index, shared: bool = False
 ) -> tuple[Any, ...]:
-    """Where an array, whose last axes have these letters, holds some queries (n) and keys (m).
+    """The index of some queries (n) and keys (m) in an array whose last axes have these letters.
 
     ``shared``: an axis of length 1 is the same for all.
     """
     sizes = X.shape[X.ndim - len(core) :]
-    index = [{"n": rows, "m": keys}.get(letter, slice(None)) for letter in core]
+    at = [{"n": rows, "m": keys}.get(letter, slice(None)) for letter in core]
     if shared:
-        index = [
-            slice(None) if k == 1 else x for x, k in zip(index, sizes, strict=True)
-        ]
-    return (..., *index)
+        at = [slice(None) if k == 1 else x for x, k in zip(at, sizes, strict=True)]
+    return (..., *at)
 
 
-def by_blocks(per_pair: str = "") -> Callable[[Any], Any]:
-    """Let the engine call a body; for each query and key it holds numbers along the axis ``per_pair``, or one."""
+def by_blocks(
+    per_pair: str = "", kernel: Callable[..., Any] | None = None
+) -> Callable[[Any], Any]:
+    """Let the engine call a body; for each query and key it holds numbers along the axis ``per_pair``, or one.
+
+    ``kernel(visibility, *arrays, **options)`` gives the same sooner, where no number can make NaN.
+    """
 
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
         names = [*inspect.signature(body).parameters]
@@ -182,29 +185,35 @@ def by_blocks(per_pair: str = "") -> Callable[[Any], Any]:
             cores, outputs = vars(call)["__axes__"]
             options |= dict(zip(names, args, strict=False))
             arrays = [options.pop(name) for name in names[: len(cores)]]
-            return run(body, arrays, cores, per_pair, "m" in outputs[0], **options)
+            definition = Definition(body, kernel, cores, "m" in outputs[0])
+            return run(definition, arrays, per_pair, **options)
 
         return call
 
     return decorate
 
 
+class Definition(NamedTuple):
+    """A function as it is written."""
+
+    body: Callable[..., Any]
+    kernel: Callable[..., Any] | None
+    cores: list[tuple[str, ...]]  # the letters of each array's last axes
+    returns_weights: bool  # a result has an axis for keys, so that none may be left out
+
+
 def run(
-    body: Callable[..., Any],
+    definition: Definition,
     arrays: list[torch.Tensor],
-    cores: list[tuple[str, ...]],
     per_pair: str,
-    returns_weights: bool,
     mask: Any = None,
     causal: bool = False,
     window: Any = None,
     bias: Any = None,
     **options: Any,
 ) -> Any:
-    """What the body gives: at once, or for some queries at a time where a rule hides keys or a pair holds much.
-
-    ``returns_weights``: a result has an axis for keys, so that none may be left out.
-    """
+    """What the body gives: at once, or for some queries at a time where a rule hides keys or a pair holds much."""
+    cores = definition.cores
     sizes: dict[str, int] = {}
     for X, core in zip(arrays, cores, strict=True):
         sizes |= zip(core, X.shape[X.ndim - len(core) :], strict=True)
@@ -214,28 +223,32 @@ def run(
         batches[1:] = [batch[:-1] + (1,) for batch in batches[1:]]
     batch = broadcast(*batches) or ()
     visibility = Visibility.read(
-        body.__name__, (*batch, n, m), Q.device, mask, causal, window, bias
+        definition.body.__name__,
+        (*batch, n, m),
+        Q.device,
+        mask,
+        causal,
+        window,
+        bias,
     )
 
     learnt = any(getattr(x, "requires_grad", False) for x in options.values())
     biases = [bias] if isinstance(bias, torch.Tensor) else []
-    many = per_pair or isinstance(
-        visibility.bias, Bias
-    )  # numbers that kernels do not make
+    # Numbers for each pair, which no kernel makes.
+    many = per_pair or isinstance(visibility.bias, Bias)
     in_blocks = many or (visibility.rule is not None and not visibility.is_causal)
-    if in_blocks and not (returns_weights or learnt) and can_cut(*arrays, *biases):
-        numbers = m * sizes.get(per_pair, 1) * math.prod(batch) or 1  # for each query
-        height = max(1, min(ROWS, NUMBERS // numbers)) if many else ROWS
-        return Cut(body, cores, visibility.learnt_as_array(), options, height)(arrays)
-    options |= {"mask": mask, "causal": causal, "window": window, "bias": bias}
-    return nan_safe(body, arrays, cores, visibility, options, returns_weights)
+    whole = definition.returns_weights or learnt or not can_cut(*arrays, *biases)
+    if whole or not in_blocks:
+        return nan_safe(definition, arrays, visibility, options)
+    numbers = m * sizes.get(per_pair, 1) * math.prod(batch) or 1  # for each query
+    height = max(1, min(ROWS, NUMBERS // numbers)) if many else ROWS
+    return Cut(definition, visibility.learnt_as_array(), options, height)(arrays)
 
 
 class Cut(NamedTuple):
     """A body that is called on blocks of queries."""
 
-    body: Callable[..., Any]
-    cores: list[tuple[str, ...]]  # the letters of each array's last axes
+    definition: Definition
     visibility: Visibility
     options: dict[str, Any]
     height: int  # queries of a block
@@ -255,21 +268,24 @@ class Cut(NamedTuple):
             rows = slice(start, min(start + self.height, self.visibility.n))
             yield rows, self.visibility.keys(rows)
 
-    def places(self, arrays: Any, rows: slice, keys: Index) -> list[tuple[Any, ...]]:
-        """Where each array holds these queries and keys."""
-        shared = [False] * len(self.cores) + [True]
-        cores = zip(arrays, [*self.cores, "nm"], shared, strict=False)
-        return [place(X, core, rows, keys, same) for X, core, same in cores]
+    def indices(self, arrays: Any, rows: slice, keys: Index) -> list[tuple[Any, ...]]:
+        """The index of these queries and keys in each array."""
+        found = [
+            index_of(X, core, rows, keys)
+            for X, core in zip(arrays, self.definition.cores, strict=False)
+        ]
+        for bias in arrays[len(found) :]:
+            found.append(index_of(bias, "nm", rows, keys, shared=True))
+        return found
 
     def compute(self, parts: Any, rows: slice, keys: Index) -> tuple[Any, ...]:
         """What the body gives of the parts of its arrays."""
-        mask, bias = self.visibility.tile(rows, keys)
-        if len(parts) > len(self.cores):
+        mask, bias = self.visibility.mask_and_bias(rows, keys)
+        if len(parts) > len(self.definition.cores):
             *parts, bias = parts
         n, m = rows.stop - rows.start, parts[1].shape[-2]
         visibility = Visibility(n, m, self.visibility.device, None, mask, bias)
-        options = self.options | {"mask": mask, "bias": bias}
-        results = nan_safe(self.body, parts, self.cores, visibility, options)
+        results = nan_safe(self.definition, parts, visibility, self.options)
         return results if isinstance(results, tuple) else (results,)
 
     def results(self, arrays: Any) -> tuple[torch.Tensor, ...]:
@@ -277,8 +293,8 @@ class Cut(NamedTuple):
         none = slice(0, 0), slice(0, self.visibility.m)
         blocks = []
         for block in self.blocks() if self.visibility.n else [none]:
-            places = self.places(arrays, *block)
-            parts = [X[at] for X, at in zip(arrays, places, strict=True)]
+            indices = self.indices(arrays, *block)
+            parts = [X[at] for X, at in zip(arrays, indices, strict=True)]
             blocks.append(self.compute(parts, *block))
         return tuple(torch.cat(parts, -2) for parts in zip(*blocks, strict=True))
 
@@ -294,35 +310,40 @@ class Blocks(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *g: torch.Tensor) -> tuple[Any, ...]:
-        cut, arrays = ctx.cut, ctx.saved_tensors
         wanted = [k for k, needed in enumerate(ctx.needs_input_grad[1:]) if needed]
-        grads: list[Any] = [None] * len(arrays)
+        grads: list[Any] = [None] * len(ctx.saved_tensors)
+        by = through_whole if torch.is_grad_enabled() else by_block
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(ctx.random)  # so that dropout drops the same
-            if torch.is_grad_enabled():  # second derivatives need the whole graph
-                with sdpa_kernel(SDPBackend.MATH):
-                    results = cut.results(arrays)
-                leaves = [arrays[k] for k in wanted]
-                gradients = torch.autograd.grad(results, leaves, g, create_graph=True)
-                for k, gradient in zip(wanted, gradients, strict=True):
-                    grads[k] = gradient
-                return None, *grads
-            for k in wanted:
-                grads[k] = arrays[k].new_zeros(arrays[k].shape)
-            for rows, keys in cut.blocks():
-                places = cut.places(arrays, rows, keys)
-                parts = [X[at].detach() for X, at in zip(arrays, places, strict=True)]
-                leaves = [parts[k].requires_grad_() for k in wanted]
-                with torch.enable_grad():
-                    results = cut.compute(parts, rows, keys)
-                mine = [X[..., rows, :] for X in g]
-                # A bias of which this block sees no key has a part of size 0.
-                gradients = torch.autograd.grad(
-                    results, leaves, mine, materialize_grads=True
-                )
-                for k, gradient in zip(wanted, gradients, strict=True):
-                    grads[k][places[k]] += gradient
+            gradients = by(ctx.cut, ctx.saved_tensors, wanted, g)
+        for k, gradient in zip(wanted, gradients, strict=True):
+            grads[k] = gradient
         return None, *grads
+
+
+def through_whole(cut: Cut, arrays: Any, wanted: list[int], g: Any) -> Any:
+    """Gradients with the graph of all blocks, which second derivatives need."""
+    with sdpa_kernel(SDPBackend.MATH):
+        results = cut.results(arrays)
+    leaves = [arrays[k] for k in wanted]
+    return torch.autograd.grad(results, leaves, g, create_graph=True)
+
+
+def by_block(cut: Cut, arrays: Any, wanted: list[int], g: Any) -> Any:
+    """Gradients from one block after the other, with the graph of one at a time."""
+    sums = [arrays[k].new_zeros(arrays[k].shape) for k in wanted]
+    for rows, keys in cut.blocks():
+        indices = cut.indices(arrays, rows, keys)
+        parts = [X[at].detach() for X, at in zip(arrays, indices, strict=True)]
+        leaves = [parts[k].requires_grad_() for k in wanted]
+        with torch.enable_grad():
+            results = cut.compute(parts, rows, keys)
+        mine = [X[..., rows, :] for X in g]
+        # A bias of which this block sees no key has a part of size 0.
+        gradients = torch.autograd.grad(results, leaves, mine, materialize_grads=True)
+        for total, k, gradient in zip(sums, wanted, gradients, strict=True):
+            total[indices[k]] += gradient
+    return sums
 
 
 def can_cut(*arrays: torch.Tensor) -> bool:
@@ -341,20 +362,23 @@ def harmless(*arrays: torch.Tensor) -> torch.Tensor:
 
 
 def nan_safe(
-    body: Callable[..., Any],
+    definition: Definition,
     arrays: list[torch.Tensor],
-    cores: list[tuple[str, ...]],
     visibility: Visibility,
     options: dict[str, Any],
-    returns_weights: bool = False,
 ) -> Any:
     """What the body gives, but NaN only for queries that may see one, and no gradient of those that see nothing."""
+    body, kernel, cores, returns_weights = definition
     nan_queries = None
-    if visibility.hides and not look(harmless, *arrays, wait=True):
+    if visibility.hides and not value_of(harmless, *arrays, wait=True):
         arrays, nan_queries = zero_bad_rows(
             arrays, cores, visibility, options.get("n_kv_heads")
         )
-    results = body(*arrays, **options)
+    if kernel is not None and kernels_agree(visibility, *arrays):
+        results = kernel(visibility, *arrays, **options)
+    else:
+        visible, B = visibility.dense
+        results = body(*arrays, mask=visible, bias=B, **options)
     several = isinstance(results, tuple)
     if nan_queries is not None:
         nan_queries = (
@@ -367,6 +391,13 @@ def nan_safe(
         visible, _ = visibility.dense
         results = torch.where(visible.any(-1, keepdim=True), results, 0)
     return results
+
+
+def kernels_agree(
+    visibility: Visibility, Q: torch.Tensor, K: torch.Tensor, *_: torch.Tensor
+) -> bool:
+    """Whether kernels give what the formula does: they lose rows of nothing but NaN, and hidden infinite scores."""
+    return value_of(harmless, Q, K if visibility.hides else K[..., :1, :]) is not False
 
 
 def zero_bad_rows(

@@ -2,7 +2,7 @@
 
 import torch
 
-from attn_tutor.torch._arrays import look, require_size, require_whole
+from attn_tutor.torch._arrays import require_size, require_whole, value_of
 
 Device = torch.device | str | int | None
 
@@ -71,12 +71,12 @@ def padding_mask(
         )
     # Positions in 64 bits, since m may be too large for the dtype of the lengths.
     lens = valid_lens.long() if device is None else valid_lens.to(device, torch.long)
-    if look(lambda lens: ((lens < 0) | (lens > m)).any(), lens):
+    if value_of(lambda lens: ((lens < 0) | (lens > m)).any(), lens):
         raise ValueError(
             f"padding_mask: lengths must lie in 0 … m={m}, got {lens.min()} … {lens.max()}"
         )
     square = lens.ndim == 2 and lens.shape[1] == m > 1 and lens.numel()
-    if square and look(lambda lens: lens.amax() == 1, lens, wait=True):
+    if square and value_of(lambda lens: lens.amax() == 1, lens, wait=True):
         raise ValueError(
             "padding_mask: valid_lens holds 0 and 1 alone, one for each key, as a mask does; "
             "a mask is taken as it is: mask.bool()[:, None]"

@@ -2,7 +2,7 @@
 
 import torch
 
-from attn_tutor.torch._arrays import look, require_array
+from attn_tutor.torch._arrays import require_array, value_of
 
 __all__ = ["quantize"]
 
@@ -37,7 +37,7 @@ def quantize(X: torch.Tensor, axis: int = -1) -> tuple[torch.Tensor, torch.Tenso
     require_array("quantize", "X", X)
     if not X.is_floating_point():
         raise TypeError(f"quantize: X must hold floating-point numbers, got {X.dtype}")
-    if look(torch.all, X.isfinite()) is False:
+    if value_of(torch.all, X.isfinite()) is False:
         raise ValueError("quantize: X holds NaN or infinity, which have no 8-bit code")
     X = X.to(torch.promote_types(X.dtype, torch.float32))
     # An empty row has no maximum.

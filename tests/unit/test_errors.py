@@ -261,7 +261,9 @@ def test_masks_that_are_hardly_meant(lib, ones):
 def test_rules_that_do_not_fit(lib, ones):
     X = ones(3, 7, 5)
     ids = native(lib, np.arange(6))
-    with pytest.raises(ValueError, match="documents numbers 6 tokens, but there are 7"):
+    with pytest.raises(
+        ValueError, match="a rule's array has 6 tokens, but there are 7"
+    ):
         lib.attention(X, X, X, lib.documents(ids))
     two = native(lib, np.array([1, 2]))
     with pytest.raises(

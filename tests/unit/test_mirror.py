@@ -164,7 +164,10 @@ def test_files():
         for half in ("numpy", "torch")
     }
     assert files["numpy"] - files["torch"] == {"gradients.py"}  # torch has autograd
-    assert files["torch"] - files["numpy"] <= {"flex.py"}  # kernels of torch alone
+    assert files["torch"] - files["numpy"] == {
+        "flex.py",
+        "fused.py",
+    }  # kernels of torch alone
     for name in BOTH:
         assert place(an, name) == place(at, name), name
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from attn_tutor.torch._arrays import look, require_whole
+from attn_tutor.torch._arrays import require_whole, value_of
 
 
 def require_ids(
@@ -17,7 +17,7 @@ def require_ids(
     require_whole(where, name, ids)
     ids = ids.long()
     inside = (ids >= start) & (ids < stop)
-    if look(torch.all, inside) is False:
+    if value_of(torch.all, inside) is False:
         raise ValueError(
             f"{where}: {name} must lie in {start} … {stop - 1}, got {int(ids[~inside][0])}"
         )
