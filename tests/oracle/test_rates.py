@@ -2,6 +2,7 @@
 
 import json
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -171,3 +172,71 @@ def test_turned_with_the_factor(close, kind, share):
     for X, expected in zip((Q, K), turned, strict=True):
         ours = at.rotary(X, positions, rates=rates, factor=factor, interleaved=False)
         close(ours, expected)
+
+
+# The port on page 11D
+
+
+@pytest.fixture(scope="module")
+def port():
+    """Its class and its configuration, from the cells of the page."""
+    page = Path(__file__).parents[2] / "book/11_real_model/newer_models.ipynb"
+    cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
+    texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    names = {"torch": torch, "print": lambda *_: None}
+    for text in texts:
+        if "class Attention" in text or "Attention(config)" in text:
+            exec(text, names)
+    return names["Attention"], names["config"]
+
+
+class Gapped(at.KVCache):
+    """A cache that has seen more tokens than came, so that those to come are far from those that it holds."""
+
+    gap = 0
+
+    @property
+    def n_seen(self):
+        return self.gap + super().n_seen
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "llama"])
+@pytest.mark.parametrize("gap", [0, 3000])
+@torch.no_grad()
+def test_the_port_of_an_attention(port, kind, gap):
+    """The first tokens at once and then one by one, maybe far from the first, where the slow rates matter."""
+    import transformers
+    from transformers.models.llama import modeling_llama as llama
+    from transformers.models.qwen2 import modeling_qwen2 as qwen2
+
+    made, raw = port
+    raw = raw | {"model_type": kind, "max_position_embeddings": 131072}
+    torch.manual_seed(1)
+    if kind == "qwen2":
+        config = transformers.Qwen2Config(**json.loads(json.dumps(raw)))
+        theirs = qwen2.Qwen2Attention(config, layer_idx=0).eval()
+        embedding = qwen2.Qwen2RotaryEmbedding(config)
+    else:
+        config = transformers.LlamaConfig(**json.loads(json.dumps(raw)))
+        theirs = llama.LlamaAttention(config, layer_idx=0).eval()
+        embedding = llama.LlamaRotaryEmbedding(config)
+    config._attn_implementation = "eager"
+    ours = made(raw)
+    ours.load_state_dict(theirs.state_dict())
+
+    X = torch.randn(2, 12, 3584)
+    past, cache = transformers.DynamicCache(config=config), Gapped()
+    parts, positions = [], torch.arange(12)
+    positions[9:] += gap
+    for new, place in zip(X.split([9, 1, 1, 1], 1), positions.split([9, 1, 1, 1]), strict=True):  # fmt: skip
+        future = torch.full((len(place), len(place)), -torch.inf).triu(1)
+        expected, _ = theirs(
+            new, embedding(new, place[None]), past_key_values=past,
+            attention_mask=future if len(place) > 1 else None,
+        )  # fmt: skip
+        parts.append(ours(new, cache))
+        torch.testing.assert_close(parts[-1], expected, atol=2e-5, rtol=2e-4)
+        cache.gap = gap
+    if not gap:
+        at_once = ours(X, at.KVCache())
+        torch.testing.assert_close(torch.cat(parts, 1), at_once, atol=1e-5, rtol=1e-5)
