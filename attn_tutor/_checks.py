@@ -415,6 +415,15 @@ def require_scale(where: str, scale: Any) -> None:
             raise TypeError(f"{where}: scale must be one number, got {kind}") from None
 
 
+def require_batch(where: str, name: str, shape: Shape, batch: Shape) -> None:
+    """Raise a ``ValueError`` unless what has one number for each head broadcasts to the batch axes."""
+    if broadcast(shape, batch) != batch:
+        raise ValueError(
+            f"{where}: {name} has shape {_text(shape)} but must broadcast to the batch axes, {_text(batch)}, "
+            "whose last is that of the heads"
+        )
+
+
 def require_size(where: str, name: str, value: Any, least: int = 0) -> None:
     """Raise unless ``value`` is a whole number, ``least`` or more."""
     try:

@@ -148,8 +148,8 @@ class Window(Rule):
 
     .. math:: \text{mask}_{ij} = [\, i - \text{width} < j \le i \,] \lor [\, j < \text{sinks} \,\land\, j \le i \,]
 
-    Many heads draw on the first tokens whatever they hold, so that a window alone loses them.
-    Source: Xiao et al. (2024), section 3.2.
+    Many heads draw on the first tokens whatever they hold, so that a window alone loses them. These sinks are tokens,
+    unlike the learnt score of ``sink_attention``. Source: Xiao et al. (2024), section 3.2.
 
     Args:
         width: most keys that a query sees, its own and those just before it.

@@ -129,12 +129,12 @@ def one_span(right: Any, self: Any, rows: slice) -> Any:
 
 
 def bias_of_the_first_rows(right: Any, self: Any, rows: slice, keys: Any) -> Any:
-    first = slice(0, rows.stop - rows.start)
+    first = rows if rows.stop is None else slice(0, rows.stop - rows.start)
     return right(self, rows, keys)[0], right(self, first, keys)[1]
 
 
 def mask_of_the_first_rows(right: Any, self: Any, rows: slice, keys: Any) -> Any:
-    first = slice(0, rows.stop - rows.start)
+    first = rows if rows.stop is None else slice(0, rows.stop - rows.start)
     return right(self, first, keys)[0], right(self, rows, keys)[1]
 
 
@@ -219,6 +219,8 @@ LISTED = [
     Wrong("parts merged by halves", "merge", lambda f, output, log_sum, other, other_log_sum: ((output + other) / 2, xp.logaddexp(log_sum, other_log_sum))),
     Wrong("the first part not shrunk", "merge", lambda f, output, log_sum, other, other_log_sum: (output + xp.exp(other_log_sum - xp.logaddexp(log_sum, other_log_sum)) * other, xp.logaddexp(log_sum, other_log_sum))),
     Wrong("log-sum without the scale", "partial_attention", lambda f, *args, scale, **on: (f(*args, scale=scale, **on)[0], f(*args, scale=1.0, **on)[1])),
+    Wrong("sink logits lost", "sink_attention", forgets("sink_logits")),
+    Wrong("the sink's sign turned", "sink_attention", lambda f, *args, sink_logits, **on: f(*args, sink_logits=-sink_logits, **on)),
     Wrong("mask lost", "attend", lambda f, scores, V, mask, **on: f(scores, V, **on)),
     Wrong("causal lost when masked", "attention", either_mask_or_causal),
     Wrong("causal lost when masked", "attention_weights", either_mask_or_causal),
@@ -276,10 +278,9 @@ LISTED = [
     Wrong("a lone query sees no window", "rules.read_mask", lambda f, where, n, mask, causal, window: f(where, n, mask, causal and n != 1, None if n == 1 else window), SHARED),
     Wrong("a mask for each sequence is one for each head", "rules.for_heads", lambda f, where, mask, queries, keys: mask, SHARED),
     Wrong("who sees whom is not heard", "blocks.Visibility.read", lambda f, *args: f(*args[:-4])),
-    Wrong("each block starts at the first query", "blocks.Visibility.positions", lambda f, self, rows: f(self, slice(0, rows.stop - rows.start))),
     Wrong("a tile is seen whole", "blocks.Visibility.mask_and_bias", lambda f, self, rows, keys: (None, f(self, rows, keys)[1])),
     Wrong("the keys of the block's first query", "blocks.Visibility.keys", lambda f, self, rows: f(self, slice(rows.start, rows.start + 1))),
-    Wrong("upper-left positions", "blocks.Visibility.positions", lambda f, self, rows: f(self, rows) - (self.m - self.n)),
+    Wrong("upper-left positions", "blocks.Visibility.positions", lambda f, self: f(self) - (self.m - self.n)),
     Wrong("a block's first key lost", "blocks.Visibility.keys", one_key_short),
     Wrong("a block's keys off by one", "blocks.Visibility.keys", one_key_late),
     Wrong("sinks are cut away", "blocks.Visibility.keys", one_span),

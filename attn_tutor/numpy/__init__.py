@@ -30,6 +30,7 @@ from attn_tutor.numpy.positional import *
 from attn_tutor.numpy.quantized import *
 from attn_tutor.numpy.rules import *
 from attn_tutor.numpy.scoring import *
+from attn_tutor.numpy.sinks import *
 from attn_tutor.numpy.speculative import *
 
 __all__ = sorted(k for k, x in globals().items() if callable(x) and k[0] != "_")

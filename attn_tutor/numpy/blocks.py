@@ -60,10 +60,9 @@ class Visibility(NamedTuple):
                 mask = permitted_by_both(mask, ~hides)
         return cls(n, m, rule, mask, bias)
 
-    def positions(self, rows: slice) -> np.ndarray:
-        """Where some queries stand: the last query at the last key, (rows, 1)."""
-        i = np.arange(rows.start, rows.stop, dtype=np.int32)[:, None]
-        return i + (self.m - self.n)
+    def positions(self) -> np.ndarray:
+        """Where the queries stand: the last query at the last key, (n, 1)."""
+        return np.arange(self.m - self.n, self.m, dtype=np.int32)[:, None]
 
     def keys(self, rows: slice) -> Index:
         """Which keys these queries see, and maybe some more."""
@@ -78,7 +77,7 @@ class Visibility(NamedTuple):
 
     def mask_and_bias(self, rows: slice, keys: Index) -> tuple[Any, Any]:
         """Mask and bias of these queries and keys, which broadcast to (…, rows, keys); None where there is none."""
-        i, j = self.positions(rows), np.arange(self.m, dtype=np.int32)[keys]
+        i, j = self.positions()[rows], np.arange(self.m, dtype=np.int32)[keys]
         mask, bias = self.mask, self.bias
         if mask is not None:
             mask = part_of(mask, "nm", rows, keys, shared=True)
@@ -97,7 +96,7 @@ class Visibility(NamedTuple):
     @property
     def dense(self) -> tuple[Any, Any]:
         """Mask and bias of all queries and keys."""
-        return self.mask_and_bias(slice(0, self.n), slice(0, self.m))
+        return self.mask_and_bias(slice(None), slice(None))
 
 
 def _ready(where: str, X: Any) -> np.ndarray:

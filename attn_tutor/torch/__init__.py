@@ -45,6 +45,7 @@ from attn_tutor.torch.positional import *
 from attn_tutor.torch.quantized import *
 from attn_tutor.torch.rules import *
 from attn_tutor.torch.scoring import *
+from attn_tutor.torch.sinks import *
 from attn_tutor.torch.speculative import *
 
 __all__ = sorted(k for k, x in globals().items() if callable(x) and k[0] != "_")

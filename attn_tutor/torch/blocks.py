@@ -81,9 +81,9 @@ class Visibility(NamedTuple):
                 mask = permitted_by_both(mask, bias != -torch.inf)
         return cls(n, m, device, rule, mask, bias)
 
-    def positions(self, rows: slice) -> torch.Tensor:
-        """Where some queries stand: the last query at the last key, (rows, 1)."""
-        i = torch.arange(rows.start, rows.stop, device=self.device)[:, None]
+    def positions(self) -> torch.Tensor:
+        """Where the queries stand: the last query at the last key, (n, 1)."""
+        i = torch.arange(self.n, device=self.device)[:, None]
         return i + (self.m - self.n)
 
     def keys(self, rows: slice) -> Index:
@@ -101,7 +101,7 @@ class Visibility(NamedTuple):
 
     def mask_and_bias(self, rows: slice, keys: Index) -> tuple[Any, Any]:
         """Mask and bias of these queries and keys, which broadcast to (…, rows, keys); None where there is none."""
-        i, j = self.positions(rows), torch.arange(self.m, device=self.device)[keys]
+        i, j = self.positions()[rows], torch.arange(self.m, device=self.device)[keys]
         mask, bias = self.mask, self.bias
         if mask is not None:
             mask = mask[index_of(mask, "nm", rows, keys, shared=True)]
@@ -147,7 +147,7 @@ class Visibility(NamedTuple):
         """Mask and bias of all queries and keys."""
         if self.rule is None and not isinstance(self.bias, Bias):
             return self.mask, self.bias
-        return self.mask_and_bias(slice(0, self.n), slice(0, self.m))
+        return self.mask_and_bias(slice(None), slice(None))
 
 
 def _ready(where: str, device: torch.device, X: Any) -> torch.Tensor:
@@ -232,7 +232,9 @@ def run(
         bias,
     )
 
-    learnt = any(getattr(x, "requires_grad", False) for x in options.values())
+    learnt = any(
+        isinstance(x, torch.Tensor) and x.requires_grad for x in options.values()
+    )
     biases = [bias] if isinstance(bias, torch.Tensor) else []
     # Numbers for each pair, which no kernel makes.
     many = per_pair or isinstance(visibility.bias, Bias)
@@ -259,7 +261,8 @@ class Cut(NamedTuple):
             arrays = [X.to(torch.get_autocast_dtype(device)) for X in arrays]
         if isinstance(self.visibility.bias, torch.Tensor):  # it may have a gradient
             arrays = [*arrays, self.visibility.bias]
-        results = Blocks.apply(self, *arrays)
+        trains = torch.is_grad_enabled() and any(X.requires_grad for X in arrays)
+        results = Blocks.apply(self, *arrays) if trains else self.results(arrays)
         return results if len(results) > 1 else results[0]
 
     def blocks(self) -> Iterator[tuple[slice, Index]]:
@@ -374,7 +377,7 @@ def nan_safe(
         arrays, nan_queries = zero_bad_rows(
             arrays, cores, visibility, options.get("n_kv_heads")
         )
-    if kernel is not None and kernels_agree(visibility, *arrays):
+    if kernel and kernels_agree(visibility, *arrays[:2], options.get("scale")):
         results = kernel(visibility, *arrays, **options)
     else:
         visible, B = visibility.dense
@@ -394,10 +397,12 @@ def nan_safe(
 
 
 def kernels_agree(
-    visibility: Visibility, Q: torch.Tensor, K: torch.Tensor, *_: torch.Tensor
+    visibility: Visibility, Q: torch.Tensor, K: torch.Tensor, scale: Any
 ) -> bool:
     """Whether kernels give what the formula does: they lose rows of nothing but NaN, and hidden infinite scores."""
-    return value_of(harmless, Q, K if visibility.hides else K[..., :1, :]) is not False
+    Q = Q if scale is None else scale * Q
+    K = K if visibility.hides else K[..., :1, :]
+    return value_of(harmless, Q, K) is not False
 
 
 def zero_bad_rows(

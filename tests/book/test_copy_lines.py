@@ -96,6 +96,12 @@ def parts(answer: Any) -> list[Any]:
     return [np.asarray(x) for x in (answer if isinstance(answer, tuple) else [answer])]
 
 
+def rng_arrays(*shapes: tuple[int, int]) -> list[Any]:
+    """Two sequences of each shape."""
+    rng = np.random.default_rng(1)
+    return [rng.normal(size=(2, *shape)) for shape in shapes]
+
+
 @each
 def test_they_stand_on_the_page_whole_and_short(page: str, half: str) -> None:
     assert LINES[page, half]
@@ -149,6 +155,23 @@ def test_the_layer_of_chapter_4_keeps_float32() -> None:
     assert ours(X, *[np.ones((2, 5), np.float32)] * 3).dtype == np.float32
 
 
+def test_the_module_of_chapter_4_takes_the_packages_parameters() -> None:
+    """With and without a mask, causal or not; also where a token may see nothing."""
+    module = made_by("04_self_attention", "torch")["SelfAttention"]
+    generator = torch.Generator().manual_seed(1)
+    X = torch.randn(2, 5, 6, dtype=torch.float64, generator=generator)
+    mask = torch.rand(2, 5, 5, generator=generator) < 0.5
+    mask[0, 3] = False
+    for causal, d_v, some in itertools.product((True, False), (None, 4), (None, mask)):
+        theirs = attn_tutor.torch.SelfAttention(6, 3, d_v, causal=causal).double()
+        ours = module(6, 3, d_v, causal=causal).double()
+        ours.load_state_dict(theirs.state_dict())
+        expected = theirs(X, some)
+        torch.testing.assert_close(ours(X, some), expected, rtol=1e-10, atol=1e-12)
+        grads = torch.autograd.grad(ours(X, some).sum(), ours.parameters())
+        assert all(grad.isfinite().all() for grad in grads)
+
+
 def test_the_tiles_of_chapter_10_may_have_any_width() -> None:
     for half in HALVES:
         ours = made_by("10_fast_attention", half)["attention"]
@@ -166,17 +189,28 @@ def test_rotary_turns_what_lies_on_another_device() -> None:
     assert turned(there).device == there.device
 
 
-def test_the_layer_of_chapter_5_takes_the_packages_parameters() -> None:
-    layers = made_by("05_multi_head_attention", "torch")
-    theirs = attn_tutor.torch.MultiHeadAttention(6, 3, kdim=4, vdim=2).double()
-    ours = layers["MultiHeadAttention"](6, 3, kdim=4, vdim=2).double()
-    ours.load_state_dict(theirs.state_dict())
-    generator = torch.Generator().manual_seed(1)
-    X, Y, Z = (
-        torch.randn(2, *s, dtype=torch.float64, generator=generator)
-        for s in ((5, 6), (7, 4), (7, 2))
+def test_the_layer_of_chapter_5_gives_what_the_packages_gives() -> None:
+    """With masks, of which one hides all keys from a query."""
+    theirs = attn_tutor.torch.MultiHeadAttention(6, 3, bias=False).double()
+    ours = made_by("05_multi_head_attention", "torch")["MultiHeadAttention"](6, 3)
+    ours.double().load_state_dict(theirs.state_dict())
+    X, Y, Z = (torch.from_numpy(x) for x in rng_arrays((5, 6), (7, 6), (7, 6)))
+    empty = torch.arange(35).reshape(5, 7) % 3 > 0
+    empty[3] = False
+    for mask in (None, empty, torch.stack([empty, ~empty])):
+        axes = mask[:, None] if mask is not None and mask.ndim > 2 else mask
+        expected = theirs(X, Y, Z, mask)
+        torch.testing.assert_close(ours(X, Y, Z, axes), expected, rtol=1e-10, atol=1e-12)  # fmt: skip
+
+
+def test_the_layer_of_chapter_5_drops_weights_while_it_trains() -> None:
+    layer = made_by("05_multi_head_attention", "torch")["MultiHeadAttention"](
+        6, 3, dropout=0.5
     )
-    torch.testing.assert_close(ours(X, Y, Z), theirs(X, Y, Z), rtol=1e-10, atol=1e-12)
+    X = torch.ones(2, 5, 6)
+    assert not torch.equal(layer(X, X, X), layer(X, X, X))
+    layer.eval()
+    assert torch.equal(layer(X, X, X), layer(X, X, X))
 
 
 def test_the_step_of_chapter_8_writes_what_the_packages_translator_writes() -> None:

@@ -18,7 +18,6 @@ import stills
 from axe_playwright_python.sync_playwright import Axe
 from moving import (
     arrows,
-    cells,
     choose,
     drag,
     follow,
@@ -306,20 +305,6 @@ def move(figure: Locator, moved: str) -> None:
     settle(figure.page)
 
 
-def test_what_a_pair_has_turned_is_also_a_length(page: Page) -> None:
-    """Beside what it was seen to turn; of a pair that was seen all round, within one round."""
-    figure = page.locator("attn-encoding")
-    press(figure, "Again")
-    figure.get_by_label("Step k").first.fill("32")
-    settle(page)
-    seen, turned = figure.evaluate(
-        """f => [f.hands.map(hand => hand.seen.width.baseVal.value),
-            f.hands.map(hand => +hand.turned.getAttribute("d")?.match(/M(.*?) /)?.[1] - hand.x + 36)]"""
-    )
-    np.testing.assert_allclose(seen[:4], 72 * np.array([1, 15 / 32, 15 / 32, 15 / 32]))
-    np.testing.assert_allclose(turned[:4], 72 * np.array([32 % (2 * np.pi) / (2 * np.pi), 1, 1, 1]))  # fmt: skip
-
-
 def test_permuted_tokens(page: Page, rng: np.random.Generator) -> None:
     figure, seen = page.locator("attn-permute"), set()
     words = ["WEATHER", "IS", "LOVELY"]
@@ -424,9 +409,19 @@ def row(xs: np.ndarray) -> str:
     return "(" + ", ".join(number(x, 2) for x in xs) + ")"
 
 
+def ones_beside(X: np.ndarray) -> np.ndarray:
+    """With a column of ones, so that the last row of a weight matrix is its bias."""
+    return np.concatenate([X, np.ones_like(X[..., :1])], -1)
+
+
+def biased(W: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """The weights of queries, keys and values, each above its bias."""
+    return [np.vstack([W[f"W_{part}"], W[f"b_{part}"]]) for part in "qkv"]
+
+
 def test_head_viewer(page: Page, rng: np.random.Generator) -> None:
     figure, asked, W = page.locator("attn-heads"), set(), head_weights.read()
-    biases = tuple(W[f"b_{part}"] for part in "qkvo")
+    keys, weights = ones_beside(np.eye(8)), biased(W)
     for trial in range(STATES):
         for label in ("First city", "Second city"):
             choose(figure, label, str(rng.integers(8)))
@@ -449,19 +444,14 @@ def test_head_viewer(page: Page, rng: np.random.Generator) -> None:
         now = state(figure)
         first, second = int(now["first"]), int(now["second"])
         Q = np.concatenate([np.eye(8)[first], np.eye(8)[second]])[None]
-        V = np.array(now["temperatures"])[:, None]
-        A = an.multi_head_weights(
-            Q, np.eye(8), W["W_q"], W["W_k"], 2, biases=biases[:2]
-        )[:, 0]
+        Q, V = ones_beside(Q), ones_beside(np.array(now["temperatures"])[:, None])
+        A = an.multi_head_weights(Q, keys, *weights[:2], 2)[:, 0]
         assert now["at_work"] == at_work
         W_o = W["W_o"].copy()
         for h in range(2):
             W_o[8 * h : 8 * (h + 1)] *= works[h]
-        weights = W["W_q"], W["W_k"], W["W_v"]
-        O = an.multi_head_attention(Q, np.eye(8), V, *weights, W_o, 2, biases=biases)[0]
-        silent = an.multi_head_attention(
-            Q, np.eye(8), V, *weights, 0 * W_o, 2, biases=biases
-        )[0]
+        silent = W["b_o"]
+        O = an.multi_head_attention(Q, keys, V, *weights, W_o, 2)[0] + silent
         thick = figure.locator(".attn-stick").evaluate_all(
             "sticks => sticks.map(stick => [+stick.getAttribute('stroke-width'), +stick.getAttribute('opacity')])"
         )
@@ -516,110 +506,58 @@ def test_head_viewer_has_what_the_chapter_trains() -> None:
 
 def test_encoding_explorer(page: Page, rng: np.random.Generator) -> None:
     figure = page.locator("attn-encoding")
-    vectors = figure.evaluate("figure => figure.constructor.words")
-    met = set()
-    for trial in range(2 * STATES):
-        show, words = ("turned", "marks")[trial % 2], ("alike", "other")[trial // 2 % 2]
-        choose(figure, "Show", show)
-        choose(figure, "Query and key", words)
-        choose(figure, "Width d", ("4", "8", "16")[trial % 3])
-        choose(figure, "Base", ("10", "100", "10000")[trial // 3 % 3])
-        slide(figure, "Position r", rng.uniform())
-        slide(figure, "Steps seen in training", rng.uniform(0, 0.4))
+    pair = np.array(figure.evaluate("figure => figure.constructor.pair"))[None]
+    for _ in range(STATES):
+        slide(figure, "Position of the key", rng.uniform())
         arrows(
-            figure.get_by_label("Position r"), rng, "ArrowRight", "ArrowLeft", "Home"
+            figure.get_by_label("Position of the key"),
+            rng,
+            "ArrowRight",
+            "ArrowLeft",
+            "Home",
         )
         x = rng.uniform(0.1, 0.98)
         drag(figure, x, 0.5)
         dropped = state(figure)["step"]
         wide = figure.evaluate("figure => figure.chart.clientWidth")
         assert (
-            abs(dropped - np.clip((wide * x - 40) / ((wide - 52) / 64), 0, 64)) <= 0.6
+            abs(dropped - np.clip((wide * x - 60) / ((wide - 72) / 64), 0, 64)) <= 0.6
         )
         marker = figure.locator(".attn-handle")
         arrows(marker, rng, "ArrowLeft", "ArrowUp")
-        now = state(figure)
-        p, k, d = now["position"], now["step"], int(now["width"])
-        base, seen = float(now["base"]), now["seen"]
-        here, there = an.sinusoidal_encoding(p + 65, d, base)[[p, p + k]]
-        if show == "turned":
-            query, key = np.array(vectors[words])[:, None, :d]
-            here, there = (
-                an.rotary(row, np.array([place]), base)[0]
-                for row, place in ((key, p), (query, p + k))
-            )
-        product = here @ there
-        rates = base ** (-np.arange(0, d, 2) / d)
-        shares = (here * there).reshape(-1, 2).sum(-1)
-        numbers = {
-            "turned": np.stack(
-                [
-                    shares,
-                    rates * k,
-                    np.where(rates * seen < 2 * np.pi, rates * seen, np.inf),
-                ],
-                -1,
-            ),
-            "marks": here.reshape(-1, 2),
-        }[show]
-        kind = {"turned": "pair", "marks": "hand"}[show]
-        expected = [
-            [
-                f"{kind} {i}",
-                *(
-                    "0" if x == 0 else "all round" if x == np.inf else number(x)
-                    for x in row
-                ),
-            ]
-            for i, row in enumerate(numbers)
-        ]
-        assert cells(figure, ("marks", "turned").index(show)) == expected
+        p, k = state(figure)["position"], state(figure)["step"]
+        here, there = (an.rotary(pair, np.array([at]))[0] for at in (p, p + k))
+        product, shares = here @ there, (here * there).reshape(-1, 2).sum(-1)
         assert (
-            figure.locator(".attn-answer").inner_text().endswith(f"= {number(product)}")
+            figure.locator(".attn-answer").inner_text().endswith(f": {number(product)}")
         )
         assert (
             marker.get_attribute("aria-valuetext")
-            == f"step {k}, product {number(product)}"
+            == f"distance {k}, product {number(product)}"
         )
         sentence = said(figure)
-        assert f"osition {p}" in sentence and f"position {p + k}: " in sentence
+        assert f"Key at position {p}, query at position {p + k}: " in sentence
         assert f"is {number(product)}" in sentence
-        reached, turned = rates * seen, rates * k % (2 * np.pi)
-        new = np.flatnonzero((reached < 2 * np.pi) & (turned > reached + 1e-9))
-        shown = figure.locator(".attn-new").count()
-        assert shown == (len(new) if show == "turned" else 0)
-        if show == "turned":
-            beyond = re.search(r"Angles beyond .*: pair (.*)\.", sentence)
-            listed = beyond[1].split(", ") if beyond else []
-            assert listed == [str(i) for i in new]
-            met.add(new.size > 0)
-        hand = figure.locator(".attn-hand-k").first  # at the position p + k
-        tip = [float(str(hand.get_attribute(name))) for name in ("x2", "y2")]
-        np.testing.assert_allclose(
-            tip, [50 + 34 * there[0], 46 - 34 * there[1]], atol=1e-9
-        )
-    assert met == {True, False}
+        shown = ", ".join(number(share, 2) for share in shares)
+        assert f"The pairs add {shown}." in sentence
+        settle(page)
+        for i, hand in enumerate(figure.locator(".attn-hand-k").all()):
+            tip = [float(str(hand.get_attribute(name))) for name in ("x2", "y2")]
+            x, y = 34 * there[2 * i : 2 * i + 2]
+            np.testing.assert_allclose(tip, [50 + 100 * i + x, 42 - y], atol=1e-9)
 
 
-def test_moving_both_keeps_the_turned_product(page: Page) -> None:
-    """As the theorem says, for any words; and query and key alike give the product of two marks."""
+def test_moving_both_keeps_the_product(page: Page) -> None:
+    """As the theorem says; and query and key alike give the product of two marks."""
     figure = page.locator("attn-encoding")
-    products = {}
-    for words, show in (("other", "turned"), ("alike", "turned"), ("alike", "marks")):
-        press(figure, "Again")
-        choose(figure, "Show", show)
-        choose(figure, "Query and key", words)
-        for share in (0.0, 0.3, 1.0):
-            slide(figure, "Position r", share)
-            settle(page)
-            products[words, show, share] = figure.evaluate("figure => figure.product")
-    for words, show, _ in products:
-        kept = [products[words, show, share] for share in (0.0, 0.3, 1.0)]
-        np.testing.assert_allclose(kept, kept[0], atol=1e-12)
-    assert products["other", "turned", 0.0] != products["alike", "turned", 0.0]
-    np.testing.assert_allclose(
-        products["alike", "turned", 0.0], products["alike", "marks", 0.0], atol=1e-12
-    )
+    press(figure, "Again")
+    products = []
+    for share in (0.0, 0.3, 1.0):
+        slide(figure, "Position of the key", share)
+        settle(page)
+        products.append(figure.evaluate("figure => figure.product"))
+    marks = an.sinusoidal_encoding(6, 8)
+    np.testing.assert_allclose(products, marks[0] @ marks[5], atol=1e-12)
 
 
 def idle_of_time_bar(figure: Locator, context: float) -> float:
@@ -1425,10 +1363,8 @@ def test_task_of_the_heads(page: Page) -> None:
     pairs = [(i, j) for i in range(8) for j in range(8) if i != j]
     for i, j in pairs:
         Q = np.concatenate([np.eye(8)[i], np.eye(8)[j]])[None]
-        O = an.multi_head_attention(
-            Q, np.eye(8), degrees[:, None], *(W[f"W_{part}"] for part in "qkvo"), 2,
-            biases=tuple(W[f"b_{part}"] for part in "qkvo"),
-        )[0]  # fmt: skip
+        parts = map(ones_beside, (Q, np.eye(8), degrees[:, None]))
+        O = an.multi_head_attention(*parts, *biased(W), W["W_o"], 2)[0] + W["b_o"]
         off[f"{i}{j}" in W["unseen"]].append(np.abs(O - degrees[[i, j]]).max())
     asked, never = off.values()
     assert (number(np.mean(asked)), number(np.mean(never))) == ("0.011", "0.038")
@@ -1494,43 +1430,18 @@ def test_tasks_of_the_cache(page: Page) -> None:
 def test_tasks_of_the_encoding(page: Page) -> None:
     figure = page.locator("attn-encoding")
     press(figure, "Again", "it stays")
-    keys(figure.get_by_label("Position r"), "ArrowRight")
-    assert verdict(figure) == "Your guess: it stays. Now try. 2 of 3 positions seen."
-    keys(figure.get_by_label("Position r"), "ArrowRight")
+    keys(figure.get_by_label("Position of the key"), "ArrowRight")
+    assert verdict(figure) == "Your guess: it stays. Now try. 2 of 3 positions tried."
+    keys(figure.get_by_label("Position of the key"), "ArrowRight")
     assert verdict(figure) == (
-        "As you guessed. At the positions 3, 4, 5, with 5 steps between, the product was "
+        "As you guessed. With the key at 3, 4, 5 and the query 5 further on, the product was "
         "3.160, 3.160, 3.160."
     )
-    press(figure, "Next task", "4")
-    step = figure.get_by_label("Step k").first
-    keys(step, *["ArrowRight"] * 26)
-    assert verdict(figure).startswith("Your guess")
-    keys(step, "ArrowRight")
-    assert verdict(figure).startswith("You guessed “4”; it is “3”. Pair 0 came round")
-    assert figure.locator(".attn-new").count() == 3
-    rates = 10000.0 ** (-np.arange(0, 8, 2) / 8)
-    np.testing.assert_allclose(rates[1:] * 32, [3.2, 0.32, 0.032], rtol=1e-9)
-    assert rates[0] * 15 > 4 * np.pi and (rates[1:] * 15 < 2 * np.pi).all()
     press(figure, "Next task")
-    keys(figure.get_by_label("Width d"), "Home")
-    keys(figure.get_by_label("Base"), "Home")
-    keys(figure.locator(".attn-handle"), *["ArrowLeft"] * 12)
-    assert verdict(figure) == "At step 20: 1.41."
-    keys(figure.locator(".attn-handle"), "ArrowLeft")
-    assert verdict(figure).startswith("Done. At step 19 both pairs have come round together: 1.95")  # fmt: skip
-    press(figure, "8 pairs, base 10")
-    products = figure.evaluate(
-        """async figure => {
-            const found = [];
-            for (let step = 5; step <= 64; step++) {
-                figure.set({ step });
-                figure.redraw();
-                found.push(figure.product);
-            }
-            return found;
-        }"""
-    )
-    assert max(products) < 3.7  # of 8: with more pairs they do not come round together
+    keys(figure.locator(".attn-handle"), *["ArrowRight"] * 25)
+    assert verdict(figure) == f"At distance 30 pair 1 adds {number(np.cos(3.0), 2)}."
+    keys(figure.locator(".attn-handle"), "ArrowRight")
+    assert verdict(figure).startswith("Done. At distance 31 pair 1 has made half a turn.")  # fmt: skip
 
 
 # In the book

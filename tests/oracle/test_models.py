@@ -127,6 +127,64 @@ def test_byte_pairs_are_merged_as_the_algorithm_says(smol):
         assert smol.decode(smol.encode(prompt)) == prompt
 
 
+# gpt-oss: its layer, with numbers of chance
+
+
+@pytest.mark.parametrize("kind", ["full_attention", "sliding_attention"])
+def test_sink_logits_are_those_of_gpt_oss(kind):
+    """Output, weights and gradients, at once and token by token."""
+    from transformers import GptOssConfig
+    from transformers.models.gpt_oss import modeling_gpt_oss
+
+    torch.manual_seed(0)
+    config = GptOssConfig(
+        hidden_size=32, num_attention_heads=8, num_key_value_heads=2, head_dim=4, attention_bias=True,
+        sliding_window=5, num_hidden_layers=1, layer_types=[kind], attn_implementation="eager",
+        rope_parameters={"rope_type": "default", "rope_theta": 150_000.0},
+    )  # fmt: skip
+    theirs = modeling_gpt_oss.GptOssAttention(config, layer_idx=0).double()
+    torch.nn.init.normal_(theirs.sinks, 1.0, 2.0)
+    window = theirs.sliding_window
+    ours = at.MultiHeadAttention(
+        32, 8, n_kv_heads=2, causal=True, window=window, sink_logits=True, dtype=torch.float64
+    )  # fmt: skip
+    names = {f"{x}_proj": f"{x}_proj" for x in "qkv"} | {"out_proj": "o_proj"}
+    for mine, name in names.items():
+        state = getattr(theirs, name).state_dict()
+        getattr(ours, mine).load_state_dict(state)
+    with torch.no_grad():
+        ours.sink_logits.copy_(theirs.sinks)
+
+    X = torch.randn(2, 13, 32, dtype=torch.float64, requires_grad=True)
+    i, j = torch.arange(13)[:, None], torch.arange(13)
+    hidden = (j > i) | (j <= i - (window or 13))
+    mask = torch.zeros(13, 13).double().masked_fill(hidden, -torch.inf)
+    turn = modeling_gpt_oss.GptOssRotaryEmbedding(config)(X, j[None])
+    expected, their_weights = theirs(X, turn, mask[None, None])
+
+    def rotate(start):
+        return lambda Q: at.rotary(
+            Q, torch.arange(start, start + Q.shape[-2]), base=150_000.0, interleaved=False
+        )  # fmt: skip
+
+    output, weights = ours(X, rotate=rotate(0), need_weights=True)
+    torch.testing.assert_close(output, expected, rtol=1e-6, atol=1e-7)  # angles: single
+    torch.testing.assert_close(weights, their_weights, rtol=1e-6, atol=1e-7)
+    g = torch.randn_like(output)
+    pairs = {"sink_logits": "sinks"}
+    pairs |= {f"{x}.weight": f"{y}.weight" for x, y in names.items()}
+    for here, there in pairs.items():
+        mine, other = (
+            torch.autograd.grad(out, layer.get_parameter(x), g, retain_graph=True)
+            for out, layer, x in ((output, ours, here), (expected, theirs, there))
+        )
+        torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
+    with torch.no_grad():
+        cache = at.KVCache(window=window)
+        rows = [ours(X[:, i : i + 1], cache=cache, rotate=rotate(i)) for i in range(13)]
+    torch.testing.assert_close(torch.cat(rows, 1), expected, rtol=1e-6, atol=1e-7)
+
+
 # RXNMapper
 
 REACTIONS = [

@@ -134,6 +134,60 @@ def test_a_layer_with_a_cache_and_more(more, window, sizes):
         torch.testing.assert_close(found, expected[:, seen - part.shape[1] : seen])
 
 
+# A memory, as of cross-attention, comes once
+
+
+@pytest.mark.parametrize("sizes", CUTS.values(), ids=CUTS)
+@pytest.mark.parametrize("more", ["nothing", "a mask", "lengths", "a bias", "sink logits"])  # fmt: skip
+@torch.no_grad()
+def test_a_memory_in_a_cache(more, sizes, close):
+    torch.manual_seed(3)
+    layer = at.MultiHeadAttention(
+        16, 4, kdim=6, vdim=6, n_kv_heads=2, sink_logits=more == "sink logits", dtype=torch.float64
+    )  # fmt: skip
+    X, memory = torch.randn(2, N, 16).double(), torch.randn(2, 7, 6).double()
+    options = {
+        "a mask": {"mask": torch.rand(2, 1, 7) < 0.6},
+        "lengths": {"mask": at.valid(torch.tensor([3, 7]))},
+        "a bias": {"bias": torch.randn(4, 1, 7).double()},
+    }.get(more, {})
+    expected, weights = layer(X, memory, **options, need_weights=True)
+    cache, rows, start = at.KVCache(), [], 0
+    for part in X.split(sizes, 1):
+        new = memory if start == 0 else memory[:, :0]
+        output, found = layer(part, new, cache=cache, **options, need_weights=True)
+        assert len(cache) == cache.n_seen == 7
+        rows.append(output)
+        close(found, weights[:, :, start : start + part.shape[1]])
+        start += part.shape[1]
+    close(torch.cat(rows, 1), expected)
+    cache.reorder(torch.tensor([1, 1, 0]))  # as a beam does
+    if more not in ("a mask", "lengths"):
+        beams = X[[1, 1, 0]], memory[[1, 1, 0], :0]
+        close(layer(*beams, cache=cache, **options), expected[[1, 1, 0]])
+
+
+@torch.no_grad()
+def test_a_memory_that_comes_twice_or_would_be_cut_is_refused():
+    layer = at.MultiHeadAttention(8, 2)
+    X, memory, cache = torch.ones(2, 1, 8), torch.ones(2, 7, 8), at.KVCache()
+    layer(X, memory, cache=cache)
+    words = "^MultiHeadAttention: K brings 7 tokens for 1 queries, but the cache holds 7 already"
+    for K, V in ((memory, None), (memory, memory)):
+        with pytest.raises(ValueError, match=words):
+            layer(X, K, V, cache=cache)
+    assert len(cache) == 7  # what is refused changes nothing
+    words = "the cache keeps 3 tokens, the memory has 7; KVCache.. keeps all"
+    with pytest.raises(ValueError, match=words):
+        layer(X, memory, cache=at.KVCache(window=3))
+    # Of a causal layer, keys are the tokens themselves, and queries may be the last of them.
+    causal = at.MultiHeadAttention(8, 2, causal=True)
+    cache, Y = at.KVCache(), torch.randn(2, 9, 8)
+    causal(Y[:, :4], cache=cache)
+    last = causal(Y[:, -1:], Y[:, 4:], cache=cache)
+    torch.testing.assert_close(last, causal(Y)[:, -1:])
+
+
 @pytest.mark.parametrize("sizes", CUTS.values(), ids=CUTS)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 def test_turned_keys_in_a_cache(half, close, draw, window, sizes):

@@ -149,6 +149,7 @@ def test_other_widths_are_pointed_to_the_right_function(lib, ones):
 def speaker(lib, name):
     """Which function checks the mask of another."""
     inner = {"multi_head_weights": "attention_weights"}
+    inner |= {"sink_attention": "partial_attention"}
     outer = ["self_attention", "cross_attention", "multi_head_attention"]
     outer += ["latent_attention", *["bilinear_attention"] * (lib is at)]
     return (inner | dict.fromkeys(outer, "attention")).get(name, name)

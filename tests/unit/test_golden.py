@@ -167,6 +167,20 @@ def test_partial_attention_and_merge(half, close):
     close(half.partial_attention(row(1), one, VALUES, hidden, scale=2.0)[1], row(LN9))
 
 
+def test_a_sink_takes_its_share_of_the_weight(half, close):
+    # exp of the scores: 3 and 1; beside a sink of exp 0 = 1 the weights are 3/5 and 1/5, and 12/5 + 8/5 = 4.
+    keys = column(LN3, 0)
+    close(half.sink_attention(row(1), keys, VALUES), row(4))
+    # A sink of 4 takes half of 5, one of 12 three quarters; one that scores −∞ nothing.
+    for s, output in ((log(4), 5 / 2), (log(12), 5 / 4), (-np.inf, 5)):
+        close(half.sink_attention(row(1), keys, VALUES, sink_logits=s), row(output))
+    # Two heads, each with its own; the second sees the second key alone, 8/(1 + 1), and the last query nothing.
+    Q, K, V = (np.stack([x, x]) for x in (column(1, 1), keys, VALUES))
+    mask = np.array([[[True, True], [False, False]], [[False, True], [False, False]]])
+    output = half.sink_attention(Q, K, V, mask, sink_logits=np.array([log(4), 0]))
+    close(output, np.array([[[5 / 2], [0]], [[4], [0]]]))
+
+
 def test_causal_attention_is_aligned_lower_right(half, close):
     # Zero queries attend evenly to what they may see: the last query to all keys, the one before to all but one.
     V = column(6, 12, 18)

@@ -12,11 +12,11 @@ import attn_tutor.torch as at
 ENDS = {"softmax", "masked_softmax", "scaled_dot_product_attention"}
 NAMES = """attend attention attention_weights bilinear_attention gaussian_attention additive_attention
 self_attention cross_attention multi_head_attention multi_head_weights latent_attention masked_softmax
-partial_attention attention_vjp MultiHeadAttention"""
+partial_attention sink_attention attention_vjp MultiHeadAttention"""
 CALLS = [(lib, x) for lib in (an, at) for x in NAMES.split() if hasattr(lib, x)]
 # What stands on attention itself is one hop further from its formula.
 COMPOSED = """bilinear_attention self_attention cross_attention multi_head_attention multi_head_weights
-latent_attention attention_vjp MultiHeadAttention"""
+latent_attention sink_attention attention_vjp MultiHeadAttention"""
 
 
 def body_of(fn):

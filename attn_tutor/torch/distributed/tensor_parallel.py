@@ -54,7 +54,7 @@ def tensor_parallel(module: M, mesh: DeviceMesh) -> M:
 
     Raises:
         TypeError: the module is something else.
-        ValueError: the processes do not divide the heads.
+        ValueError: the processes do not divide the heads, or a layer learns sink logits.
 
     Example:
         >>> from torch.distributed import init_device_mesh
@@ -75,6 +75,10 @@ def tensor_parallel(module: M, mesh: DeviceMesh) -> M:
     for name, part in module.named_modules():
         inside = f"{name}." if name else ""
         if isinstance(part, MultiHeadAttention):
+            if part.sink_logits is not None:
+                raise ValueError(
+                    "tensor_parallel: it does not split sink_logits, one for each head, among processes"
+                )
             plan |= {f"{inside}{x}_proj": ColwiseParallel() for x in "qkv"}
             plan |= {f"{inside}out_proj": RowwiseParallel()}
             mine = partial(_of_this_process, mesh, _share(part, mesh))

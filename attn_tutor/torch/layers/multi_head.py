@@ -26,6 +26,7 @@ from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.checks import require_sizes, require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype, draw, linear
 from attn_tutor.torch.multi_head import merge_heads
+from attn_tutor.torch.sinks import sink_attention
 
 __all__ = ["MultiHeadAttention"]
 
@@ -48,6 +49,8 @@ class MultiHeadAttention(nn.Module):
         window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
             sinks. None sets no limit.
         n_kv_heads: number of heads of keys and values; None is ``n_heads``.
+        sink_logits: learn a score for each head that takes weight and gives nothing, as in :func:`sink_attention`. It
+            starts at 0, and is no token, unlike the sinks of a :class:`Window`.
         device: of the parameters; None is torch's default.
         dtype: of the parameters; None is torch's default.
 
@@ -73,6 +76,7 @@ class MultiHeadAttention(nn.Module):
         causal: bool = False,
         window: int | Window | None = None,
         n_kv_heads: int | None = None,
+        sink_logits: bool = False,
         device: Device = None,
         dtype: Dtype = None,
     ) -> None:
@@ -96,11 +100,15 @@ class MultiHeadAttention(nn.Module):
         self.k_proj = linear(kdim, n_kv_heads * self.d_h, **made)
         self.v_proj = linear(vdim, n_kv_heads * self.d_h, **made)
         self.out_proj = linear(d_model, d_model, **made)
+        empty = torch.empty(n_heads, device=device, dtype=dtype)
+        self.sink_logits = nn.Parameter(empty) if sink_logits else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw so that variance is kept in both directions (Glorot & Bengio, 2010); biases are 0."""
+        """Draw so that variance is kept in both directions (Glorot & Bengio, 2010); biases and sink logits are 0."""
         draw(self.q_proj, self.k_proj, self.v_proj, self.out_proj)
+        if self.sink_logits is not None:
+            nn.init.zeros_(self.sink_logits)
 
     @explain_foreign_names
     def forward(
@@ -118,7 +126,8 @@ class MultiHeadAttention(nn.Module):
         """(…, n, d_model), (…, m, kdim), (…, m, vdim) -> (…, n, d_model); K is Q where None, and V is K.
 
         ``mask`` and ``bias`` are those of :func:`multi_head_attention`. With a cache, K and V hold the tokens that come
-        after those that it has seen. ``rotate`` is applied to queries and keys, (…, heads, tokens, d_h), as
+        after those that it has seen: of a memory that is all in the first call, and ``memory[..., :0, :]`` from then
+        on. ``rotate`` is applied to queries and keys, (…, heads, tokens, d_h), as
         :func:`rotary` is. With ``need_weights`` the weights come too, (…, h, n, m), as they are before dropout.
         """
         Q, K, V = self._checked(Q, Q if K is None else K, V)
@@ -128,19 +137,37 @@ class MultiHeadAttention(nn.Module):
         if rotate is not None:
             queries, keys = rotate(queries), rotate(keys)
         mask, window = for_heads("MultiHeadAttention", mask, queries, keys), self.window
-        if cache is not None:
-            keys, values = cache.append(keys, values)  # m grows
-            mask, window, bias = _as_cached(cache, self.causal, mask, window, bias)
-        heads = attention(
+        if cache is not None:  # m grows
+            keys, values, mask, window, bias = _with_cache(
+                cache, self.causal, queries, keys, values, mask, window, bias
+            )
+        share = self._share_of_keys(queries, keys, mask, window, bias)  # beside a sink
+        heads = share * attention(
             queries, keys, values, mask, causal=self.causal, window=window, bias=bias,
             n_kv_heads=keys.shape[-3], dropout_p=self.dropout if self.training else 0.0,
         )  # (…, h, n, d_h)  # fmt: skip
         output = self.out_proj(merge_heads(heads))  # (…, n, d_model)
         if not need_weights:
             return output
-        return output, attention_weights(
+        return output, share * attention_weights(
             queries, repeat_heads(keys, self.n_heads // self.n_kv_heads), mask,
             causal=self.causal, window=window, bias=bias,
+        )  # fmt: skip
+
+    def _share_of_keys(
+        self,
+        queries: torch.Tensor,
+        keys: torch.Tensor,
+        mask: Any,
+        window: Any,
+        bias: Any,
+    ) -> Any:
+        """How much of the weight a sink leaves to the keys, (…, h, n, 1); 1 without sink logits."""
+        if self.sink_logits is None:
+            return 1
+        return sink_attention(
+            queries, keys, torch.ones_like(keys[..., :1]), mask, sink_logits=self.sink_logits,
+            causal=self.causal, window=window, bias=bias, n_kv_heads=keys.shape[-3],
         )  # fmt: skip
 
     def _checked(
@@ -158,7 +185,8 @@ class MultiHeadAttention(nn.Module):
     def extra_repr(self) -> str:
         return (
             f"d_model={self.d_model}, n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}, "
-            f"dropout={self.dropout}, causal={self.causal}, window={self.window}"
+            f"dropout={self.dropout}, causal={self.causal}, window={self.window}, "
+            f"sink_logits={self.sink_logits is not None}"
         )
 
     @classmethod
@@ -199,8 +227,10 @@ class MultiHeadAttention(nn.Module):
         Causality and the window do not travel: there they are arguments of ``forward``.
 
         Raises:
-            ValueError: heads share keys and values; torch's layer cannot.
+            ValueError: heads share keys and values, or learn sink logits; torch's layer cannot.
         """
+        if self.sink_logits is not None:
+            raise ValueError("to_torch: torch's layer has no sink logits to learn")
         if self.n_kv_heads != self.n_heads:
             raise ValueError(
                 f"to_torch: torch needs n_kv_heads = n_heads = {self.n_heads}, got {self.n_kv_heads}"
@@ -220,6 +250,30 @@ class MultiHeadAttention(nn.Module):
             for parameter, theirs in _pairs(self, layer):
                 theirs.copy_(parameter)
         return layer.train(self.training)
+
+
+def _with_cache(
+    cache: KVCache,
+    causal: bool,
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    *options: Any,
+) -> tuple[Any, ...]:
+    """All keys and values that the cache holds with the new ones, and mask, window and bias as they are beside them."""
+    n, m = queries.shape[-2], keys.shape[-2]
+    if not causal and m not in (0, n):  # of a memory, which comes once and whole
+        if len(cache):
+            raise ValueError(
+                f"MultiHeadAttention: K brings {m} tokens for {n} queries, but the cache holds {len(cache)} already. "
+                "A memory is given once: from the second call on K=memory[..., :0, :]"
+            )
+        if cache.window is not None:
+            raise ValueError(
+                f"MultiHeadAttention: the cache keeps {cache.window} tokens, the memory has {m}; KVCache() keeps all"
+            )
+    keys, values = cache.append(keys, values)
+    return keys, values, *_as_cached(cache, causal, *options)
 
 
 def _as_cached(
