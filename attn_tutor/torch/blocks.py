@@ -29,6 +29,7 @@ from attn_tutor.torch._arrays import (
     require_bias,
     require_boolean,
     require_fit,
+    require_scale,
     transformed,
     value_of,
 )
@@ -217,6 +218,7 @@ def run(
     sizes: dict[str, int] = {}
     for X, core in zip(arrays, cores, strict=True):
         sizes |= zip(core, X.shape[X.ndim - len(core) :], strict=True)
+    require_scale(definition.body.__name__, options.get("scale"))
     n, m, Q, n_kv_heads = sizes["n"], sizes["m"], arrays[0], options.get("n_kv_heads")
     batches = [X.shape[: X.ndim - len(x)] for X, x in zip(arrays, cores, strict=True)]
     if n_kv_heads is not None:  # K and V have other heads than Q
@@ -377,7 +379,7 @@ def nan_safe(
         arrays, nan_queries = zero_bad_rows(
             arrays, cores, visibility, options.get("n_kv_heads")
         )
-    if kernel and kernels_agree(visibility, *arrays[:2], options.get("scale")):
+    if kernel and kernels_agree(visibility, arrays[0], arrays[1], options.get("scale")):
         results = kernel(visibility, *arrays, **options)
     else:
         visible, B = visibility.dense

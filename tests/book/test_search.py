@@ -53,7 +53,6 @@ ASKED = {
 }  # fmt: skip  # what people type, and the start of the page that answers it
 OUT_OF_REACH = {
     "softmax backward",  # two pages are called backwards, and chapter 3 has softmax's Jacobian
-    "attention sink",  # chapters 13 and 11 have sections on it, chapter 3, which comes fourth, a sentence
 }
 
 
