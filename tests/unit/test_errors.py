@@ -789,3 +789,10 @@ def test_layers_that_do_not_translate():
             )
     with refused(ValueError, "to_torch: torch needs n_kv_heads = n_heads = 2, got 1"):
         at.MultiHeadAttention(4, 2, n_kv_heads=1).to_torch()
+
+
+@pytest.mark.parametrize("half", [an, at], ids=["numpy", "torch"])
+def test_an_argument_that_is_given_twice(half):
+    X, mask = np.ones((3, 2)) if half is an else torch.ones(3, 2), None
+    with pytest.raises(TypeError, match="multiple values for .*'mask'"):
+        half.attention(X, X, X, mask, mask=mask)
