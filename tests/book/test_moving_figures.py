@@ -322,11 +322,13 @@ def test_permuted_tokens(page: Page, rng: np.random.Generator) -> None:
             figure.get_by_role("button", name="Next order").click()
         elif trial % 3 == 1:  # dragged by its name, or by its block in the drawing
             before = chips.all_text_contents()
-            row = "query" if moved in {"tokens", "queries"} else "key"
-            held = figure.locator(".attn-moves", has_text=re.compile(f"^{row}"))
-            parts = held if trial % 2 else chips
-            places = [part.bounding_box() for part in parts.all()]
-            start, end = (by(filter(None, places), key=lambda box: box["x"]) for by in (min, max))
+            part = "query" if moved in {"tokens", "queries"} else "key"
+            held = figure.locator(".attn-moves", has_text=re.compile(f"^{part}"))
+            grips = held if trial % 2 else chips
+            places = [grip.bounding_box() for grip in grips.all()]
+            start, end = (
+                by(filter(None, places), key=lambda box: box["x"]) for by in (min, max)
+            )
             page.mouse.move(start["x"] + 5, start["y"] + 9)
             page.mouse.down()
             page.mouse.move(end["x"] + end["width"] - 2, end["y"] + 9, steps=8)
@@ -375,7 +377,8 @@ def test_permuted_tokens(page: Page, rng: np.random.Generator) -> None:
         ]
         drawing = figure.locator("svg")
         expected = "; ".join(
-            f"{words[i]} {row(O[r])}{verdicts[r] * begun}: {told[r]}" for r, i in enumerate(q)
+            f"{words[i]} {row(O[r])}{verdicts[r] * begun}: {told[r]}"
+            for r, i in enumerate(q)
         )
         assert drawing.get_attribute("aria-label") == expected + "."
         lines = drawing.locator(".attn-weighs")
@@ -1192,11 +1195,17 @@ def test_a_link_keeps_the_state_and_none_breaks_the_figure(
     page: Page, name: str
 ) -> None:
     figure = page.locator(f"attn-{name}")
-    controls = ".attn-controls :is(input, select:not(.attn-commit *))"
-    control = figure.locator(controls).first
+    controls = figure.locator(".attn-controls :is(input, select:not(.attn-commit *))")
+    buttons = figure.locator(".attn-controls button")
+    control = controls.first if controls.count() else buttons.last
     figure.get_by_role("button", name="Again").click()
     start = state(figure)
-    turns = {"select-one": "ArrowDown", "range": "ArrowRight", "checkbox": "Space"}
+    turns = {
+        "select-one": "ArrowDown",
+        "range": "ArrowRight",
+        "checkbox": "Space",
+        "button": "Enter",
+    }
     hit(control, turns[control.evaluate("control => control.type")])
     if state(figure) == start:  # it stood at its end
         hit(control, "Home")
