@@ -325,6 +325,7 @@ def test_permuted_tokens(page: Page, rng: np.random.Generator) -> None:
             part = "query" if moved in {"tokens", "queries"} else "key"
             held = figure.locator(".attn-moves", has_text=re.compile(f"^{part}"))
             grips = held if trial % 2 else chips
+            grips.first.scroll_into_view_if_needed()
             places = [grip.bounding_box() for grip in grips.all()]
             start, end = (
                 by(filter(None, places), key=lambda box: box["x"]) for by in (min, max)
@@ -1378,6 +1379,7 @@ def test_the_front_page_asks_before_it_tells(page: Page) -> None:
     )
     press(figure, "Again")
     press(figure, "none")
+    figure.get_by_text("key DOG").scroll_into_view_if_needed()
     boxes = [figure.get_by_text(f"key {word}").bounding_box() for word in ("DOG", "MAN")]  # fmt: skip
     for box, act in zip(boxes, (page.mouse.down, page.mouse.up), strict=True):
         assert box
