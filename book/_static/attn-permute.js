@@ -7,22 +7,25 @@ customElements.define("attn-permute", class extends attn.Figure {
   static W_q = [[0, 1, 1, 0], [1, 0, 0, 1]];
   static W_k = [[1, 1, -1, 1], [-2, 1, 3, 0]].map((row) => row.map((x) => x * Math.LN2));
   static W_v = [[0, 7], [7, 7]];
-  static parts = { tokens: "Q, K and V", queries: "Q alone", pairs: "K with V", keys: "K without V" };
+  static parts = { tokens: "whole words", queries: "only queries", pairs: "keys with values", keys: "only keys" };
 
   static tasks = [{
-    ask: "Put the words in another order, without a mask and without positions. Which move changes an output? Try all four.",
-    guesses: { tokens: "of all three", queries: "of queries alone", pairs: "of keys and values", keys: "of keys alone", none: "none of them" },
+    ask: "Choose what moves, and change the order. Which of the four moves changes an output? Try them all.",
+    guesses: { ...this.parts, none: "none of them" },
     right: (figure, met) => [...met].find(([, changed]) => changed)?.[0] ?? "none",
     done: ({ state: { order, moved, causal, positions }, changed }, met) => {
       if (order.join("") !== "012" && !causal && !positions) met.set(moved, changed);
       return met.size === 4;
     },
     yet: (figure, met) => `${met.size} of 4 moves tried.`,
-    seen: (figure, met) => "Outputs changed: " + [...met].map(([moved, changed]) => `${figure.constructor.parts[moved]}, ${changed} of 3`).join("; ") + ".",
+    seen: () => "A key that moves without its value lends its weight to the value of another word. The other three moves change no output.",
   }];
 
-  build() {
-    const { html, svg, range } = attn, { parts } = this.constructor;
+  chips = [];
+  moves = [];
+
+  choices() {
+    const { html, range } = attn, { parts } = this.constructor;
     this.chips = range(3).map((place) => {
       const chip = html("button", { type: "button", class: "attn-chip" });
       chip.addEventListener("keydown", (event) => {
@@ -33,12 +36,7 @@ customElements.define("attn-permute", class extends attn.Figure {
       return chip;
     });
     const line = html("div", { class: "attn-chips", role: "group", "aria-label": "Order: arrow keys move a word" }, ...this.chips);
-    line.addEventListener("pointermove", (event) => {
-      if (this.held === undefined) return;
-      const to = this.chips.findIndex((chip) => event.clientX < chip.getBoundingClientRect().right);
-      if (to >= 0 && to !== this.held) this.move(this.held, to), this.held = to;
-    });
-    for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { this.held = undefined; });
+    this.carry(line, ({ clientX }) => this.chips.findIndex((chip) => clientX < chip.getBoundingClientRect().right));
     this.controls.append(line);
     // Swaps of neighbours, at the front and at the back in turn, lead through all six orders.
     this.button("Next order", ({ order: [a, b, c] }) => ({ order: (this.turn = !this.turn) ? [b, a, c] : [a, c, b] }));
@@ -47,15 +45,14 @@ customElements.define("attn-permute", class extends attn.Figure {
     this.fits.moved = (moved) => Object.hasOwn(parts, moved);
     this.presets("What moves", Object.fromEntries(Object.entries(parts).map(([moved, name]) => [name, { moved }])));
     this.moves = [...this.controls.lastChild.querySelectorAll("button")];
-    this.tried = new Map(); // under each mask, with and without positions, { what moved: the most outputs that changed }
-    const reversed = { order: [2, 1, 0], moved: "tokens" };
-    this.presets("Reversed, in", {
-      "an encoder without positions": { ...reversed, causal: false, positions: false },
-      "an encoder with positions": { ...reversed, causal: false, positions: true },
-      "a decoder without positions": { ...reversed, causal: true, positions: false },
-    });
+  }
 
-    // Above what each query hears, mixed in the colours of the words; below it lines from the keys, as thick as the weights.
+  build() {
+    const { svg, range } = attn;
+    this.tried = new Map(); // under each mask, with and without positions, { what moved: the most outputs that changed }
+    this.choices();
+
+    // Above what each query takes, mixed in the colours of the words; below it lines from the keys, as thick as the weights.
     const letters = ["a", "b", "c"], colour = (word) => "attn-is-" + letters[word];
     const token = (y) => range(3).map((word) => {
       const text = svg("text", { class: `attn-mid ${colour(word)}`, x: 0, y: y + 13 });
@@ -74,7 +71,19 @@ customElements.define("attn-permute", class extends attn.Figure {
       this.drawing.insertBefore(part, this.queries[0].part);
       return { part, box, output, mix, was, old };
     });
+    const column = ({ clientX }) => Math.floor(new DOMPoint(clientX).matrixTransform(this.drawing.getScreenCTM().inverse()).x / 165);
+    this.drawing.addEventListener("pointerdown", (event) => { if (event.target.closest(".attn-moves")) this.held = Math.min(2, column(event)); });
+    this.carry(this.drawing, column);
+    for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { this.held = undefined; });
     this.picture.append(this.drawing);
+  }
+
+  /* What is held goes along with the pointer, to the place that it is over. */
+  carry(part, place) {
+    part.addEventListener("pointermove", (event) => {
+      const to = place(event);
+      if (this.held !== undefined && to !== this.held && to >= 0 && to < 3) this.move(this.held, to), this.held = to;
+    });
   }
 
   again() {
@@ -102,7 +111,8 @@ customElements.define("attn-permute", class extends attn.Figure {
   }
 
   draw() {
-    const { order, moved } = this.state, { tokens } = this.constructor, first = [0, 1, 2];
+    const { order, moved } = this.state, { tokens, parts } = this.constructor, first = [0, 1, 2];
+    const begun = order.join("") !== "012"; // before, no verdict: it would give the answer away
     const moves = { tokens: [1, 1, 1], queries: [1, 0, 0], pairs: [0, 1, 1], keys: [0, 1, 0] }[moved];
     const [q, k, v] = moves.map((does) => (does ? order : first));
     const { A, O } = this.attention(q, k, v), { A: past, O: before } = this.attention(first, first, first);
@@ -116,16 +126,18 @@ customElements.define("attn-permute", class extends attn.Figure {
       const [i, taken] = [rows[word], A[rows[word]]];
       return [i, columns[word], sources[word], ...columns.map((j) => taken[j]), ...sources.map((j) => taken[j]), ...O[i]];
     });
-    this.heard = columns.map((place) => v[place]); // of each key's word, whose value it brings
+    this.brought = columns.map((place) => v[place]); // of each key's word, whose value its weight takes
     this.glide("words", now.flat(), (all) => this.paint(first.map((word) => all.slice(11 * word, 11 * word + 11))));
     const same = O.map((row, i) => row.every((x, c) => Math.abs(x - before[q[i]][c]) < 1e-9)), changed = same.filter((one) => !one).length;
     const set = [this.state.causal, this.state.positions].join(), tried = this.tried.get(set) ?? this.tried.set(set, {}).get(set);
-    if (order.join("") !== "012") tried[moved] = Math.max(changed, tried[moved] ?? 0);
-    Object.keys(this.constructor.parts).forEach((move, k) => { this.moves[k].dataset.found = move in tried ? (tried[move] ? "≠" : "=") : ""; });
+    if (begun) tried[moved] = Math.max(changed, tried[moved] ?? 0);
+    Object.keys(parts).forEach((move, k) => { if (this.moves[k]) this.moves[k].dataset.found = move in tried ? (tried[move] ? "≠" : "=") : ""; });
+    [this.queries, this.keys, this.values, this.outputs].forEach((row, k) => row.forEach(({ part }) => part.classList.toggle("attn-moves", !!moves[k % 3])));
     first.forEach((word) => {
       const i = rows[word], { box, old, was } = this.outputs[word];
       for (const part of [box, old]) part.classList.toggle("attn-changed", !same[i]);
-      old.textContent = same[i] ? `= the same${i === word ? "" : ", moved"}` : `≠ ${attn.row(before[word], 2)} before`;
+      box.classList.toggle("attn-waits", !begun);
+      old.textContent = !begun ? "" : same[i] ? `= the same${i === word ? "" : ", moved"}` : `≠ ${attn.row(before[word], 2)} before`;
       was.forEach((bar, of) => {
         bar.setAttribute("x", 150 * attn.sum(past[word].slice(0, of)) - 75);
         bar.setAttribute("width", same[i] ? 0 : 150 * past[word][of]);
@@ -134,11 +146,11 @@ customElements.define("attn-permute", class extends attn.Figure {
         tokens_of[word].text.textContent = `${name} ${tokens[word]}${this.state.positions ? " + p" + "₀₁₂"[place] : ""}`;
     });
     this.lines.forEach((line, at) => line.setAttribute("class", "attn-weighs attn-is-" + "abc"[v[columns[at % 3]]]));
-    this.drawing.setAttribute("aria-label", q.map((word, i) => `${tokens[word]} ${attn.row(O[i], 2)}, ${same[i] ? "the same" : "before " + attn.row(before[word], 2)}: `
+    this.drawing.setAttribute("aria-label", q.map((word, i) => `${tokens[word]} ${attn.row(O[i], 2)}${!begun ? "" : same[i] ? ", the same" : ", before " + attn.row(before[word], 2)}: `
       + k.map((key, j) => `${A[i][j] ? attn.number(A[i][j]) : "0"} of the key of ${tokens[key]}`).join(", ")).join("; ") + ".");
     this.changed = changed;
-    return `${order.map((i) => tokens[i]).join(" ")}; what moves: ${this.constructor.parts[moved]}. ` + (changed
-      ? `${changed} of 3 outputs changed.` : "No word's output changed" + (order.join("") !== "012" && moves[0] ? "; the rows moved along." : "."));
+    return `${order.map((i) => tokens[i]).join(" ")}; what moves: ${parts[moved]}.` + (!begun ? " Nothing has moved yet." : changed
+      ? ` ${changed} of 3 outputs changed.` : " No word's output changed" + (moves[0] ? "; the rows moved along." : "."));
   }
 
   paint(words) {
@@ -159,7 +171,7 @@ customElements.define("attn-permute", class extends attn.Figure {
       });
       output.textContent = "output " + attn.row(numbers.slice(6), 2);
       words.forEach(([, to], key) => {
-        const line = this.lines[3 * word + key], from = x(i) + pieces[this.heard[key]];
+        const line = this.lines[3 * word + key], from = x(i) + pieces[this.brought[key]];
         line.setAttribute("d", `M${from} 106C${from} 150 ${x(to)} 158 ${x(to)} 202`);
         line.setAttribute("stroke-width", (26 * numbers[key]).toFixed(2));
       });

@@ -12,22 +12,21 @@ BOOK = Path(__file__).parents[2] / "book"
 TEXT = (BOOK / "intro.md").read_text(encoding="utf-8")
 
 
-def test_the_code_before_anything_else_prints_what_is_shown() -> None:
-    opening = TEXT[: TEXT.index("\n## ")]
-    found = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", opening, re.DOTALL)
+def test_the_first_code_prints_what_is_shown() -> None:
+    found = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", TEXT, re.DOTALL)
     assert found
     with redirect_stdout(io.StringIO()) as printed:
         exec(found[1], {})
     assert printed.getvalue() == found[2]
 
 
-def test_the_opening_has_a_figure_that_moves_and_a_still_for_those_without_scripts() -> (
-    None
-):
+def test_the_opening_has_one_link_to_start_and_a_figure_with_its_still() -> None:
     figure = re.search(
         r"<attn-(\w+)>\n\n!\[.{40,}\]\(_static/attn-\1\.png\)\n\n</attn-\1>", TEXT
     )
     assert figure and figure.start() < TEXT.index("\n## ")
+    start = TEXT.index("**Start here: [chapter 1](01_queries_keys_values.ipynb)")
+    assert start < figure.start()
 
 
 def test_the_main_line_has_every_page_with_its_minutes(book: Path) -> None:

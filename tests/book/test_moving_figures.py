@@ -320,10 +320,16 @@ def test_permuted_tokens(page: Page, rng: np.random.Generator) -> None:
         tick(figure, "add positions", bool(rng.integers(2)))
         if trial % 3 == 0:
             figure.get_by_role("button", name="Next order").click()
-        elif trial % 3 == 1:
+        elif trial % 3 == 1:  # dragged by its name, or by its block in the drawing
             before = chips.all_text_contents()
-            start, end = chips.first.bounding_box(), chips.last.bounding_box()
-            assert start and end
+            part = "query" if moved in {"tokens", "queries"} else "key"
+            held = figure.locator(".attn-moves", has_text=re.compile(f"^{part}"))
+            grips = held if trial % 2 else chips
+            grips.first.scroll_into_view_if_needed()
+            places = [grip.bounding_box() for grip in grips.all()]
+            start, end = (
+                by(filter(None, places), key=lambda box: box["x"]) for by in (min, max)
+            )
             page.mouse.move(start["x"] + 5, start["y"] + 9)
             page.mouse.down()
             page.mouse.move(end["x"] + end["width"] - 2, end["y"] + 9, steps=8)
@@ -359,8 +365,9 @@ def test_permuted_tokens(page: Page, rng: np.random.Generator) -> None:
         A, O = attention(q, k, v)
         old = attention(*[np.arange(3)] * 3)[1][q]
         same = np.isclose(O, old, rtol=1e-9).all(-1)
+        begun = now["order"] != [0, 1, 2]  # before, nothing tells what will happen
         verdicts = [
-            "the same" if same[r] else f"before {row(old[r])}" for r in range(3)
+            ", the same" if same[r] else f", before {row(old[r])}" for r in range(3)
         ]
         told = [
             ", ".join(
@@ -371,7 +378,8 @@ def test_permuted_tokens(page: Page, rng: np.random.Generator) -> None:
         ]
         drawing = figure.locator("svg")
         expected = "; ".join(
-            f"{words[i]} {row(O[r])}, {verdicts[r]}: {told[r]}" for r, i in enumerate(q)
+            f"{words[i]} {row(O[r])}{verdicts[r] * begun}: {told[r]}"
+            for r, i in enumerate(q)
         )
         assert drawing.get_attribute("aria-label") == expected + "."
         lines = drawing.locator(".attn-weighs")
@@ -384,14 +392,16 @@ def test_permuted_tokens(page: Page, rng: np.random.Generator) -> None:
         assert outputs == [f"output {row(O[r])}" for r in np.argsort(q)]
         signs = drawing.locator("text:last-child:is(.attn-box ~ text)")
         assert signs.all_text_contents() == [
-            "= the same" + ", moved" * bool(r != word)
+            begun * ("= the same" + ", moved" * bool(r != word))
             if same[r]
             else f"≠ {row(old[r])} before"
             for word, r in enumerate(np.argsort(q))
         ]
         seen.add((moved, now["causal"] or now["positions"], bool(same.all())))
         ending = (
-            "No word's output changed"
+            "Nothing has moved yet"
+            if not begun
+            else "No word's output changed"
             if same.all()
             else f"{3 - same.sum()} of 3 outputs changed"
         )
@@ -925,9 +935,11 @@ def test_one_redraw_a_frame_and_one_sentence_a_rest(page: Page, name: str) -> No
             figure.say();
             figure.redraws = figure.spoken = 0;
             new MutationObserver(() => { figure.spoken += 1; }).observe(figure.words, { childList: true });
-            const control = figure.querySelector(".attn-controls :is(select:not(.attn-commit *), input)");
+            const control = figure.querySelector(".attn-controls :is(select:not(.attn-commit *), input)")
+                ?? figure.querySelector(".attn-controls button");
             for (let i = 0; i < 50; i++) {
-                if (control.type === "checkbox") control.checked = i % 2 === 0;
+                if (control.type === "button") control.click();
+                else if (control.type === "checkbox") control.checked = i % 2 === 0;
                 else if (control.options) control.selectedIndex = i % control.options.length;
                 else control.value = i;
                 control.dispatchEvent(new Event(control.type === "range" ? "input" : "change"));
@@ -1184,11 +1196,17 @@ def test_a_link_keeps_the_state_and_none_breaks_the_figure(
     page: Page, name: str
 ) -> None:
     figure = page.locator(f"attn-{name}")
-    controls = ".attn-controls :is(input, select:not(.attn-commit *))"
-    control = figure.locator(controls).first
+    controls = figure.locator(".attn-controls :is(input, select:not(.attn-commit *))")
+    buttons = figure.locator(".attn-controls button")
+    control = controls.first if controls.count() else buttons.last
     figure.get_by_role("button", name="Again").click()
     start = state(figure)
-    turns = {"select-one": "ArrowDown", "range": "ArrowRight", "checkbox": "Space"}
+    turns = {
+        "select-one": "ArrowDown",
+        "range": "ArrowRight",
+        "checkbox": "Space",
+        "button": "Enter",
+    }
     hit(control, turns[control.evaluate("control => control.type")])
     if state(figure) == start:  # it stood at its end
         hit(control, "Home")
@@ -1331,17 +1349,44 @@ def test_task_of_the_mask(page: Page) -> None:
 def test_task_of_the_permuted_tokens(page: Page) -> None:
     figure = page.locator("attn-permute")
     press(figure, "Again")
-    hit(figure.get_by_label("Your guess").get_by_text("of keys alone"), "Enter")
+    hit(figure.get_by_label("Your guess").get_by_text("only keys"), "Enter")
     press(figure, "Next order")
     for moved in ("tokens", "queries", "pairs", "keys"):
         move(figure, moved)
     assert verdict(figure) == (
-        "As you guessed. Outputs changed: Q, K and V, 0 of 3; Q alone, 0 of 3; K with V, 0 of 3; K without V, 3 of 3."
+        "As you guessed. A key that moves without its value lends its weight to the value of another word. "
+        "The other three moves change no output."
     )
     found = figure.locator("[data-found]").evaluate_all("all => all.map(x => x.dataset.found)")  # fmt: skip
     assert found == ["=", "=", "=", "≠"]
     press(figure, "Next order")  # what was found without a mask holds in any order
     assert figure.locator("[data-found]").evaluate_all("all => all.map(x => x.dataset.found)") == found  # fmt: skip
+
+
+def test_the_front_page_asks_before_it_tells(page: Page) -> None:
+    figure = page.locator("attn-order")
+    press(figure, "Again")
+    signs = figure.locator("text:last-child:is(.attn-box ~ text)")
+    assert signs.all_text_contents() == [""] * 3
+    assert not re.search("same|changed", figure.inner_html())
+    press(figure, "MAN BITES DOG")
+    assert signs.all_text_contents() == ["= the same, moved", "= the same", "= the same, moved"]  # fmt: skip
+    assert verdict(figure) == "Guess first, then try."
+    press(figure, "all three")  # what was tried before counts
+    assert verdict(figure) == (
+        "You guessed “all three”; it is “none”. Each word keeps its output. "
+        "Attention by itself does not notice the order of the words."
+    )
+    press(figure, "Again")
+    press(figure, "none")
+    figure.get_by_text("key DOG").scroll_into_view_if_needed()
+    boxes = [figure.get_by_text(f"key {word}").bounding_box() for word in ("DOG", "MAN")]  # fmt: skip
+    for box, act in zip(boxes, (page.mouse.down, page.mouse.up), strict=True):
+        assert box
+        page.mouse.move(box["x"] + 9, box["y"] + 9, steps=8)
+        act()
+    assert state(figure)["order"] == [1, 2, 0]
+    assert verdict(figure).startswith("As you guessed.")
 
 
 def test_task_of_the_heads(page: Page) -> None:
@@ -1448,22 +1493,25 @@ def test_tasks_of_the_encoding(page: Page) -> None:
 
 
 def placed() -> dict[str, Path]:
-    """Each figure with the chapter in which it stands."""
+    """Each figure with the page that it is on."""
     found = {}
-    for path in book_pages.notebooks():
-        for cell in nbformat.read(path, as_version=4).cells:
-            for name in re.findall(r"^<attn-(\w+)>$", cell.source, re.MULTILINE):
-                assert re.search(
-                    rf"^<attn-{name}>\n\n!\[.{{80,}}\]\((?:\.\./)?_static/attn-{name}\.png\)\n\n</attn-{name}>$",
-                    cell.source,
-                    re.MULTILINE,
-                ), (
-                    f"{path.name}: the still figure, with words for it, stands between the tags"
-                )
-                assert "?" in cell.source, (
-                    f"{path.name}: a question that moving it answers"
-                )
-                found[name] = path
+    front = ROOT / "book" / "intro.md"
+    texts = [
+        (path, cell.source)
+        for path in book_pages.notebooks()
+        for cell in nbformat.read(path, as_version=4).cells
+    ]
+    for path, text in [*texts, (front, front.read_text("utf-8"))]:
+        for name in re.findall(r"^<attn-(\w+)>$", text, re.MULTILINE):
+            assert re.search(
+                rf"^<attn-{name}>\n\n!\[.{{80,}}\]\((?:\.\./)?_static/attn-{name}\.png\)\n\n</attn-{name}>$",
+                text,
+                re.MULTILINE,
+            ), (
+                f"{path.name}: the still figure, with words for it, stands between the tags"
+            )
+            assert "?" in text, f"{path.name}: a question that moving it answers"
+            found[name] = path
     return found
 
 

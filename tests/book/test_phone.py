@@ -117,11 +117,11 @@ def test_tex_takes_the_room_of_its_formula(
     assert low > 0.75 and 0.95 < middle < 1.05 and high < 1.25
 
 
-def test_the_wide_picture_says_that_it_scrolls_and_shows_its_third_panel(
+def test_a_wide_picture_says_that_it_scrolls_and_shows_its_right_edge(
     visit: Callable[..., Any], book: Path
 ) -> None:
-    with visit(book / "book" / "intro.html", **PHONE) as page:
-        figure = page.locator("#fig-three-steps")
+    with visit(book / "book" / "benchmarks.html", **PHONE) as page:
+        figure = page.locator("#fig-bench-cpu-numpy")
         figure.focus()  # by the keyboard too
         assert "sideways" in figure.evaluate(
             'part => getComputedStyle(part, "::before").content'
