@@ -28,6 +28,10 @@ FOREIGN_NAMES = {  # what others call it
     "num_heads": "n_heads here",
     "batch_first": "always true here: leave it out",
     "theta": "base here",
+    "rope_theta": "base here",
+    "input_ids": "ids here",
+    "position_ids": "positions here",
+    "past_key_values": "caches here, a KVCache for each block",
     "max_new_tokens": "n_new here",
 }
 
@@ -115,20 +119,26 @@ def checker(
 
 
 def refuse_foreign_names(where: str, kwargs: dict[str, Any], ndim: int = 3) -> None:
-    """Raise a ``TypeError`` where an argument has the name that others give it; ``ndim`` is that of the tokens."""
+    """Raise a ``TypeError`` where an argument has the name that others give it; ``ndim`` is that of the tokens.
+
+    With 1, tokens are numbers, whose mask has an entry for each.
+    """
     for name in FOREIGN_NAMES.keys() & kwargs.keys():
         rows = ", ".join(["None"] * max(1, ndim - 2))
-        words = FOREIGN_NAMES[name].replace("[:, None, :]", f"[:, {rows}, :]")
+        index = f"[:, {rows}, :]" if ndim > 1 else ""
+        words = FOREIGN_NAMES[name].replace("[:, None, :]", index)
         raise TypeError(f"{where}: {name} is {words}")
 
 
 def explain_foreign_names(method: Callable[P, R]) -> Callable[P, R]:
     """Let a layer say what it calls the arguments of others."""
 
+    ndim = 1 if "ids" in inspect.signature(method).parameters else 3
+
     @functools.wraps(method)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         where = type(args[0]).__name__
-        refuse_foreign_names(where, kwargs)
+        refuse_foreign_names(where, kwargs, ndim)
         if isinstance(cache := kwargs.get("cache"), list | tuple):
             kind = type(cache).__name__
             raise TypeError(

@@ -70,7 +70,8 @@ class Rule(OfPositions):
         return Either(self, _require_rule(other))
 
     def __repr__(self) -> str:
-        return f"Rule({getattr(self._pairs, '__name__', self._pairs)})"
+        pairs = vars(self).get("_pairs", self.pairs)
+        return f"{type(self).__name__}({getattr(pairs, '__name__', pairs)})"
 
 
 class Both(Rule):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from attn_tutor._checks import Shape, require_fit
+from attn_tutor._checks import Shape, require_fit, require_scale
 from attn_tutor.numpy._arrays import require_array, require_bias, require_boolean
 from attn_tutor.rules import Bias, Rule, checked_rule, permitted_by_both, read_mask
 
@@ -121,7 +121,10 @@ def part_of(
 
 
 def by_blocks(per_pair: str = "1") -> Callable[[Any], Any]:
-    """Let the engine call a body, which holds numbers along the axis ``per_pair`` for each query and key."""
+    """Let the engine call a body, which holds numbers along the axis ``per_pair`` for each query and key.
+
+    The body's arrays come first, queries, then keys, and it takes ``mask`` and ``bias``; ``@shapes`` stands outside.
+    """
 
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
         names = [*inspect.signature(body).parameters]
@@ -129,7 +132,7 @@ def by_blocks(per_pair: str = "1") -> Callable[[Any], Any]:
         @functools.wraps(body)
         def call(*args: Any, **options: Any) -> Any:
             inputs, outputs = vars(call)["__axes__"]
-            options |= dict(zip(names, args, strict=False))
+            options = dict(**dict(zip(names, args, strict=False)), **options)
             arrays = [options.pop(name) for name in names[: len(inputs)]]
             if groups := options.pop("n_kv_heads", None):
                 h = arrays[0].shape[-3]
@@ -164,6 +167,7 @@ def run(
         *(X.shape[: X.ndim - len(core)] for X, core in zip(arrays, inputs, strict=True))
     )
     n, m = sizes["n"], sizes["m"]
+    require_scale(body.__name__, options.get("scale"))
     visibility = Visibility.read(
         body.__name__, (*batch, n, m), mask, causal, window, bias
     )

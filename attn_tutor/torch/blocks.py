@@ -29,6 +29,7 @@ from attn_tutor.torch._arrays import (
     require_bias,
     require_boolean,
     require_fit,
+    require_scale,
     transformed,
     value_of,
 )
@@ -138,7 +139,7 @@ class Visibility(NamedTuple):
         if torch.compiler.is_exporting() or not (
             alone and isinstance(self.rule, Causal)
         ):
-            return False  # an export holds for lengths that are equal and others
+            return False  # an exported graph must serve n ≠ m too
         # Not the comparison itself: compiled, it is a symbol, which kernels refuse.
         return True if self.n == self.m else False  # noqa: SIM210
 
@@ -174,7 +175,8 @@ def by_blocks(
 ) -> Callable[[Any], Any]:
     """Let the engine call a body; for each query and key it holds numbers along the axis ``per_pair``, or one.
 
-    ``kernel(visibility, *arrays, **options)`` gives the same sooner, where no number can make NaN.
+    The body's arrays come first, queries, then keys, and it takes ``mask`` and ``bias``; ``@shapes`` stands outside.
+    ``kernel(visibility, *arrays, **options)`` gives the same sooner, or None where it cannot.
     """
 
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -183,7 +185,7 @@ def by_blocks(
         @functools.wraps(body)
         def call(*args: Any, **options: Any) -> Any:
             cores, outputs = vars(call)["__axes__"]
-            options |= dict(zip(names, args, strict=False))
+            options = dict(**dict(zip(names, args, strict=False)), **options)
             arrays = [options.pop(name) for name in names[: len(cores)]]
             definition = Definition(body, kernel, cores, "m" in outputs[0])
             return run(definition, arrays, per_pair, **options)
@@ -194,7 +196,7 @@ def by_blocks(
 
 
 class Definition(NamedTuple):
-    """A function as it is written."""
+    """A body, the kernel that gives the same sooner, and the letters of their axes."""
 
     body: Callable[..., Any]
     kernel: Callable[..., Any] | None
@@ -217,6 +219,7 @@ def run(
     sizes: dict[str, int] = {}
     for X, core in zip(arrays, cores, strict=True):
         sizes |= zip(core, X.shape[X.ndim - len(core) :], strict=True)
+    require_scale(definition.body.__name__, options.get("scale"))
     n, m, Q, n_kv_heads = sizes["n"], sizes["m"], arrays[0], options.get("n_kv_heads")
     batches = [X.shape[: X.ndim - len(x)] for X, x in zip(arrays, cores, strict=True)]
     if n_kv_heads is not None:  # K and V have other heads than Q
@@ -236,7 +239,7 @@ def run(
         isinstance(x, torch.Tensor) and x.requires_grad for x in options.values()
     )
     biases = [bias] if isinstance(bias, torch.Tensor) else []
-    # Numbers for each pair, which no kernel makes.
+    # It holds numbers for each pair in memory: no kernel computes it.
     many = per_pair or isinstance(visibility.bias, Bias)
     in_blocks = many or (visibility.rule is not None and not visibility.is_causal)
     whole = definition.returns_weights or learnt or not can_cut(*arrays, *biases)
@@ -377,9 +380,10 @@ def nan_safe(
         arrays, nan_queries = zero_bad_rows(
             arrays, cores, visibility, options.get("n_kv_heads")
         )
-    if kernel and kernels_agree(visibility, *arrays[:2], options.get("scale")):
+    results: Any = None
+    if kernel and kernels_agree(visibility, arrays[0], arrays[1], options.get("scale")):
         results = kernel(visibility, *arrays, **options)
-    else:
+    if results is None:
         visible, B = visibility.dense
         results = body(*arrays, mask=visible, bias=B, **options)
     several = isinstance(results, tuple)

@@ -1,12 +1,16 @@
 """Where a token stands: encodings added to tokens, rotations of queries and keys, biases on scores."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 
+from attn_tutor._both import rates as both
 from attn_tutor._checks import require_pairs, require_positions, require_positive
 from attn_tutor.torch._arrays import require_array, require_size, shapes
 from attn_tutor.torch.masks import Device
 
-__all__ = ["alibi_bias", "rotary", "sinusoidal_encoding"]
+__all__ = ["alibi_bias", "rotary", "rotary_rates", "sinusoidal_encoding"]
 
 
 def sinusoidal_encoding(
@@ -56,6 +60,7 @@ def rotary(
     base: float = 10000.0,
     *,
     rates: torch.Tensor | None = None,
+    factor: float = 1.0,
     interleaved: bool = True,
 ) -> torch.Tensor:
     r"""Turn each pair of entries of a query or key by an angle that grows with its position.
@@ -69,8 +74,8 @@ def rotary(
     neighbours (2i, 2i+1), as in the paper, or, half-split as Llama in ``transformers`` has them, (i, i + r/2) among
     the r entries that turn. Source: Su et al. (2021), section 3.2.2.
 
-    A model that was trained on L tokens reads s L with slower rates: ``rates / s`` interpolates positions (Chen et al.,
-    2023), ``base * s ** (d / (d - 2))`` is NTK-aware (Peng et al., 2024, section 3.1).
+    A model that was trained on short texts reads longer ones with slower rates; :func:`rotary_rates` has those of a
+    checkpoint.
 
     Args:
         X: queries or keys, (…, n, d), with d even unless ``rates`` are given.
@@ -78,10 +83,12 @@ def rotary(
         base: sets the slowest turn; above 0.
         rates: ω in place of the base's, radians a position, one a pair, (r/2,) with r ≤ d; entries from r on stay as
             they are (partial rotary). Far positions need them in double precision.
+        factor: what the entries that turn are multiplied by; above 0. With it in queries and keys, scores grow by its
+            square.
         interleaved: pairs are neighbours; False is half-split.
 
     Returns:
-        Rotated rows, (…, n, d), each of unchanged length.
+        Rotated rows, (…, n, d), each of unchanged length where ``factor`` is 1.
 
     Example:
         >>> rotary(torch.tensor([[1000.0, 0.0], [1000.0, 0.0]])).round().tolist()
@@ -95,9 +102,10 @@ def rotary(
         rates = _rates("rotary", d, base, positions.device)
     require_array("rotary", "rates", rates)
     require_pairs("rotary", rates.shape, d)
+    require_positive("rotary", "factor", factor)
     r = 2 * len(rates)
     angles = positions[..., None] * rates.to(positions)  # (…, n, r/2)
-    cos, sin = torch.cos(angles).to(X), torch.sin(angles).to(X)
+    cos, sin = ((factor * f(angles)).to(X) for f in (torch.cos, torch.sin))
     if interleaved:
         x, y, axis = X[..., 0:r:2], X[..., 1:r:2], -1  # (…, n, r/2) both
     else:
@@ -106,6 +114,51 @@ def rotary(
     turned = pairs.flatten(-2)  # (…, n, r)
     rest = X[..., r:].expand(*turned.shape[:-1], d - r)
     return torch.cat([turned, rest], -1) if r < d else turned
+
+
+def rotary_rates(
+    settings: Mapping[str, Any], d: int, n: int | None = None
+) -> tuple[torch.Tensor, float]:
+    r"""Rates and factor for :func:`rotary` by the settings of a checkpoint, which may stretch them to longer texts.
+
+    .. math:: \omega_i' = \gamma_i\, \omega_i + (1 - \gamma_i)\, \omega_i / s, \qquad \omega_i = \text{base}^{-2i/d}
+
+    A model was trained on L tokens, where pair i turns :math:`r_i = L \omega_i / 2\pi` times, and is to read s L.
+    ``rope_type`` says which pairs slow down:
+
+    - "linear": all, γ = 0 (Chen et al., 2023, section 2.3).
+    - "dynamic": the base grows to :math:`\text{base} \cdot (s n / L - s + 1)^{d/(d-2)}` in texts of n > L tokens, so
+      that the fastest pair keeps its rate (bloc97, 2023; Peng et al., 2024, section 3.3).
+    - "llama3": γ rises with r_i from 0 at ``low_freq_factor`` to 1 at ``high_freq_factor``. This is Peng et al. (2024),
+      Eq. 18 to 20, without their factor; Llama 3.1 came with it.
+    - "yarn": γ falls with i, from 1 at the pair that turns ``beta_fast`` times to 0 at the one that turns ``beta_slow``
+      times, whole pairs unless ``truncate`` is false; and the factor is 0.1 ln s + 1. So it is in the programs of Peng
+      et al.; in their paper γ rises with r_i.
+    - "longrope": :math:`\omega_i' = \omega_i / \lambda_i` with λ from ``long_factor`` where n > L, else from
+      ``short_factor``, and the factor is :math:`\sqrt{1 + \ln s / \ln L}` (Ding et al., 2024).
+
+    Source: as named, and ``modeling_rope_utils`` of ``transformers``, whose numbers these are.
+
+    Args:
+        settings: ``config.json`` as a dict, or its ``rope_parameters`` alone where they hold all that is needed.
+        d: width of a head, of which ``partial_rotary_factor`` may turn a part.
+        n: length of the longest text, for "dynamic" and "longrope"; None is at most L. Keys that are cached keep the
+            rates with which they came.
+
+    Returns:
+        Rates in double precision, one a pair, (r/2,), and the factor for queries and for keys, 1 for most types.
+
+    Raises:
+        TypeError: the settings are no dict.
+        ValueError: a setting is missing, or the type is another one.
+
+    Example:
+        >>> rates, factor = rotary_rates({"rope_type": "linear", "rope_theta": 16.0, "factor": 2.0}, 4)
+        >>> rates.tolist(), factor
+        ([0.5, 0.125], 1.0)
+    """
+    rates, factor = both.rotary_rates(settings, d, n)
+    return torch.tensor(rates, dtype=torch.float64), factor
 
 
 def alibi_bias(

@@ -90,7 +90,8 @@
 
   /* Plain questions whose words stand everywhere, and the sections that answer them, behind the glossary. */
   const PINNED = {
-    attention: ["book/01_queries_keys_values.html"], "attention is all you need": ["book/04_self_attention.html"],
+    attention: ["book/01_queries_keys_values.html"], "causal mask": ["book/03_masked_softmax.html#the-causal-mask"],
+    "attention is all you need": ["book/04_self_attention.html"],
     "kv cache": ["book/10_fast_attention/one_token.html", "book/13_cheaper_memory.html"], "q k v": ["book/01_queries_keys_values.html"],
     quantization: ["book/13_cheaper_memory.html#round-eight-bits"], "mask polarity": ["book/notation.html#rosetta-table"],
     "run on gpu": ["book/intro.html#how-to-run"],

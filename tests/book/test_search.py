@@ -63,8 +63,8 @@ ASKED = {
     "smollm2": "api_models", "distributed training": "api_distributed", "scaled_dot_product_attention slow": "failure",
 }  # fmt: skip  # what people type, and the start of the page that answers it
 OUT_OF_REACH = {
-    "softmax backward"
-}  # two pages are called backwards, and chapter 3 has softmax's Jacobian
+    "softmax backward",  # two pages are called backwards, and chapter 3 has softmax's Jacobian
+}
 
 
 def test_what_people_type_finds_its_page_among_the_first_three(find: Find) -> None:

@@ -91,7 +91,9 @@ def test_a_language_model_with_caches(positions, window):
     wide = at.Window(window) if isinstance(window, int) else window
     for sizes in CUTS.values():
         caches = [at.KVCache(**kept(wide)) for _ in model.blocks]
-        found = torch.cat([model(part, caches) for part in ids.split(sizes, 1)], 1)
+        found = torch.cat(
+            [model(part, caches=caches) for part in ids.split(sizes, 1)], 1
+        )
         torch.testing.assert_close(found, expected)
     written = model.generate(ids, 5)
     assert torch.equal(written, model.generate(ids, 5, cached=False))

@@ -635,6 +635,45 @@ def test_rotary(lib, ones):
             lib.rotary(ones(3, 4), rates=ones(*shape))
     with refused(TypeError, no_array(lib, "rotary", "rates", "list")):
         lib.rotary(ones(3, 4), rates=[1.0, 0.1])
+    with refused(ValueError, "rotary: factor must be above 0 and finite, got 0"):
+        lib.rotary(ones(3, 4), factor=0)
+
+
+def test_rotary_rates(lib):
+    rates, plain = lib.rotary_rates, {"rope_theta": 100.0}
+    with refused(
+        TypeError,
+        "rotary_rates: settings must be a dict, got object; of a config, config.to_dict() makes one",
+    ):
+        rates(object(), 4)
+    lacks = (
+        "rotary_rates: settings lack '{}'; give all of config.json as a dict, or, where layers differ in their "
+        "settings, those of one kind of layer"
+    )
+    for settings, key in (
+        ({}, "rope_theta"),
+        ({"rope_parameters": {"full_attention": plain}}, "rope_theta"),
+        (plain | {"rope_type": "linear"}, "factor"),
+        (plain | {"rope_scaling": {"type": "linear", "factor": None}}, "factor"),
+        (plain | {"type": "dynamic", "factor": 2.0}, "max_position_embeddings"),
+        (plain | {"type": "yarn", "factor": 2.0}, "max_position_embeddings"),
+    ):
+        with refused(ValueError, lacks.format(key)):
+            rates(settings, 4)
+    words = r"^rotary_rates: rope_type must be one of \('default', .*, got 'mrope'$"
+    with pytest.raises(ValueError, match=words):
+        rates(plain | {"type": "mrope"}, 4)
+    long = {"type": "longrope", "long_factor": [1.0], "short_factor": [2.0]}
+    long |= {"max_position_embeddings": 8} | plain
+    with refused(
+        ValueError, "rotary_rates: short_factor holds 1 numbers, but 2 pairs turn"
+    ):
+        rates(long, 4)
+    for d, error in ((1, ValueError), (4.0, TypeError)):
+        with pytest.raises(error, match="^rotary_rates: d must be"):
+            rates(plain, d)
+    with pytest.raises(ValueError, match="^rotary_rates: n must be 0 or more"):
+        rates(plain, 4, -1)
 
 
 # The torch half alone: dtypes, devices, chances, modules
@@ -750,3 +789,10 @@ def test_layers_that_do_not_translate():
             )
     with refused(ValueError, "to_torch: torch needs n_kv_heads = n_heads = 2, got 1"):
         at.MultiHeadAttention(4, 2, n_kv_heads=1).to_torch()
+
+
+@pytest.mark.parametrize("half", [an, at], ids=["numpy", "torch"])
+def test_an_argument_that_is_given_twice(half):
+    X, mask = np.ones((3, 2)) if half is an else torch.ones(3, 2), None
+    with pytest.raises(TypeError, match="multiple values for .*'mask'"):
+        half.attention(X, X, X, mask, mask=mask)

@@ -475,6 +475,43 @@ def test_rotary_turns_neighbouring_pairs_from_the_first_axis_to_the_second(half,
         half.rotary(row(1, 0, 1, 0), np.array([1]))[0, 2:],
         np.array([cos(1 / 100), sin(1 / 100)]),
     )
+    # what turns grows by the factor, and what stays does not
+    half_round = {"positions": np.array([pi]), "rates": np.array([1.0])}
+    close(half.rotary(row(1, 2, 3), **half_round, factor=2.0), row(-2, -4, 3))
+
+
+def test_rotary_rates(half):
+    """Base 10,000 and d = 8, so rates of 1, 0.1, 0.01, 0.001; 200π positions turn them 100, 10, 1 and 0.1 times."""
+
+    def rates(kind, n=None, *, L=200 * pi, **settings):
+        settings |= {"rope_theta": 10_000.0, "original_max_position_embeddings": L}
+        rates, factor = half.rotary_rates({"rope_type": kind, **settings}, 8, n)
+        return np.round(np.asarray(rates), 9).tolist(), factor
+
+    plain = [1, 0.1, 0.01, 0.001]
+    assert rates("default") == (plain, 1)
+    assert rates("linear", factor=4) == ([0.25, 0.025, 0.0025, 0.00025], 1)
+    # twice the length: 7·2 − 7 + 1 = 8, and 10,000 · 8^(8/6) = 20^4; up to the length trained on nothing
+    grown = {"factor": 7, "max_position_embeddings": 100}
+    assert rates("dynamic", 200, **grown) == ([1, 1 / 20, 1 / 400, 1 / 8000], 1)
+    assert rates("dynamic", 99, **grown) == rates("dynamic", **grown) == (plain, 1)
+    # 10 turns lie halfway between 1 and 19, so pair 1 keeps half and takes a fourth of the other half
+    some = {"factor": 4, "low_freq_factor": 1, "high_freq_factor": 19}
+    assert rates("llama3", **some) == ([1, 0.0625, 0.0025, 0.00025], 1)
+    # pair 0 turns 100 times and pair 3 0.1 times, and between them 2/3 and 1/3 are kept: 2/3 + 1/12, 1/3 + 2/12
+    some = {"factor": 4, "beta_fast": 100, "beta_slow": 0.1, "truncate": False}
+    slow = [1, 0.075, 0.005, 0.00025]
+    assert rates("yarn", **some) == (slow, 0.1 * log(4) + 1)
+    assert rates("yarn", **some, attention_factor=3.0) == (slow, 3)
+    # s = 16³, so √(1 + 3 ln 16 / ln 16) = 2
+    some = {"long_factor": [1, 2, 4, 8], "short_factor": [1, 1, 1, 1]}
+    some["max_position_embeddings"] = 16**4
+    assert rates("longrope", 17, L=16, **some) == ([1, 0.05, 0.0025, 0.000125], 2)
+    assert rates("longrope", 16, L=16, **some) == (plain, 2)
+    # a fourth of each head turns, so that it has one pair; and config.json holds the recipe in a part of its own
+    config = {"rope_theta": 10_000.0, "partial_rotary_factor": 0.25}
+    config["rope_scaling"] = {"type": "linear", "factor": 2}
+    assert np.asarray(half.rotary_rates(config, 8)[0]).tolist() == [0.5]
 
 
 @pytest.mark.parametrize(

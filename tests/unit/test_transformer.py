@@ -333,7 +333,8 @@ def test_logits_with_a_cache_are_those_without(model, ids, close, positions):
     made, caches = model(positions), [at.KVCache(), at.KVCache()]
     with torch.no_grad():
         parts = [
-            made(ids[:, a:b], caches) for a, b in ((0, 4), (4, 5), (5, 8), (8, 11))
+            made(ids[:, a:b], caches=caches)
+            for a, b in ((0, 4), (4, 5), (5, 8), (8, 11))
         ]
         close(torch.cat(parts, 1), made(ids))
 
@@ -535,11 +536,11 @@ def test_what_the_model_refuses(model, ids):
     with pytest.raises(
         ValueError, match="^LanguageModel: 2 blocks need as many caches, each its own"
     ):
-        made(ids, [at.KVCache()])
+        made(ids, caches=[at.KVCache()])
     with pytest.raises(ValueError, match="caches, each its own, got 0"):
-        made(ids, [])
+        made(ids, caches=[])
     with pytest.raises(ValueError, match="caches, each its own, got 1"):
-        made(ids, [at.KVCache()] * 2)
+        made(ids, caches=[at.KVCache()] * 2)
 
 
 @pytest.mark.parametrize("model", [at.Block, at.LanguageModel])

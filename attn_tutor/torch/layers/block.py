@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from torch.nn.functional import gelu
 
-from attn_tutor._checks import explain_foreign_names, require_divisible, require_size
+from attn_tutor._checks import explain_foreign_names, require_size
 from attn_tutor.rules import Rule, Window
 from attn_tutor.torch.cache import KVCache
-from attn_tutor.torch.layers.checks import require_tokens
+from attn_tutor.torch.layers.checks import require_kind, require_rotary, require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype
 from attn_tutor.torch.layers.multi_head import MultiHeadAttention
 from attn_tutor.torch.positional import rotary
@@ -41,6 +41,9 @@ class Block(nn.Module):
             sinks. None sets no limit.
         positions: "rotary" turns queries and keys; "alibi" penalises distance, with ``causal`` only; None tells
             attention no positions.
+        base: of "rotary", as in :func:`rotary`.
+        rates: of "rotary", in place of the base's; :func:`rotary_rates` has those of a checkpoint.
+        factor: of "rotary", on what it turns.
         dropout: chance to drop each weight, each hidden unit and each entry of what is added, while training.
         activation: φ.
         n_kv_heads: number of heads of keys and values; None is ``n_heads``.
@@ -66,6 +69,9 @@ class Block(nn.Module):
         causal: bool = False,
         window: int | Window | None = None,
         positions: Literal["rotary", "alibi"] | None = None,
+        base: float = 10000.0,
+        rates: torch.Tensor | None = None,
+        factor: float = 1.0,
         dropout: float = 0.0,
         activation: Activation = gelu,
         n_kv_heads: int | None = None,
@@ -75,27 +81,16 @@ class Block(nn.Module):
         super().__init__()
         d_hidden = 4 * d_model if d_hidden is None else d_hidden
         require_size("Block", "d_hidden", d_hidden, least=1)
-        if positions not in ("rotary", "alibi", None):
-            raise ValueError(
-                f"Block: positions must be 'rotary', 'alibi' or None, got {positions!r}"
-            )
-        if positions == "alibi" and not causal:
-            raise ValueError(
-                "Block: 'alibi' needs causal=True; without it the two sides of a token look alike"
-            )
+        require_kind("Block", positions, causal, rates)
         made: Any = {"device": device, "dtype": dtype}
         self.attention = MultiHeadAttention(
-            d_model,
-            n_heads,
-            dropout=dropout,
-            causal=causal,
-            window=window,
-            n_kv_heads=n_kv_heads,
-            **made,
-        )
+            d_model, n_heads, dropout=dropout, causal=causal, window=window, n_kv_heads=n_kv_heads, **made,
+        )  # fmt: skip
         if positions == "rotary":
-            require_divisible("Block", "d_model", d_model, "2·n_heads", 2 * n_heads)
+            require_rotary("Block", d_model, n_heads, base, rates, factor)
         self.positions, self.activation = positions, activation
+        # No buffer, which half() would round: far positions need exact rates.
+        self.turn = partial(rotary, base=base, rates=rates, factor=factor)
         self.norm_1 = nn.LayerNorm(d_model, **made)
         self.norm_2 = nn.LayerNorm(d_model, **made)
         self.widen = nn.Linear(d_model, d_hidden, **made)
@@ -108,13 +103,16 @@ class Block(nn.Module):
         X: torch.Tensor,
         mask: torch.Tensor | Rule | None = None,
         cache: KVCache | None = None,
+        *,
+        positions: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """(…, n, d_model) -> (…, n, d_model); with a cache, X holds the tokens that come after those that it has seen.
 
-        ``mask`` is that of :func:`multi_head_attention`. A cache with a window lends it to the block.
+        ``mask`` is that of :func:`multi_head_attention`. A cache with a window lends it to the block. ``positions``,
+        (…, n), are where rotary takes the tokens to be; None counts from the first that the cache has seen.
         """
         (X,) = self._checked(X)
-        Y = X + self.drop(self.attend(self.norm_1(X), mask, cache))
+        Y = X + self.drop(self.attend(self.norm_1(X), mask, cache, positions=positions))
         return Y + self.drop(self.feed_forward(self.norm_2(Y)))
 
     def attend(
@@ -123,34 +121,40 @@ class Block(nn.Module):
         mask: torch.Tensor | Rule | None = None,
         cache: KVCache | None = None,
         *,
+        positions: torch.Tensor | None = None,
         need_weights: bool = False,
     ) -> Any:
         """What the tokens draw from one another, (…, n, d_model), and with ``need_weights`` the weights too."""
         bias = alibi(self.attention.n_heads) if self.positions == "alibi" else None
         rotate = None
         if self.positions == "rotary":
-            start = 0 if cache is None else cache.n_seen
-            positions = torch.arange(start, start + X.shape[-2], device=X.device)
-            rotate = partial(rotary, positions=positions)
+            if positions is None:
+                start = 0 if cache is None else cache.n_seen
+                positions = torch.arange(start, start + X.shape[-2], device=X.device)
+            rotate = partial(self.turn, positions=positions[..., None, :])
+        elif positions is not None:
+            raise ValueError(
+                f"Block: positions are for 'rotary'; with {self.positions!r} a block takes none"
+            )
         return self.attention(
-            X,
-            mask=mask,
-            bias=bias,
-            cache=cache,
-            rotate=rotate,
-            need_weights=need_weights,
-        )
+            X, mask=mask, bias=bias, cache=cache, rotate=rotate, need_weights=need_weights
+        )  # fmt: skip
 
     def feed_forward(self, X: torch.Tensor) -> torch.Tensor:
         """A small network with one hidden layer, in each token by itself."""
         return self.narrow(self.drop(self.activation(self.widen(X))))
 
     def weights(
-        self, X: torch.Tensor, mask: torch.Tensor | Rule | None = None
+        self,
+        X: torch.Tensor,
+        mask: torch.Tensor | Rule | None = None,
+        *,
+        positions: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """The attention weights of each head, (…, n, d_model) -> (…, h, n, n)."""
         (X,) = self._checked(X)
-        return self.attend(self.norm_1(X), mask, need_weights=True)[1]
+        X = self.norm_1(X)
+        return self.attend(X, mask, positions=positions, need_weights=True)[1]
 
     def _checked(self, X: torch.Tensor) -> list[torch.Tensor]:
         width, like = {"X": self.attention.d_model}, self.narrow.weight

@@ -4,7 +4,13 @@ from typing import Any
 
 import torch
 
-from attn_tutor._checks import broadcast, require_size
+from attn_tutor._checks import (
+    broadcast,
+    require_divisible,
+    require_pairs,
+    require_positive,
+    require_size,
+)
 from attn_tutor.torch._arrays import prepare, require_array
 
 
@@ -52,3 +58,30 @@ def require_sizes(where: str, **sizes: int) -> None:
     """Raise unless each is a whole number above 0."""
     for name, size in sizes.items():
         require_size(where, name, size, least=1)
+
+
+def require_kind(where: str, positions: Any, causal: bool, rates: Any) -> None:
+    """Raise unless a block knows such positions."""
+    if positions not in ("rotary", "alibi", None):
+        raise ValueError(
+            f"{where}: positions must be 'rotary', 'alibi' or None, got {positions!r}"
+        )
+    if positions == "alibi" and not causal:
+        raise ValueError(
+            f"{where}: 'alibi' needs causal=True; without it the two sides of a token look alike"
+        )
+    if positions != "rotary" and rates is not None:
+        raise ValueError(f"{where}: rates are for positions='rotary'")
+
+
+def require_rotary(
+    where: str, d_model: int, n_heads: int, base: float, rates: Any, factor: float
+) -> None:
+    """Raise unless :func:`rotary` can turn heads of this width."""
+    require_positive(where, "base", base)
+    require_positive(where, "factor", factor)
+    if rates is None:
+        require_divisible(where, "d_model", d_model, "2·n_heads", 2 * n_heads)
+    else:
+        require_array(where, "rates", rates)
+        require_pairs(where, rates.shape, d_model // n_heads)

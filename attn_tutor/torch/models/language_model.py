@@ -7,13 +7,15 @@ import torch
 from torch import nn
 
 from attn_tutor._checks import explain_foreign_names, require_size
-from attn_tutor.rules import Window
+from attn_tutor.rules import Rule, Window
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.block import Block
 from attn_tutor.torch.layers.linear import Device, Dtype
 from attn_tutor.torch.layers.positional import PositionalEncoding
 from attn_tutor.torch.models.ids import require_ids
 from attn_tutor.torch.models.modes import in_evaluation
+from attn_tutor.torch.models.places import read_places
+from attn_tutor.torch.models.writing import beginning, caches_for, one_for_each, pick
 
 __all__ = ["LanguageModel"]
 
@@ -33,6 +35,9 @@ class LanguageModel(nn.Module):
         n_layers: number of blocks.
         positions: "sinusoidal" adds to the embeddings, "rotary" turns queries and keys, "alibi" penalises distance;
             None leaves order to the causal mask.
+        base: of "rotary", as ``rates`` and ``factor``; see :class:`Block`.
+        rates: in place of the base's; :func:`rotary_rates` has those of a checkpoint.
+        factor: on what rotary turns.
         dropout: as in :class:`Block`.
         n_kv_heads: number of heads of keys and values of each block; None is ``n_heads``.
         window: most tokens that each one sees in a block, as in :class:`Block`. None sets no limit.
@@ -54,6 +59,9 @@ class LanguageModel(nn.Module):
         n_layers: int,
         *,
         positions: Literal["sinusoidal", "rotary", "alibi"] | None = "rotary",
+        base: float = 10000.0,
+        rates: torch.Tensor | None = None,
+        factor: float = 1.0,
         dropout: float = 0.0,
         n_kv_heads: int | None = None,
         window: int | Window | None = None,
@@ -70,49 +78,56 @@ class LanguageModel(nn.Module):
             )
         made: Any = {"device": device, "dtype": dtype}
         self.embedding = nn.Embedding(n_tokens, d_model, **made)
-        self.window, added = window, positions == "sinusoidal"
-        self.encoding = PositionalEncoding(d_model) if added else None
+        self.window, self.positions = window, positions
+        added = PositionalEncoding(d_model) if positions == "sinusoidal" else None
+        self.encoding = added
         self.blocks = nn.ModuleList(
             Block(
-                d_model,
-                n_heads,
-                causal=True,
-                positions=None if positions == "sinusoidal" else positions,
-                dropout=dropout,
-                n_kv_heads=n_kv_heads,
-                window=window,
-                **made,
+                d_model, n_heads, causal=True, window=window, n_kv_heads=n_kv_heads, dropout=dropout, base=base,
+                positions=None if positions == "sinusoidal" else positions, rates=rates, factor=factor, **made,
             )
             for _ in range(n_layers)
-        )
+        )  # fmt: skip
         self.norm = nn.LayerNorm(d_model, **made)
         self.head = nn.Linear(d_model, n_tokens, **made)
 
+    @explain_foreign_names
     def forward(
-        self, ids: torch.Tensor, caches: Sequence[KVCache] | None = None
+        self,
+        ids: torch.Tensor,
+        mask: torch.Tensor | Rule | None = None,
+        *,
+        caches: Sequence[KVCache] | None = None,
+        positions: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Whole numbers (…, n) -> logits (…, n, n_tokens).
 
         With ``caches``, one for each block, ``ids`` are the tokens that come after those in them.
+
+        ``mask`` is over all m tokens, those in the caches too: boolean, (…, m), True where a token is real and no
+        padding, or (…, n, m), True where a query may attend; or a rule, as ``documents(ids)`` for texts in one row.
+        ``positions``, (…, n), are those of ``ids``. None counts the real tokens, and in each document anew.
         """
-        n_layers = len(self.blocks)
-        if caches is not None and len({id(cache) for cache in caches}) != n_layers:
-            raise ValueError(
-                f"LanguageModel: {n_layers} blocks need as many caches, each its own, got {len({*map(id, caches)})}"
-            )
-        X = self._embed(ids, caches[0].n_seen if caches else 0)
-        each: Any = caches or [None] * n_layers
-        for block, cache in zip(self.blocks, each, strict=True):
-            X = block(X, cache=cache)
+        kept = one_for_each("LanguageModel", caches, len(self.blocks))
+        X, mask, turned = self._embed(ids, mask, kept[0], positions)
+        for block, cache in zip(self.blocks, kept, strict=True):
+            X = block(X, mask, cache, positions=turned)
         return self.head(self.norm(X))
 
-    def weights(self, ids: torch.Tensor) -> torch.Tensor:
+    def weights(
+        self,
+        ids: torch.Tensor,
+        mask: torch.Tensor | Rule | None = None,
+        *,
+        positions: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         """The attention weights of every head, (…, n) -> (n_layers, …, h, n, n)."""
-        X, weights = self._embed(ids, 0), []
+        X, mask, turned = self._embed(ids, mask, None, positions)
+        weights = []
         for block in self.blocks:
             assert isinstance(block, Block)  # which its type does not say
-            weights.append(block.weights(X))
-            X = block(X)
+            weights.append(block.weights(X, mask, positions=turned))
+            X = block(X, mask, positions=turned)
         return torch.stack(weights)
 
     @torch.no_grad()
@@ -123,6 +138,7 @@ class LanguageModel(nn.Module):
         ids: torch.Tensor,
         n_new: int,
         *,
+        mask: torch.Tensor | None = None,
         temperature: float = 0.0,
         generator: torch.Generator | None = None,
         cached: bool = True,
@@ -135,6 +151,7 @@ class LanguageModel(nn.Module):
         Args:
             ids: the beginning, whole numbers (…, n) with n of 1 or more.
             n_new: number of tokens to add.
+            mask: boolean, (…, n), True where a token is real; shorter beginnings are padded on the left. None: all are.
             temperature: 0 takes the likeliest; 1 draws by the model's own probabilities.
             generator: the source of chance, on the device of the model; None is torch's own.
             cached: keep keys and values, so that each step computes one token; False computes all of them anew.
@@ -147,46 +164,36 @@ class LanguageModel(nn.Module):
 
         Raises:
             TypeError: ``n_new`` or the tokens are not whole numbers.
-            ValueError: the beginning is empty, or ``n_new`` or the temperature is negative.
+            ValueError: the beginning is empty or ends with padding, or ``n_new`` or the temperature is negative.
         """
         require_size("generate", "n_new", n_new)
-        ids = require_ids("generate", "ids", ids, self.embedding.num_embeddings)
-        if ids.ndim == 0 or not ids.shape[-1]:
-            raise ValueError("generate: ids holds no token; begin with at least one")
-        if not temperature >= 0:
-            raise ValueError(
-                f"generate: temperature must be 0 or more, got {temperature}"
-            )
-        width = getattr(self.window, "width", self.window)
-        kept: Any = {"window": width, "sinks": getattr(self.window, "sinks", 0)}
-        caches = [KVCache(**kept) for _ in self.blocks] if cached else None
+        ids, mask = beginning("generate", ids, mask, self.embedding.num_embeddings)
+        caches = caches_for(self.window, len(self.blocks)) if cached else None
         if end is not None:
             require_size("generate", "end", end)
         new, over = ids, torch.zeros_like(ids[..., :1], dtype=torch.bool)
         for _ in range(n_new):
-            logits = self(new, caches)[..., -1, :]
-            token = _pick(logits, temperature, generator)
+            logits = self(new, mask, caches=caches)[..., -1, :]
+            token = pick(logits, temperature, generator)
             if end is not None:
                 token = token.masked_fill(over, end)
                 over = token == end
             ids = torch.cat([ids, token], -1)
             new = token if cached else ids
+            if mask is not None:
+                mask = torch.cat([mask, torch.ones_like(mask[..., :1])], -1)
             if over.all():
                 break
         return ids
 
-    def _embed(self, ids: torch.Tensor, start: int) -> torch.Tensor:
-        n_tokens = self.embedding.num_embeddings
-        X = self.embedding(require_ids("LanguageModel", "ids", ids, n_tokens))
-        return X if self.encoding is None else self.encoding(X, start)
-
-
-def _pick(
-    logits: torch.Tensor, temperature: float, generator: torch.Generator | None
-) -> torch.Tensor:
-    """One token for each row of logits, (…, n_tokens) -> (…, 1)."""
-    if temperature == 0:
-        return logits.argmax(-1, keepdim=True)
-    p = (logits.float() / temperature).softmax(-1)
-    token = torch.multinomial(p.reshape(-1, p.shape[-1]), 1, generator=generator)
-    return token.reshape(*logits.shape[:-1], 1)
+    def _embed(
+        self, ids: torch.Tensor, mask: Any, cache: KVCache | None, positions: Any
+    ) -> tuple[torch.Tensor, Any, torch.Tensor | None]:
+        """The first vectors, the mask as blocks take it, and the positions by which they turn queries and keys."""
+        where, n_tokens = "LanguageModel", self.embedding.num_embeddings
+        X = self.embedding(require_ids(where, "ids", ids, n_tokens))
+        mask, positions = read_places(where, ids, mask, cache, positions, self.positions)  # fmt: skip
+        if self.encoding is not None:
+            start = 0 if cache is None else cache.n_seen
+            return self.encoding(X, start, positions=positions), mask, None
+        return X, mask, positions if self.positions == "rotary" else None
