@@ -61,7 +61,7 @@ class RXNMapper:
 
     @classmethod
     def load(cls) -> Self:
-        """The published model. Raises what :meth:`WeightsFile.find` raises."""
+        """The published model. Raises what :meth:`~attn_tutor.models.weights.WeightsFile.find` raises."""
         words = VOCABULARY.find().read_text().splitlines()
         learnt = torch.load(WEIGHTS.find(), map_location="cpu", weights_only=True)
         return cls({k.removeprefix("albert."): W for k, W in learnt.items()}, words)

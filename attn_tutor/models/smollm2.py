@@ -64,7 +64,10 @@ class SmolLM2:
 
     @classmethod
     def load(cls) -> Self:
-        """The published model in single precision: 540 MB. Raises what :meth:`WeightsFile.find` raises."""
+        """The published model in single precision: 540 MB.
+
+        Raises what :meth:`~attn_tutor.models.weights.WeightsFile.find` raises.
+        """
         W, tokenizer = read_gguf(FILE.find())
         names = "attn_norm attn_q attn_k attn_v attn_output ffn_norm ffn_gate ffn_up ffn_down"
         layers = [

@@ -1,6 +1,6 @@
 """One of SmolLM2's thirty layers.
 
-Against the block of :class:`attn_tutor.torch.LanguageModel` it changes three things: the norm (RMSNorm), the small
+Against the block of ``attn_tutor.torch.LanguageModel`` it changes three things: the norm (RMSNorm), the small
 network in each token (SwiGLU), and 3 heads of keys and values for 9 of queries; nothing has a bias.
 Source: Touvron et al. (2023), whose architecture it is.
 """

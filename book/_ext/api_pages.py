@@ -5,6 +5,7 @@ of every function with its shapes, ``<!-- checkers -->`` the exercises, and ``<!
 ``python -m attn_tutor.bench --help`` prints. Functions carry their shape signature as ``__shapes__``.
 """
 
+import functools
 import importlib
 import inspect
 import os
@@ -16,7 +17,7 @@ from itertools import groupby
 from typing import Any
 
 from book_pages import Notebook, toc
-from public_names import sections, title, written_once
+from public_names import everything, title, written_once
 from shape_ledger import ledger
 from sphinx.application import Sphinx
 from sphinx.ext.autodoc import ClassDocumenter
@@ -25,19 +26,25 @@ FIELD = re.compile(r":[a-z]+( [^:]*)?:( |$)")  # ":param x: …", and not ":func
 
 
 def write_pages(app: Sphinx, docname: str, source: list[str]) -> None:
-    written: dict[str, Callable[..., str]]
-    written = {"api": api, "help": help_text, "ledger": ledger, "checkers": checkers}
-    source[0] = re.sub(
-        rf"<!-- ({'|'.join(written)}) ?(\S*) -->",
-        lambda mark: written[mark[1]](*filter(None, [mark[2]])),
+    source[0] = written(
         source[0],
+        {"api": api, "help": help_text, "ledger": ledger, "checkers": checkers},
+    )
+
+
+def written(source: str, ways: dict[str, Callable[..., str]]) -> str:
+    """A page with what stands for each of its marks."""
+    return re.sub(
+        rf"<!-- ({'|'.join(ways)}) ?(\S*) -->",
+        lambda mark: ways[mark[1]](*filter(None, [mark[2]])),
+        source,
     )
 
 
 def api(package: str) -> str:
     """A section for each module of the package, its names as readers import them."""
     parts = []
-    for module, things in sections(package).items():
+    for room, module, things in everything(package):
         head = f"## `{title(module, package)}`"
         parts += [head, inspect.getdoc(importlib.import_module(module))]
         for name, thing in things.items():
@@ -47,18 +54,21 @@ def api(package: str) -> str:
                 options += "\n   :inherited-members:" * bool(written_once(thing))
             elif not callable(thing):
                 kind, options = "data", "\n   :no-value:"
-            parts += [rst(f".. auto{kind}:: {package}.{name}{options}")]
+            parts += [rst(f".. auto{kind}:: {room}.{name}{options}")]
     return "\n\n".join(filter(None, parts))
 
 
-def checkers() -> str:
+def checkers(write: Callable[[Any], str] | None = None) -> str:
     """A section for each chapter with its exercises, and the mistakes that each tells by name."""
     titles = ["", *(Notebook(path).title for path in toc())]
     found = importlib.import_module("attn_tutor.check").EXERCISES
     parts = []
     ordered = sorted(found.values(), key=lambda exercise: exercise.chapter)
     for chapter, exercises in groupby(ordered, lambda exercise: exercise.chapter):
-        parts += [f"## Chapter {chapter}: {titles[chapter]}", *map(checker, exercises)]
+        parts += [
+            f"## Chapter {chapter}: {titles[chapter]}",
+            *map(write or checker, exercises),
+        ]
     return "\n\n".join(parts)
 
 
@@ -77,6 +87,7 @@ def rst(text: str) -> str:
     return f"```{{eval-rst}}\n{text}\n```"
 
 
+@functools.cache
 def help_text(command: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", command, "--help"],
@@ -95,6 +106,8 @@ def add_shapes(
     if name.startswith("attn_tutor.torch.distributed."):  # rules are of the torch half
         there = r":class:`~attn_tutor.torch.\1`"
         lines[:] = [re.sub(":class:`(Rule|Bias)`", there, line) for line in lines]
+    if lines[:1] and lines[0].startswith("Alias for field number"):
+        lines.clear()  # NamedTuple's words, which say nothing
     if hasattr(thing, "__shapes__"):
         at = next((i for i, line in enumerate(lines) if FIELD.match(line)), len(lines))
         lines[at:at] = ["", f":Shapes: ``{thing.__shapes__}``"]

@@ -1,6 +1,7 @@
 """Each page as Markdown beside it, ``PAGE.html.md``, and ``llms.txt``, which lists them, for programs that read.
 
-Notebooks are those to download, which need no MyST; other pages are as they were written. The names are those of
+Notebooks are those to download, which need no MyST; other pages are as they were written, those of the reference with
+what the code says. The names are those of
 llmstxt.org.
 """
 
@@ -11,6 +12,7 @@ from typing import Any
 
 import nbformat
 from book_pages import toc_file
+from markdown_reference import written
 from sphinx.application import Sphinx
 
 PICTURE = re.compile(r"!\[([^\]]*)\]\(attachment:[^)]*\)")
@@ -46,7 +48,7 @@ def link(app: Sphinx, page: str) -> str:
         place = Path(app.outdir, "notebooks", page.removeprefix("book/"))
         text = readable(nbformat.read(place.with_suffix(".ipynb"), as_version=4).cells)
     else:
-        text = source.read_text(encoding="utf-8")
+        text = written(source.read_text(encoding="utf-8"))
     Path(app.outdir, file).write_text(text, encoding="utf-8")
     return f"- [{app.env.titles[page].astext()}]({file})"
 

@@ -3,6 +3,8 @@
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 # Modules in the order of the chapters; one that is not listed comes last.
@@ -36,6 +38,22 @@ def sections(package: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+def everything(package: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """From where readers import, the module there, and its names and things: from the package, or from each module."""
+    room = importlib.import_module(package)
+    modules = [package] if hasattr(room, "__all__") else modules_of(room)
+    for place in modules:
+        yield from (
+            (place, module, things) for module, things in sections(place).items()
+        )
+
+
+def modules_of(room: ModuleType) -> list[str]:
+    return [
+        f"{room.__name__}.{info.name}" for info in pkgutil.iter_modules(room.__path__)
+    ]
+
+
 def title(module: str, package: str) -> str:
     """A module's name below its package; an underscore says only that readers import from the package."""
     return module.removeprefix(f"{package}.").replace("._", ".").lstrip("_")
@@ -45,6 +63,14 @@ def written_once(thing: Any) -> list[type]:
     """The bases of a class that both halves have in common; what they define is its own."""
     once = "attn_tutor._both."
     return [it for it in inspect.getmro(thing) if it.__module__.startswith(once)]
+
+
+def methods(thing: Any) -> Iterator[tuple[str, Any]]:
+    """The public methods of a class."""
+    for room in [thing, *written_once(thing)] if inspect.isclass(thing) else []:
+        for name, fn in vars(room).items():
+            if not name.startswith("_") and callable(fn := getattr(fn, "__func__", fn)):
+                yield name, fn
 
 
 def commands() -> list[str]:

@@ -5,21 +5,21 @@ import inspect
 import re
 from typing import Any
 
-from public_names import commands, sections, title, written_once
+from public_names import commands, everything, methods, title
 
 HALVES = ["numpy", "torch"]
-PACKAGES = [*HALVES, "torch.distributed", "figures", "data"]
+PACKAGES = [*HALVES, "torch.distributed", "failures", "models", "figures", "data"]
 HEAD = ["| function | signature, shapes, and what it gives |", "|---|---|"]
 
 
 def ledger() -> str:
     tables: dict[str, dict[str, dict[str, Any]]] = {}  # module: name: package: thing
     for package in PACKAGES:
-        for module, things in sections(f"attn_tutor.{package}").items():
+        for room, module, things in everything(f"attn_tutor.{package}"):
             head = title(module, f"attn_tutor.{package}")
             table = tables.setdefault(head if package in HALVES else package, {})
             for name, thing in things.items():
-                table.setdefault(name, {})[package] = thing
+                table.setdefault(name, {})[room.removeprefix("attn_tutor.")] = thing
     titled = {
         head: [row for name, things in table.items() for row in rows(name, things)]
         for head, table in tables.items()
@@ -47,11 +47,9 @@ def rows(name: str, things: dict[str, Any]) -> list[str]:
     links = (f"{{py:obj}}`{x} <attn_tutor.{x}.{name}>`" for x in things)
     cells = [signature(first), shapes(first), first_line(first) + extras(first, others)]
     found = [row([f"`{name}`", " · ".join(links)], cells)]
-    rooms = [first, *written_once(first)] if inspect.isclass(first) else []
-    for method, fn in (item for room in rooms for item in vars(room).items()):
-        if not method.startswith("_") and callable(fn := getattr(fn, "__func__", fn)):
-            cells = [signature(fn, skip=1), shapes(fn), first_line(fn)]
-            found += [row([f"`{name}.{method}`"], cells)]
+    for method, fn in methods(first):
+        cells = [signature(fn, skip=1), shapes(fn), first_line(fn)]
+        found += [row([f"`{name}.{method}`"], cells)]
     return found
 
 

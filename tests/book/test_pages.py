@@ -237,7 +237,7 @@ def test_reference_has_every_checker_and_what_it_tells() -> None:
             assert " ".join(words.split()) in text, name
 
 
-def test_reference_has_pictures_data_and_the_help_of_commands() -> None:
+def test_reference_has_models_pictures_data_and_the_help_of_commands() -> None:
     page = soup(BUILT / "book" / "api_more.html")
     for package in ("attn_tutor.figures", "attn_tutor.data"):
         for name in importlib.import_module(package).__all__:
@@ -245,6 +245,11 @@ def test_reference_has_pictures_data_and_the_help_of_commands() -> None:
     page = soup(BUILT / "book" / "api_failures.html")
     for name in importlib.import_module("attn_tutor.failures").__all__:
         assert page.find(id=f"attn_tutor.failures.{name}"), name
+    page = soup(BUILT / "book" / "api_models.html")
+    for module in ("gguf_file", "rxnmapper", "smollm2", "smollm2_layer", "weights"):
+        package = f"attn_tutor.models.{module}"
+        for name in importlib.import_module(package).__all__:
+            assert page.find(id=f"{package}.{name}"), name
     page = soup(BUILT / "book" / "api_distributed.html")
     for name in importlib.import_module("attn_tutor.torch.distributed").__all__:
         assert page.find(id=f"attn_tutor.torch.distributed.{name}"), name

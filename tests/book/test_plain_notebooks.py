@@ -1,11 +1,14 @@
 """The notebooks to download: plain Jupyter shows in them what the page shows; students get stubs for solutions."""
 
 import ast
+import importlib
+import inspect
 import re
 from functools import cache
 from types import SimpleNamespace
 
 import book_pages
+import markdown_reference
 import nbformat
 import pytest
 import student_notebooks
@@ -223,6 +226,65 @@ def test_every_page_is_markdown_too_and_listed(book):
         assert text.strip() and "attachment:" not in text and "base64" not in text
     masked = (book / "book/03_masked_softmax.html.md").read_text(encoding="utf-8")
     assert "```python\n" in masked and "✓ masked_softmax" in masked
+
+
+@pytest.mark.parametrize(
+    ("page", "package"),
+    [
+        ("torch", "attn_tutor.torch"),
+        ("failures", "attn_tutor.failures"),
+        ("models", "attn_tutor.models.smollm2"),
+        ("models", "attn_tutor.models.rxnmapper"),
+    ],
+)
+def test_the_reference_is_markdown_with_every_name(book, page, package):
+    text = (book / f"book/api_{page}.html.md").read_text(encoding="utf-8")
+    room = importlib.import_module(package)
+    for name in room.__all__:
+        entry = text.partition(f"\n### `{name}`\n")[2].partition("\n### ")[0]
+        thing = getattr(room, name)
+        assert getattr(thing, "__shapes__", "") in entry, name
+        if callable(thing):
+            assert f"\n`{name}(" in entry and inspect.getdoc(thing)[-9:] in entry, name
+
+
+def test_the_reference_is_markdown_without_marks(book):
+    for path in book.glob("book/api*.html.md"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.findall(r"<!-- |:[a-z]+:`|eval-rst|(?<!`)``(?!`)", text), (
+            path.name
+        )
+    more = (book / "book/api_more.html.md").read_text(encoding="utf-8")
+    assert "usage: python -m attn_tutor.check" in more
+    checkers = (book / "book/api_check.html.md").read_text(encoding="utf-8")
+    for name, exercise in EXERCISES.items():
+        assert f"### `check.{name}(fn)`" in checkers and exercise.statement.partition(": ")[2] in checkers  # fmt: skip
+
+
+def test_a_docstring_as_markdown():
+    def fn(x):
+        """A *line* with :math:`x^2` of :func:`~a.b`, as :class:`D <a.D>` has ``c``.
+
+        .. math:: y = x
+            + 1
+
+        Args:
+            x: of two
+                lines.
+
+        Returns:
+            One,
+            two.
+
+        Example:
+            >>> fn(1)
+            2
+        """
+
+    assert markdown_reference.docstring(fn) == (
+        "A *line* with $x^2$ of `a.b`, as `D` has `c`.\n\n$$\ny = x\n+ 1\n$$\n\n**Args**\n\n- x: of two\n  lines.\n\n"
+        "**Returns**\n\nOne,\ntwo.\n\n**Example**\n\n    >>> fn(1)\n    2"
+    )
 
 
 def test_student_notebooks_of_a_learner_are_kept_and_find_the_trained_weights(

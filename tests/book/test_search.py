@@ -50,6 +50,17 @@ ASKED = {
     "what is attention": "01_", "mask polarity": "notation", "what is a query": "01_", "rotary embedding": "06_pos",
     "attention is all you need": "04_self", "how to run on gpu": "intro", "vision transformer": "where_next",
     "LoRA": "where_next", "mixture of experts": "where_next", "diffusion": "where_next", "fine-tuning": "where_next",
+    # An engineer at work.
+    "torch.compile": "api_torch", "torch.export": "api_torch", "vmap": "api_torch", "autocast": "api_torch",
+    "attention weights": "glossary", "extract attention weights": "api_torch", "record_weights": "api_torch",
+    "visualize attention": "api_torch", "cache cross-attention": "api_torch", "mask with kv cache": "api_torch",
+    "flex attention": "10_fast", "post-norm": "09_", "left padding": "failure", "packed sequences": "13_",
+    "gpt-oss sink": "03_masked_softmax/softmax_up_close", "sink logits": "03_masked_softmax/softmax_up_close",
+    "batch_first": "failure", "state dict from nn.MultiheadAttention": "api_torch", "half-split rotary": "failure",
+    "rotate_half": "failure", "label smoothing": "glossary", "weight tying": "glossary", "softcap": "glossary",
+    "gradient checkpointing": "glossary", "mixed precision": "10_", "n_kv_heads": "05_multi",
+    "gradient accumulation": "failure", "causal mask with padding mask": "03_masked",
+    "smollm2": "api_models", "distributed training": "api_distributed", "scaled_dot_product_attention slow": "failure",
 }  # fmt: skip  # what people type, and the start of the page that answers it
 OUT_OF_REACH = {
     "softmax backward",  # two pages are called backwards, and chapter 3 has softmax's Jacobian

@@ -191,7 +191,22 @@ class Additive(nn.Module):
         return at.additive_attention(X, X, X, U, U, X[0, 0], causal=True)
 
 
+class LearntBias(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.slope = nn.Parameter(torch.ones(()))
+
+    def forward(self, X):
+        bias = at.Bias(lambda i, j: -self.slope * abs(i - j))
+        i = torch.arange(X.shape[1], device=X.device)
+        array = self.slope * (i[:, None] - i).abs()
+        return at.attention(X, X, X, bias=bias, causal=True) + at.attention(
+            X, X, X, bias=array
+        )
+
+
 MODULES = {
+    "learnt bias": LearntBias,
     "mask and causal": Masked,
     "window": Windowed,
     "padding": Padded,
