@@ -1,13 +1,13 @@
 /* Chapter 3: forbid keys by hand, and see what three conventions make of a row with none left. */
 customElements.define("attn-mask", class extends attn.Figure {
   static title = "Mask editor";
-  static tokens = ["Learn", "to", "code", "pad"];
+  static tokens = ["pad", "Learn", "to", "code"];
   static scores = [[0.7, -0.4, 1.1, 0.2], [-0.3, 0.9, 0.4, -1.2], [1.3, 0.1, -0.6, 0.8], [0.5, -0.9, 0.6, 1.4]];
   static conventions = {
     zero: "weights 0 (masked_softmax)", uniform: "fill with −1e9, then softmax", nan: "fill with −∞, then softmax",
   };
   static tasks = [{
-    ask: "Under this causal mask the first key is hidden too, so “Learn” may see nothing. What weights does “fill with −1e9, then softmax” give it?",
+    ask: "The first token is a pad, and under this mask it may see nothing. What weights does “fill with −1e9, then softmax” give it?",
     guesses: { zero: "all 0", uniform: "equal ones", nan: "NaN" },
     right: ({ A: [row] }) => (row.every(Number.isNaN) ? "nan" : attn.sum(row) ? "uniform" : "zero"),
     done: ({ state: { mask, convention } }) => convention === "uniform" && !mask[0].includes(true),
@@ -19,8 +19,8 @@ customElements.define("attn-mask", class extends attn.Figure {
     const { html, svg, range } = attn, { tokens, scores, conventions } = this.constructor, letters = "abcd"; // their colours
     this.choice("convention", "Where nothing is permitted", conventions);
     const masks = {
-      "permit all": (i, j) => true, causal: (i, j) => j <= i, padding: (i, j) => j < 3,
-      "padding & causal": (i, j) => j <= i && j < 3, "first key hidden, causal": (i, j) => j <= i && j > 0,
+      "permit all": (i, j) => true, causal: (i, j) => j <= i, padding: (i, j) => j > 0,
+      "padding & causal": (i, j) => j <= i && j > 0,
     };
     this.presets("Masks", Object.fromEntries(Object.entries(masks).map(([name, may]) =>
       [name, { mask: range(4).map((i) => range(4).map((j) => may(i, j))) }])));
