@@ -5,7 +5,7 @@ import re
 
 import pytest
 import shape_ledger
-from public_names import commands, sections
+from public_names import commands, everything, sections
 
 LEDGER = shape_ledger.ledger()
 PACKAGES = [f"attn_tutor.{name}" for name in shape_ledger.PACKAGES]
@@ -13,8 +13,10 @@ PACKAGES = [f"attn_tutor.{name}" for name in shape_ledger.PACKAGES]
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_holds_every_public_name(package: str) -> None:
-    offered = set(importlib.import_module(package).__all__)
-    linked = set(re.findall(rf"<{package}\.(\w+)>", LEDGER))
+    offered = {
+        f"{place}.{name}" for place, _, things in everything(package) for name in things
+    }
+    linked = set(re.findall(rf"<({package}\.[\w.]+)>", LEDGER))
     assert offered and offered - linked == set()
 
 
