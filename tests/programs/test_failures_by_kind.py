@@ -343,7 +343,9 @@ def test_a_text_that_is_long_enough_and_one_that_is_not():
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_window_off_by_one_is_a_mask(layers):
     def window(width, past=0):
-        sees = lambda may, words: may.tril(past).triu(1 - width) if width else may  # noqa: E731
+        def sees(may, words):
+            return may.tril(past).triu(1 - width) if width else may
+
         model = Masked(lambda past, words: past, layers=layers)
         return lambda ids: model_with(model, ids, sees)
 

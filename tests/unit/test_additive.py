@@ -49,7 +49,10 @@ def test_gradcheck(inputs, far):
     args["W_q"], args["W_k"] = np.eye(2), np.eye(2)
     mask = torch.ones(4, 7, dtype=torch.bool)
     mask[2], mask[:, 3] = False, False
-    fn = lambda *xs: at.additive_attention(*xs, mask)  # noqa: E731
+
+    def fn(*xs):
+        return at.additive_attention(*xs, mask)
+
     assert gradcheck(fn, leaves(args))
     assert gradgradcheck(fn, leaves(args))
 

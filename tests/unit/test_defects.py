@@ -568,14 +568,18 @@ def test_half_precision_errs_by_little_more_than_rounding(half, kind, name, inpu
         rounded[1:] = [x[:1] for x in rounded[1:]]
     exact = [x.double().numpy() for x in rounded]
     bias = 3 * numbers(n, n).astype(np.float32)
-    options = lambda half, bias=bias: {  # noqa: E731
-        "bias": {"bias": native(half, bias)},
-        "alibi": {"bias": half.alibi(2), "causal": True},
-        "window": {"causal": True, "window": 64},
-        "lengths": {"mask": half.valid(native(half, np.array(400)))},
-        "mask": {"mask": native(half, numbers(n, n) < 0.5)},
-        "shared heads": {"n_kv_heads": 1, "causal": True},
-    }.get(kind, {})
+
+    def options(half, bias=bias):
+        kinds = {
+            "bias": {"bias": native(half, bias)},
+            "alibi": {"bias": half.alibi(2), "causal": True},
+            "window": {"causal": True, "window": 64},
+            "lengths": {"mask": half.valid(native(half, np.array(400)))},
+            "mask": {"mask": native(half, numbers(n, n) < 0.5)},
+            "shared heads": {"n_kv_heads": 1, "causal": True},
+        }
+        return kinds.get(kind, {})
+
     expected = getattr(an, name)(*exact, **options(an))
     ready = rounded if half is at else [x.numpy() for x in rounded]
     found = getattr(half, name)(*ready, **options(half))
