@@ -315,6 +315,22 @@ def require_fit(where: str, name: str, shape: Shape, scores: Shape) -> None:
         )
 
 
+def require_one_meaning(where: str, mask: Any, scores: Shape, blind: Any) -> None:
+    """Raise a ``ValueError`` where a mask could mean another thing, or hides all keys of ``blind`` sequences."""
+    *batch, n, _ = scores
+    rows = tuple(mask.shape[:1]) if getattr(mask, "ndim", 0) == 2 else ()
+    if rows != (1,) and rows == tuple(batch[:1]) == (n,):
+        raise ValueError(
+            f"{where}: a mask of shape {tuple(mask.shape)} could be one row for each sequence or for each query. "
+            f"Write mask[:{', None' * len(batch)}, :] for one for each sequence, mask[None] for one for each query"
+        )
+    if n and blind is not False and blind.any():
+        raise ValueError(
+            f"{where}: no query sees any key in {int(blind.sum())} of {len(blind.reshape(-1))} sequences or heads. "
+            "True = may attend; of a mask that says what is hidden, give ~mask"
+        )
+
+
 def lacks_heads(where: str, mask: Shape, batch: Shape, n_heads: int) -> bool:
     """Whether a mask of a multi-head call has no axis for the heads: three axes are one for each sequence.
 

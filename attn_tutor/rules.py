@@ -8,11 +8,10 @@ Queries and keys are counted from 0 at the first key, and the last query stands 
 """
 
 import functools
-import operator
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
-from attn_tutor._checks import Shape, broadcast, lacks_heads, require_size
+from attn_tutor._checks import require_size
 
 __all__ = ["Bias", "Causal", "First", "Rule", "Window", "documents", "prefix", "valid"]
 
@@ -330,13 +329,6 @@ class MovedBias(Moved, Bias):
         return self.inner.added(*self.places(i, j))
 
 
-def permitted_by_both(a: Any, b: Any) -> Any:
-    """Two masks in one; None permits everything."""
-    if a is None or b is None:
-        return b if a is None else a
-    return a & b
-
-
 def documents(ids: Any) -> Rule:
     r"""Permit each token the tokens of its own document, where several are packed into one row: for ``mask=``.
 
@@ -412,92 +404,6 @@ def prefix(lengths: Any) -> Rule:
         (Causal() | First(2)) & First([3, 5])
     """
     return Causal() | valid(lengths)
-
-
-def read_mask(
-    where: str, n: int, mask: Any, causal: bool, window: Any
-) -> tuple[Any, Any]:
-    """All that a call says of who sees whom, as one rule and one boolean array; None where there is none.
-
-    Raises:
-        TypeError: the window is not a whole number.
-        ValueError: there is a window and no causality, or it is below 1.
-    """
-    if window is not None and not isinstance(window, Window):
-        require_size(where, "window", window, least=1)
-        window = Window(window)
-    if window is not None and not causal:
-        raise ValueError(
-            f"{where}: window={window.width} is how many keys a query sees up to its own; it needs causal=True"
-        )
-    # A lone query is the newest and sees every key.
-    rules = [window or Causal()] if causal and (n != 1 or window) else []
-    if isinstance(mask, Rule):
-        rules.append(mask)
-        mask = None
-    return functools.reduce(operator.and_, rules) if rules else None, mask
-
-
-def checked_rule(
-    where: str, rule: Rule, batch: Shape, n: int, m: int, ready: Callable[[Any], Any]
-) -> Rule:
-    """The rule, its arrays made ready for one half, once they fit the call's batch axes.
-
-    Raises:
-        ValueError: they do not fit, or could be read in two ways.
-    """
-
-    def fits(X: Any, own: int) -> Any:
-        lead = tuple(X.shape[: X.ndim - own])
-        if own and (X.shape[-1] != m or n > m):
-            raise ValueError(
-                f"{where}: a rule's array has {X.shape[-1]} tokens, but there are {m} keys, of which the last {n} ask"
-            )
-        if set(lead) - {1} and len(lead) < len(batch):
-            index = ", ".join([":"] * len(lead) + ["None"] * (len(batch) - len(lead)))
-            raise ValueError(
-                f"{where}: a rule's array has batch axes {lead}, but the call has {batch}; "
-                f"array[{index}] has one for each sequence, whatever the head"
-            )
-        if broadcast(lead, batch) is None:
-            raise ValueError(
-                f"{where}: a rule's array has batch axes {lead}, which do not broadcast to {batch}"
-            )
-        return ready(X)
-
-    return rule.map(fits)
-
-
-def require_one_meaning(where: str, mask: Any, scores: Shape, blind: Any) -> None:
-    """Raise a ``ValueError`` where a mask could mean another thing, or hides all keys of ``blind`` sequences."""
-    *batch, n, _ = scores
-    rows = tuple(mask.shape[:1]) if getattr(mask, "ndim", 0) == 2 else ()
-    if rows != (1,) and rows == tuple(batch[:1]) == (n,):
-        raise ValueError(
-            f"{where}: a mask of shape {tuple(mask.shape)} could be one row for each sequence or for each query. "
-            f"Write mask[:{', None' * len(batch)}, :] for one for each sequence, mask[None] for one for each query"
-        )
-    if n and blind is not False and blind.any():
-        raise ValueError(
-            f"{where}: no query sees any key in {int(blind.sum())} of {len(blind.reshape(-1))} sequences or heads. "
-            "True = may attend; of a mask that says what is hidden, give ~mask"
-        )
-
-
-def for_heads(where: str, mask: Any, queries: Any, keys: Any) -> Any:
-    """A multi-head call's mask for queries (…, h, n, d) and keys (…, h or h_kv, m, d), with an axis for the heads."""
-    batch = broadcast(queries.shape[:-3], keys.shape[:-3]) or ()
-    if isinstance(mask, Rule):
-        return mask.map(lambda X, own: _same_in_heads(X, own, len(batch)))
-    own = getattr(mask, "ndim", 0) < 3
-    if own or not lacks_heads(where, mask.shape, batch, queries.shape[-3]):
-        return mask
-    return mask[..., None, :, :]
-
-
-def _same_in_heads(X: Any, own: int, batch: int) -> Any:
-    lead = X.ndim - own
-    return X.reshape(*X.shape[:lead], 1, *X.shape[lead:]) if 0 < lead == batch else X
 
 
 def _between(start: int, stop: int, m: int) -> list[slice]:

@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
@@ -89,24 +90,27 @@ def heads_in_turn(right: Any, X: Any, times: int) -> Any:
     return xp.concatenate([X] * times, -3)  # 0 1 0 1, not 0 0 1 1
 
 
-def fused_heads_in_turn(
-    right: Any, Q: Any, K: Any, V: Any, who: Any, scale: Any, p: float, groups: Any
-) -> Any:
-    if groups is not None:
-        K, V = (heads_in_turn(None, X, Q.shape[-3] // groups) for X in (K, V))
-    return right(Q, K, V, who, scale, p)
+def fused_heads_in_turn(right: Any, q: Any, k: Any, v: Any, *rest: Any) -> Any:
+    if rest[-1]:
+        k, v = (heads_in_turn(None, X, q.shape[-3] // X.shape[-3]) for X in (k, v))
+    return right(q, k, v, *rest[:-1], False)
 
 
-def scale_of_the_padded_width(
-    right: Any, Q: Any, K: Any, V: Any, who: Any, scale: Any, *rest: Any
-) -> Any:
-    return right(Q, K, V, who, max(Q.shape[-1], 1) ** -0.5, *rest)
+def scaled(right: Any, scale: Any, q: Any, *rest: Any) -> Any:
+    return right(q, *rest[:-2], scale, rest[-1])
 
 
-def scaled_twice(
-    right: Any, Q: Any, K: Any, V: Any, who: Any, scale: Any, *rest: Any
-) -> Any:
-    return right(Q, K, V, who, scale / max(Q.shape[-1], 1) ** 0.5, *rest)
+def scale_of_the_padded_width(right: Any, q: Any, *rest: Any) -> Any:
+    return scaled(right, max(q.shape[-1], 1) ** -0.5, q, *rest)
+
+
+def scaled_twice(right: Any, q: Any, *rest: Any) -> Any:
+    return scaled(right, rest[-2] / max(q.shape[-1], 1) ** 0.5, q, *rest)
+
+
+def biasless(right: Any, q: Any, k: Any, v: Any, mask: Any, *rest: Any) -> Any:
+    added = mask is not None and mask.dtype != torch.bool
+    return right(q, k, v, mask > -torch.inf if added else mask, *rest)
 
 
 def one_key_short(right: Any, self: Any, rows: slice) -> Any:
@@ -139,7 +143,7 @@ def mask_of_the_first_rows(right: Any, self: Any, rows: slice, keys: Any) -> Any
 
 
 def mask_lost_beside_a_rule(right: Any, self: Any, rows: slice, keys: Any) -> Any:
-    return right(self if self.rule is None else self._replace(mask=None), rows, keys)
+    return right(self if self.rule is None else replace(self, mask=None), rows, keys)
 
 
 def last_block_with_the_keys_before(right: Any, self: Any) -> Any:
@@ -255,7 +259,7 @@ LISTED = [
     Wrong("one key too many is valid", "valid", lambda f, lengths: f(lengths + 1)),
     Wrong("no prefix", "prefix", lambda f, lengths: f(lengths * 0)),
     Wrong("favours what is far", "alibi", lambda f, slopes: f(-f(slopes).slopes)),
-    Wrong("a hidden sequence goes unseen", "rules.require_one_meaning", lambda f, *args: None, SHARED),
+    Wrong("a hidden sequence goes unseen", "_checks.require_one_meaning", lambda f, *args: None, SHARED),
     Wrong("the key of one's own is hidden", "rules.Causal.pairs", lambda f, self, i, j: j < i, SHARED),
     Wrong("the key of one's own is not computed", "rules.Causal.keys", lambda f, self, first, last, m: f(self, first, last - 1, m), SHARED),
     Wrong("one key too many", "rules.Window.pairs", lambda f, self, i, j: f(Window(self.width + 1, self.sinks), i, j), SHARED),
@@ -287,25 +291,25 @@ LISTED = [
     Wrong("bias of the first rows for all", "blocks.Visibility.mask_and_bias", bias_of_the_first_rows),
     Wrong("mask of the first rows for all", "blocks.Visibility.mask_and_bias", mask_of_the_first_rows),
     Wrong("mask lost beside a rule", "blocks.Visibility.mask_and_bias", mask_lost_beside_a_rule),
-    Wrong("a bias of −∞ hides nothing", "blocks.Visibility.read", lambda f, *args: f(*args)._replace(mask=f(*args[:-1]).mask)),
+    Wrong("a bias of −∞ hides nothing", "blocks.Visibility.read", lambda f, *args: replace(f(*args), mask=f(*args[:-1]).mask)),
     Wrong("the last block dropped", "blocks.in_threads", lambda f, work, tasks: f(work, tasks[:-1] if len(tasks) > 1 else tasks), ("numpy",)),
-    Wrong("shared keys in turn, not in groups", "blocks.repeat_heads", heads_in_turn, ("numpy",)),
+    Wrong("shared keys in turn, not in groups", "_arrays.repeat_heads", heads_in_turn),
     Wrong("the last block with the keys of the one before", "blocks.Cut.blocks", last_block_with_the_keys_before, ("torch",)),
     Wrong("a row lost on the way back", "blocks.Blocks.backward", gradients_of_all_rows_but_one, ("torch",)),
     Wrong("dropped anew on the way back", "blocks.Blocks.backward", dropped_anew, ("torch",)),
     Wrong("learnt slopes get no gradient", "blocks.Visibility.learnt_as_array", lambda f, self: self, ("torch",)),
-    Wrong("0 · NaN leaks from what is hidden", "blocks.nan_safe", lambda f, definition, arrays, visibility, options: definition.body(*arrays, mask=visibility.dense[0], bias=visibility.dense[1], **options), ("torch",)),
-    Wrong("0 · NaN leaks from what is hidden", "blocks.zero_bad_rows", lambda f, arrays, *rest: (arrays, f(arrays, *rest)[1]), ("torch",)),
-    Wrong("a NaN that is seen is lost", "blocks.zero_bad_rows", lambda f, *args: (f(*args)[0], torch.tensor(False)), ("torch",)),
-    Wrong("NaN for all queries", "blocks.zero_bad_rows", lambda f, *args: (f(*args)[0], f(*args)[1] | True), ("torch",)),
+    Wrong("0 · NaN leaks from what is hidden", "hidden.harmless", lambda f, *arrays: torch.tensor(True), ("torch",)),
+    Wrong("0 · NaN leaks from what is hidden", "hidden.zero_bad_rows", lambda f, arrays, *rest: (arrays, f(arrays, *rest)[1]), ("torch",)),
+    Wrong("a NaN that is seen is lost", "hidden.zero_bad_rows", lambda f, *args: (f(*args)[0], torch.tensor(False)), ("torch",)),
+    Wrong("NaN for all queries", "hidden.zero_bad_rows", lambda f, *args: (f(*args)[0], f(*args)[1] | True), ("torch",)),
     Wrong("0 · NaN leaks from what is hidden", "_attention.weighted_sum", lambda f, weights, V, visible: weights @ V),
     Wrong("a NaN that is seen is lost", "_attention.weighted_sum", lambda f, weights, V, visible: weights @ xp.nan_to_num(V)),
     Wrong("bias lost", "_attention.added", lambda f, scores, bias: scores),
-    Wrong("scale lost", "fused.by_kernel", lambda f, Q, K, V, who, scale, *rest: f(Q, K, V, who, 1.0, *rest), ("torch",)),
-    Wrong("scaled twice", "fused.by_kernel", scaled_twice, ("torch",)),
-    Wrong("√ of the padded width", "fused.by_kernel", scale_of_the_padded_width, ("torch",)),
-    Wrong("bias lost", "fused.by_kernel", lambda f, Q, K, V, who, *rest: f(Q, K, V, who._replace(bias=None), *rest), ("torch",)),
-    Wrong("shared keys in turn, not in groups", "fused.by_kernel", fused_heads_in_turn, ("torch",)),
+    Wrong("scale lost", "fused.sdpa", lambda f, *args: scaled(f, 1.0, *args), ("torch",)),
+    Wrong("scaled twice", "fused.sdpa", scaled_twice, ("torch",)),
+    Wrong("√ of the padded width", "fused.sdpa", scale_of_the_padded_width, ("torch",)),
+    Wrong("bias lost", "fused.sdpa", biasless, ("torch",)),
+    Wrong("shared keys in turn, not in groups", "fused.sdpa", fused_heads_in_turn, ("torch",)),
     Wrong("tanh of half the sum", "scoring.shifted_additive_score", lambda f, Q, K, W_q, W_k, w_v: f(Q, K, W_q / 2, W_k / 2, w_v), ("numpy",)),
     Wrong("an empty part makes NaN", "_merge.finite", lambda f, log_sum: log_sum),
     Wrong("normaliser lost when causal", "linear_attention", unnormalised_past),

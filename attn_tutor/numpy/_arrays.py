@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -54,8 +53,14 @@ def require_whole(
 
 
 shapes = _checks.checker(require_array, prepare, as_is)
-require_boolean = partial(_checks.require_boolean, np.ndarray)
-require_bias = partial(_checks.require_bias, np.ndarray)
+
+
+def require_boolean(where: str, mask: Any, device: Any = None) -> None:
+    _checks.require_boolean(np.ndarray, where, mask)
+
+
+def require_bias(where: str, bias: Any, device: Any = None) -> None:
+    _checks.require_bias(np.ndarray, where, bias)
 
 
 def silent(fn: Callable[P, R]) -> Callable[P, R]:
@@ -86,3 +91,8 @@ def upcast_half(fn: Callable[P, R]) -> Callable[P, R]:
 def _wider(x: Any) -> Any:
     half = isinstance(x, np.ndarray) and x.dtype == np.float16
     return x.astype(np.float32) if half else x
+
+
+def repeat_heads(X: np.ndarray, times: int) -> np.ndarray:
+    """Each head so many times in a row, (…, g, m, d) -> (…, g·times, m, d)."""
+    return X if times == 1 else np.repeat(X, times, -3)

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import numpy as np
 
 from attn_tutor._checks import require_positive
-from attn_tutor.numpy._arrays import shapes, silent, upcast_half
+from attn_tutor.numpy._arrays import repeat_heads, shapes, silent, upcast_half
 from attn_tutor.numpy._softmax import masked_softmax, normalize
-from attn_tutor.numpy.blocks import Visibility, by_blocks, repeat_heads
+from attn_tutor.numpy._visibility import dense_visibility
+from attn_tutor.numpy.blocks import by_blocks
 from attn_tutor.numpy.kernels import gaussian_kernel
 from attn_tutor.numpy.scoring import (
     OTHER_WIDTHS,
@@ -68,8 +69,7 @@ def attend(
         >>> attend(np.array([[7.0, 7.0]]), np.array([[1.0, 0.0], [0.0, 4.0]])).tolist()
         [[0.5, 2.0]]
     """
-    visibility = Visibility.read("attend", scores.shape, mask, causal, window, bias)
-    visible, B = visibility.dense  # (…, n, m) both, or None
+    visible, B = dense_visibility("attend", scores, mask, causal, window, bias)
     weights = masked_softmax(added(scores, B), visible)  # (…, n, m)
     return weighted_sum(weights, V, visible)  # (…, n, d_v)
 
@@ -111,10 +111,8 @@ def attention_weights(
     """
     scale = resolved_scale("attention_weights", scale, Q.shape[-1])
     scores = (scale * Q) @ K.mT  # (…, n, m)
-    visibility = Visibility.read(
-        "attention_weights", scores.shape, mask, causal, window, bias
-    )
-    visible, B = visibility.dense  # (…, n, m) both, or None
+    where = "attention_weights"
+    visible, B = dense_visibility(where, scores, mask, causal, window, bias)
     return masked_softmax(added(scores, B), visible)
 
 
@@ -359,9 +357,10 @@ def weighted_sum(
     weights: np.ndarray, V: np.ndarray, visible: np.ndarray | None
 ) -> np.ndarray:
     """Weights times values; what is not finite makes NaN for queries that may see it, though 0 · NaN is NaN for all."""
-    bad_rows = ~np.isfinite(V).all(-1)  # (…, m)
-    if visible is None or not bad_rows.any():
+    # A sum is NaN or infinite where a number is, and sooner looked at than all of them.
+    if visible is None or np.isfinite(V.sum()):
         return weights @ V
+    bad_rows = ~np.isfinite(V).all(-1)  # (…, m)
     output = weights @ np.where(bad_rows[..., None], 0, V)
     nan_queries = (visible & bad_rows[..., None, :]).any(-1, keepdims=True)  # (…, n, 1)
     return np.where(nan_queries, np.nan, output)

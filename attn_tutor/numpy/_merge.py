@@ -5,7 +5,8 @@ import numpy as np
 from attn_tutor.numpy._arrays import shapes, upcast_half
 from attn_tutor.numpy._attention import added, weighted_sum
 from attn_tutor.numpy._softmax import share
-from attn_tutor.numpy.blocks import Visibility, by_blocks
+from attn_tutor.numpy._visibility import dense_visibility
+from attn_tutor.numpy.blocks import by_blocks
 from attn_tutor.numpy.scoring import OTHER_WIDTHS, resolved_scale
 from attn_tutor.rules import Bias, Rule, Window
 
@@ -56,15 +57,11 @@ def partial_attention(
     """
     scale = resolved_scale("partial_attention", scale, Q.shape[-1])
     scores = (scale * Q) @ K.mT  # (…, n, m)
-    visibility = Visibility.read(
-        "partial_attention", scores.shape, mask, causal, window, bias
-    )
-    visible, B = visibility.dense  # (…, n, m) both, or None
-    scores = (
-        added(scores, B)
-        if visible is None
-        else np.where(visible, added(scores, B), -np.inf)
-    )
+    where = "partial_attention"
+    visible, B = dense_visibility(where, scores, mask, causal, window, bias)
+    scores = added(scores, B)
+    if visible is not None:
+        scores = np.where(visible, scores, -np.inf)
     top = scores.max(-1, keepdims=True, initial=-np.inf)  # (…, n, 1)
     weights = np.exp(scores - finite(top))  # (…, n, m)
     total = weights.sum(-1, keepdims=True)  # (…, n, 1)

@@ -2,12 +2,13 @@
 
 import numpy as np
 
+from attn_tutor._both.visibility import for_heads
 from attn_tutor._checks import require_heads
 from attn_tutor.numpy._arrays import shapes, silent
 from attn_tutor.numpy._attention import attention
 from attn_tutor.numpy.multi_head import merge_heads, split_heads
 from attn_tutor.numpy.positional import rotary
-from attn_tutor.rules import Bias, Rule, Window, for_heads
+from attn_tutor.rules import Bias, Rule, Window
 
 __all__ = ["latent_attention"]
 

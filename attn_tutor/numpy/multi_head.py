@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from attn_tutor._both.visibility import for_heads
 from attn_tutor._checks import require_divisible, require_heads, require_size
-from attn_tutor.numpy._arrays import shapes, silent
+from attn_tutor.numpy._arrays import repeat_heads, shapes, silent
 from attn_tutor.numpy._attention import attention, attention_weights
-from attn_tutor.numpy.blocks import repeat_heads
-from attn_tutor.rules import Bias, Rule, Window, for_heads
+from attn_tutor.rules import Bias, Rule, Window
 
 __all__ = ["merge_heads", "multi_head_attention", "multi_head_weights", "split_heads"]
 

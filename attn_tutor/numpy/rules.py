@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from attn_tutor._checks import broadcast, require_size
+from attn_tutor._checks import broadcast, require_one_meaning, require_size
 from attn_tutor.numpy._arrays import require_array, shapes
-from attn_tutor.numpy.blocks import Visibility
+from attn_tutor.numpy._visibility import Visibility
 from attn_tutor.numpy.positional import alibi_slopes
 from attn_tutor.rules import (
     Bias,
@@ -15,7 +15,6 @@ from attn_tutor.rules import (
     Window,
     documents,
     prefix,
-    require_one_meaning,
     valid,
 )
 
@@ -101,7 +100,8 @@ def check_mask(
     """
     batch = broadcast(Q.shape[:-2], K.shape[:-2]) or ()
     shape = *batch, Q.shape[-2], K.shape[-2]
-    visible, _ = Visibility.read("check_mask", shape, mask, causal, window).dense
+    visibility = Visibility.read("check_mask", shape, "cpu", mask, causal, window)
+    visible, _ = visibility.dense
     blind = False if visible is None else ~visible.any((-2, -1))
     require_one_meaning("check_mask", mask, shape, blind)
     return mask

@@ -5,9 +5,14 @@ from typing import Any
 import numpy as np
 
 from attn_tutor._checks import require_batch
-from attn_tutor.numpy._arrays import require_array, shapes, silent, upcast_half
+from attn_tutor.numpy._arrays import (
+    repeat_heads,
+    require_array,
+    shapes,
+    silent,
+    upcast_half,
+)
 from attn_tutor.numpy._merge import finite, partial_attention
-from attn_tutor.numpy.blocks import repeat_heads
 from attn_tutor.numpy.scoring import OTHER_WIDTHS
 from attn_tutor.rules import Bias, Rule, Window
 

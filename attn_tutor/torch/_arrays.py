@@ -148,3 +148,8 @@ def _wider(x: Any) -> Any:
         isinstance(x, torch.Tensor) and x.is_floating_point() and x.dtype.itemsize < 4
     )
     return x.float() if half else x
+
+
+def repeat_heads(X: torch.Tensor, times: int) -> torch.Tensor:
+    """Each head so many times in a row, (…, g, m, d) -> (…, g·times, m, d)."""
+    return X if times == 1 else X.repeat_interleave(times, -3)

@@ -10,9 +10,10 @@ from torch.nn.functional import dropout
 
 from attn_tutor._checks import require_chance, require_positive
 from attn_tutor.rules import Bias, Rule, Window
-from attn_tutor.torch._arrays import shapes, upcast_half
+from attn_tutor.torch._arrays import repeat_heads, shapes, upcast_half
 from attn_tutor.torch._softmax import masked_softmax, normalize
-from attn_tutor.torch.blocks import Visibility, by_blocks, repeat_heads
+from attn_tutor.torch._visibility import dense_visibility
+from attn_tutor.torch.blocks import by_blocks
 from attn_tutor.torch.fused import fused
 from attn_tutor.torch.kernels import gaussian_kernel
 from attn_tutor.torch.scoring import (
@@ -71,10 +72,7 @@ def attend(
         [[0.5, 2.0]]
     """
     require_chance("attend", "dropout_p", dropout_p)
-    visibility = Visibility.read(
-        "attend", scores.shape, V.device, mask, causal, window, bias
-    )
-    visible, B = visibility.dense  # (…, n, m) both, or None
+    visible, B = dense_visibility("attend", scores, mask, causal, window, bias)
     weights = masked_softmax(added(scores, B), visible)  # (…, n, m)
     return weighted_sum(dropout(weights, dropout_p), V, visible)  # (…, n, d_v)
 
@@ -116,11 +114,8 @@ def attention_weights(
     """
     scale = resolved_scale("attention_weights", scale, Q.shape[-1])
     scores = (scale * Q) @ K.mT  # (…, n, m)
-    shape, device = scores.shape, Q.device
-    visibility = Visibility.read(
-        "attention_weights", shape, device, mask, causal, window, bias
-    )
-    visible, B = visibility.dense  # (…, n, m) both, or None
+    where = "attention_weights"
+    visible, B = dense_visibility(where, scores, mask, causal, window, bias)
     return masked_softmax(added(scores, B), visible)
 
 

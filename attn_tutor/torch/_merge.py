@@ -6,7 +6,8 @@ from attn_tutor.rules import Bias, Rule, Window
 from attn_tutor.torch._arrays import shapes, upcast_half
 from attn_tutor.torch._attention import added, weighted_sum
 from attn_tutor.torch._softmax import masked_softmax
-from attn_tutor.torch.blocks import Visibility, by_blocks
+from attn_tutor.torch._visibility import dense_visibility
+from attn_tutor.torch.blocks import by_blocks
 from attn_tutor.torch.scoring import OTHER_WIDTHS, resolved_scale
 
 __all__ = ["merge", "partial_attention"]
@@ -56,11 +57,8 @@ def partial_attention(
     """
     scale = resolved_scale("partial_attention", scale, Q.shape[-1])
     scores = (scale * Q) @ K.mT  # (…, n, m)
-    shape, device = scores.shape, Q.device
-    visibility = Visibility.read(
-        "partial_attention", shape, device, mask, causal, window, bias
-    )
-    visible, B = visibility.dense  # (…, n, m) both, or None
+    where = "partial_attention"
+    visible, B = dense_visibility(where, scores, mask, causal, window, bias)
     scores = added(scores, B)
     output = weighted_sum(masked_softmax(scores, visible), V, visible)  # (…, n, d_v)
     if visible is None:

@@ -2,8 +2,9 @@
 
 import torch
 
+from attn_tutor._both.visibility import for_heads
 from attn_tutor._checks import require_heads
-from attn_tutor.rules import Bias, Rule, Window, for_heads
+from attn_tutor.rules import Bias, Rule, Window
 from attn_tutor.torch._arrays import shapes
 from attn_tutor.torch._attention import attention
 from attn_tutor.torch.multi_head import merge_heads, split_heads

@@ -2,11 +2,11 @@
 
 import torch
 
+from attn_tutor._both.visibility import for_heads
 from attn_tutor._checks import require_chance, require_divisible, require_heads
-from attn_tutor.rules import Bias, Rule, Window, for_heads
-from attn_tutor.torch._arrays import require_size, shapes
+from attn_tutor.rules import Bias, Rule, Window
+from attn_tutor.torch._arrays import repeat_heads, require_size, shapes
 from attn_tutor.torch._attention import attention, attention_weights
-from attn_tutor.torch.blocks import repeat_heads
 
 __all__ = ["merge_heads", "multi_head_attention", "multi_head_weights", "split_heads"]
 

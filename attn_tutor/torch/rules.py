@@ -2,7 +2,7 @@
 
 import torch
 
-from attn_tutor._checks import broadcast, require_size
+from attn_tutor._checks import broadcast, require_one_meaning, require_size
 from attn_tutor.rules import (
     Bias,
     Causal,
@@ -12,11 +12,10 @@ from attn_tutor.rules import (
     Window,
     documents,
     prefix,
-    require_one_meaning,
     valid,
 )
 from attn_tutor.torch._arrays import require_array, shapes
-from attn_tutor.torch.blocks import Visibility
+from attn_tutor.torch._visibility import Visibility
 from attn_tutor.torch.positional import alibi_slopes
 
 __all__ = [

@@ -6,9 +6,8 @@ import torch
 
 from attn_tutor._checks import require_batch
 from attn_tutor.rules import Bias, Rule, Window
-from attn_tutor.torch._arrays import require_array, shapes, upcast_half
+from attn_tutor.torch._arrays import repeat_heads, require_array, shapes, upcast_half
 from attn_tutor.torch._merge import finite, partial_attention
-from attn_tutor.torch.blocks import repeat_heads
 from attn_tutor.torch.scoring import OTHER_WIDTHS
 
 __all__ = ["sink_attention"]

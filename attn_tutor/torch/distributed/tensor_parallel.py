@@ -15,8 +15,8 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
+from attn_tutor._both.visibility import for_heads
 from attn_tutor._checks import require_divisible
-from attn_tutor.rules import for_heads
 from attn_tutor.torch._arrays import require_array
 from attn_tutor.torch.distributed.parts import of_heads
 from attn_tutor.torch.layers.block import Block

@@ -14,7 +14,7 @@ from attn_tutor.torch._attention import (
     bilinear_attention,
 )
 from attn_tutor.torch._softmax import masked_softmax
-from attn_tutor.torch.blocks import Visibility
+from attn_tutor.torch._visibility import dense_visibility
 from attn_tutor.torch.layers.checks import require_sizes, require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype, draw, linear
 from attn_tutor.torch.scoring import additive_score
@@ -125,10 +125,8 @@ class AdditiveAttention(nn.Module):
         if not need_weights:
             return output
         scores = additive_score(Q, K, *projections)  # (…, n, m)
-        visibility = Visibility.read(
-            "AdditiveAttention", scores.shape, scores.device, mask
-        )
-        return output, masked_softmax(scores, visibility.dense[0])
+        visible, _ = dense_visibility(where, scores, mask)
+        return output, masked_softmax(scores, visible)
 
 
 class SelfAttention(nn.Module):

@@ -6,6 +6,7 @@ from typing import Any, Self
 import torch
 from torch import nn
 
+from attn_tutor._both.visibility import for_heads, read_mask
 from attn_tutor._checks import (
     explain_foreign_names,
     require_chance,
@@ -17,11 +18,9 @@ from attn_tutor.rules import (
     MovedRule,
     Rule,
     Window,
-    for_heads,
-    read_mask,
 )
+from attn_tutor.torch._arrays import repeat_heads
 from attn_tutor.torch._attention import attention, attention_weights
-from attn_tutor.torch.blocks import repeat_heads
 from attn_tutor.torch.cache import KVCache
 from attn_tutor.torch.layers.checks import require_sizes, require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype, draw, linear
@@ -141,20 +140,25 @@ class MultiHeadAttention(nn.Module):
             keys, values, mask, window, bias = _with_cache(
                 cache, self.causal, queries, keys, values, mask, window, bias
             )
-        share = self._share_of_keys(queries, keys, mask, window, bias)  # beside a sink
-        heads = share * attention(
+        heads = attention(
             queries, keys, values, mask, causal=self.causal, window=window, bias=bias,
             n_kv_heads=keys.shape[-3], dropout_p=self.dropout if self.training else 0.0,
         )  # (…, h, n, d_h)  # fmt: skip
+        if (
+            self.sink_logits is not None
+        ):  # a sink takes its share of each query's weights
+            kept = self._kept_by_keys(queries, keys, mask, window, bias)  # (…, h, n, 1)
+            heads = kept * heads
         output = self.out_proj(merge_heads(heads))  # (…, n, d_model)
         if not need_weights:
             return output
-        return output, share * attention_weights(
+        weights = attention_weights(
             queries, repeat_heads(keys, self.n_heads // self.n_kv_heads), mask,
             causal=self.causal, window=window, bias=bias,
-        )  # fmt: skip
+        )  # (…, h, n, m)  # fmt: skip
+        return output, weights if self.sink_logits is None else kept * weights
 
-    def _share_of_keys(
+    def _kept_by_keys(
         self,
         queries: torch.Tensor,
         keys: torch.Tensor,
@@ -162,9 +166,7 @@ class MultiHeadAttention(nn.Module):
         window: Any,
         bias: Any,
     ) -> Any:
-        """How much of the weight a sink leaves to the keys, (…, h, n, 1); 1 without sink logits."""
-        if self.sink_logits is None:
-            return 1
+        """How much of each query's weights a sink leaves to the keys: what values of 1 would give, (…, h, n, 1)."""
         return sink_attention(
             queries, keys, torch.ones_like(keys[..., :1]), mask, sink_logits=self.sink_logits,
             causal=self.causal, window=window, bias=bias, n_kv_heads=keys.shape[-3],

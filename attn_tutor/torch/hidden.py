@@ -1,0 +1,103 @@
+"""Nothing hidden leaks: NaN and infinity in keys, values and queries that a call hides reach no output and no gradient.
+
+Numbers are looked at first, since that is cheap beside attention; on a GPU it waits for them.
+"""
+
+from typing import Any
+
+import torch
+
+from attn_tutor._both.blocks import Definition, Letters
+from attn_tutor.torch._arrays import repeat_heads, value_of
+from attn_tutor.torch._visibility import Visibility
+
+LARGEST = 1e15  # the dot product of rows of smaller numbers is finite
+
+
+def nan_safe(
+    definition: Definition,
+    arrays: list[torch.Tensor],
+    visibility: Visibility,
+    options: dict[str, Any],
+) -> tuple[torch.Tensor, ...]:
+    """What the body gives, but NaN only for queries that may see one, and no gradient of those that see nothing."""
+    if not visibility.hides or value_of(harmless, *arrays, wait=True):
+        results = by_kernel_or_body(definition, arrays, visibility, options)
+    else:
+        n_kv_heads = options.get("n_kv_heads")
+        arrays, nan = zero_bad_rows(arrays, definition.cores, visibility, n_kv_heads)
+        results = by_kernel_or_body(definition, arrays, visibility, options)
+        if definition.returns_weights:  # a hidden key gets 0, even of such a query
+            nan = nan & visibility.dense[0]
+        results = tuple(torch.where(nan, torch.nan, X) for X in results)
+    if len(results) == 1 and results[0].requires_grad and visibility.mask is not None:
+        sees_some = visibility.dense[0].any(-1, keepdim=True)
+        results = (torch.where(sees_some, results[0], 0),)
+    return results
+
+
+def by_kernel_or_body(
+    definition: Definition,
+    arrays: list[torch.Tensor],
+    visibility: Visibility,
+    options: dict[str, Any],
+) -> tuple[torch.Tensor, ...]:
+    """What the kernel gives where there is one that can, and else the body."""
+    results: Any = None
+    Q, K, scale = arrays[0], arrays[1], options.get("scale")
+    if definition.kernel and kernels_agree(visibility, Q, K, scale):
+        results = definition.kernel(visibility, *arrays, **options)
+    if results is None:
+        visible, B = visibility.dense
+        results = definition.body(*arrays, mask=visible, bias=B, **options)
+    return results if isinstance(results, tuple) else (results,)
+
+
+def harmless(*arrays: torch.Tensor) -> torch.Tensor:
+    """Whether nothing hidden can do harm: numbers are finite, and so are the dot products of rows."""
+    ends = [end for X in arrays if X.numel() for end in X.detach().aminmax()]
+    wide = (
+        torch.stack([end.float() for end in ends]) if ends else arrays[0].new_zeros(1)
+    )
+    return (wide.abs() < LARGEST).all()
+
+
+def kernels_agree(
+    visibility: Visibility, Q: torch.Tensor, K: torch.Tensor, scale: Any
+) -> bool:
+    """Whether kernels give what the formula does: they lose rows of nothing but NaN, and hidden infinite scores."""
+    Q = Q if scale is None else scale * Q
+    K = K if visibility.hides else K[..., :1, :]
+    return value_of(harmless, Q, K) is not False
+
+
+def zero_bad_rows(
+    arrays: list[torch.Tensor],
+    cores: list[Letters],
+    visibility: Visibility,
+    n_kv_heads: int | None,
+) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """Rows that are not finite or that nobody sees, set to 0: a weight of 0 comes too late, as 0 · NaN is NaN.
+
+    The mask that comes with them, (…, n, 1), marks the queries that see such a key, or are such and see something.
+    """
+    visible, unseen = None, False
+    if not visibility.is_causal:
+        visible, _ = visibility.dense
+        if n_kv_heads is None or visible.shape[-3:-2] in ((), (1,)):
+            unseen = ~visible.any(-2)[..., None]  # (…, m, 1)
+    bad_rows: dict[str, Any] = {"n": False, "m": False}
+    for k, (X, core) in enumerate(zip(arrays, cores, strict=True)):
+        if core[0] in bad_rows and len(core) > 1:
+            bad = ~X.isfinite().all(-1, keepdim=True)  # (…, n or m, 1)
+            bad_rows[core[0]] = bad_rows[core[0]] | bad
+            bad = bad | unseen if core[0] == "m" else bad
+            arrays = [*arrays[:k], torch.where(bad, 0, X), *arrays[k + 1 :]]
+    if n_kv_heads is not None:
+        bad_rows["m"] = repeat_heads(
+            bad_rows["m"], bad_rows["n"].shape[-3] // n_kv_heads
+        )
+    if visible is None:  # causal: who sees a key has seen those before it
+        return arrays, bad_rows["n"] | (bad_rows["m"].cumsum(-2) > 0)
+    nan_queries = visible & (bad_rows["n"] | bad_rows["m"].mT)  # (…, n, m)
+    return arrays, nan_queries.any(-1, keepdim=True)
