@@ -50,19 +50,19 @@ def checker(
     """
 
     def shapes(
-        signature: str, shared: bool = False, **hints: str
+        signature: str, grouped_query: bool = False, **hints: str
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """Hold a function to its shape signature; ``hints`` add advice to a mismatch of the axis they name.
 
-        ``shared``: with ``n_kv_heads`` the last batch axis is that of heads, and keys may have fewer.
+        ``grouped_query``: with ``n_kv_heads`` the last batch axis is that of heads, and keys may have fewer.
         """
         inputs = re.findall(r"\((.*?)\)", signature.split("->")[0])
         cores = [tuple(core.split(",")) for core in inputs]
         results = re.findall(r"\((.*?)\)", signature.split("->")[1])
         outputs = [tuple(core.split(",")) for core in results]
         fit = _fit(cores)
-        slow = {*FOREIGN_NAMES, *(["n_kv_heads"] if shared else [])}
-        if shared:
+        slow = {*FOREIGN_NAMES, *(["n_kv_heads"] if grouped_query else [])}
+        if grouped_query:
             hints["…"] = "Heads that share keys: give n_kv_heads, how many K has"
 
         def decorate(fn: Callable[P, R]) -> Callable[P, R]:
@@ -98,8 +98,8 @@ def checker(
                 for name, array in arrays.items():
                     require(fn.__name__, name, array)
                 sizes = {x: arrays[x].shape for x in arrays}
-                if shared and (g := kwargs.get("n_kv_heads")) is not None:
-                    require_shared(fn.__name__, sizes, g)
+                if grouped_query and (g := kwargs.get("n_kv_heads")) is not None:
+                    require_grouped(fn.__name__, sizes, g)
                     sizes |= {x: (*s[:-3], *s[-2:]) for x, s in sizes.items()}
                 expected = dict(zip(names, cores, strict=True))
                 _match(fn.__name__, signature, sizes, expected, hints)
@@ -355,7 +355,7 @@ def lacks_heads(where: str, mask: Shape, batch: Shape, n_heads: int) -> bool:
     return len(lead) == 1
 
 
-def require_shared(where: str, given: dict[str, Shape], n_kv_heads: Any) -> None:
+def require_grouped(where: str, given: dict[str, Shape], n_kv_heads: Any) -> None:
     """Raise unless keys and values have so many heads, (…, n_kv_heads, m, d), and those of Q split among them."""
     require_size(where, "n_kv_heads", n_kv_heads, least=1)
     for name, shape in given.items():

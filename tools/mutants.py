@@ -284,7 +284,7 @@ LISTED = [
     Wrong("who sees whom is not heard", "blocks.Visibility.read", lambda f, *args: f(*args[:-4])),
     Wrong("a tile is seen whole", "blocks.Visibility.mask_and_bias", lambda f, self, rows, keys: (None, f(self, rows, keys)[1])),
     Wrong("the keys of the block's first query", "blocks.Visibility.keys", lambda f, self, rows: f(self, slice(rows.start, rows.start + 1))),
-    Wrong("upper-left positions", "blocks.Visibility.positions", lambda f, self: f(self) - (self.m - self.n)),
+    Wrong("upper-left positions", "blocks.Visibility.positions", lambda f, self, rows: f(self, rows) - (self.m - self.n)),
     Wrong("a block's first key lost", "blocks.Visibility.keys", one_key_short),
     Wrong("a block's keys off by one", "blocks.Visibility.keys", one_key_late),
     Wrong("sinks are cut away", "blocks.Visibility.keys", one_span),

@@ -66,14 +66,14 @@ def batch_of(
 
 
 def index_of(
-    X: Any, core: Any, rows: slice, keys: Any, shared: bool = False
+    X: Any, core: Any, rows: slice, keys: Any, broadcasts: bool = False
 ) -> tuple[Any, ...]:
     """The index of some queries (n) and keys (m) in an array whose last axes have these letters.
 
-    ``shared``: an axis of length 1 is the same for all.
+    ``broadcasts``: an axis of length 1 is the same for all.
     """
     sizes = X.shape[X.ndim - len(core) :]
     at = [{"n": rows, "m": keys}.get(letter, slice(None)) for letter in core]
-    if shared:
+    if broadcasts:
         at = [slice(None) if k == 1 else x for x, k in zip(at, sizes, strict=True)]
     return (..., *at)

@@ -57,10 +57,12 @@ class Visibility:
                 mask = permitted_by_both(mask, bias != -float("inf"))
         return cls(n, m, device, rule, mask, bias)
 
-    def positions(self) -> Any:
-        """Where the queries stand: the last query at the last key, (n, 1)."""
-        xp = self.xp
-        return xp.arange(self.n, device=self.device)[:, None] + (self.m - self.n)
+    def positions(self, rows: slice) -> Any:
+        """Where these queries stand, (rows, 1): the last of all at the last key."""
+        start, stop, _ = rows.indices(self.n)
+        offset = self.m - self.n
+        i = self.xp.arange(start + offset, stop + offset, device=self.device)
+        return i[:, None]
 
     def keys(self, rows: slice) -> Any:
         """Index of the keys that these queries see, and maybe of some more."""
@@ -77,11 +79,13 @@ class Visibility:
 
     def mask_and_bias(self, rows: slice, keys: Any) -> tuple[Any, Any]:
         """Mask and bias of these queries and keys, which broadcast to (…, rows, keys); None where there is none."""
-        xp = self.xp
-        i, j = self.positions()[rows], xp.arange(self.m, device=self.device)[keys]
+        xp, i, j = self.xp, self.positions(rows), keys
+        if isinstance(keys, slice):
+            start, stop, _ = keys.indices(self.m)
+            j = xp.arange(start, stop, device=self.device)
         mask, bias = self.mask, self.bias
         if mask is not None:
-            mask = mask[index_of(mask, "nm", rows, keys, shared=True)]
+            mask = mask[index_of(mask, "nm", rows, keys, broadcasts=True)]
         if self.rule is not None:
             pairs = xp.atleast_2d(xp.asarray(self.rule.pairs(i, j)))
             mask = permitted_by_both(mask, pairs)
@@ -91,7 +95,7 @@ class Visibility:
             if may_hide:
                 mask = permitted_by_both(mask, bias != -float("inf"))
         elif bias is not None:
-            bias = bias[index_of(bias, "nm", rows, keys, shared=True)]
+            bias = bias[index_of(bias, "nm", rows, keys, broadcasts=True)]
         return mask, bias
 
     @property

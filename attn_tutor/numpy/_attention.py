@@ -116,7 +116,7 @@ def attention_weights(
     return masked_softmax(added(scores, B), visible)
 
 
-@shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", shared=True, d=OTHER_WIDTHS)
+@shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", grouped_query=True, d=OTHER_WIDTHS)
 @upcast_half
 @by_blocks()
 def attention(

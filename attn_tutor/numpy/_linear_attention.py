@@ -6,7 +6,7 @@ import numpy as np
 
 from attn_tutor._checks import broadcast
 from attn_tutor.numpy._arrays import require_array, shapes
-from attn_tutor.numpy._softmax import share
+from attn_tutor.numpy._softmax import ratio
 
 __all__ = ["delta_rule", "elu_features", "linear_attention"]
 
@@ -70,7 +70,7 @@ def linear_attention(
     ones = np.ones((*V.shape[:-1], 1), dtype)
     V1 = np.concatenate([V, ones], -1)  # the last column sums the weights
     pooled = _of_the_past(q, k, V1) if causal else q @ (k.mT @ V1)
-    return share(pooled[..., :-1], pooled[..., -1:]).astype(V.dtype, copy=False)
+    return ratio(pooled[..., :-1], pooled[..., -1:]).astype(V.dtype, copy=False)
 
 
 def _of_the_past(q: np.ndarray, k: np.ndarray, V: np.ndarray) -> np.ndarray:
@@ -117,7 +117,7 @@ def delta_rule(
     """
     dtype = np.result_type(V, np.float32)
     length = np.linalg.norm(K.astype(dtype), axis=-1, keepdims=True)
-    K = share(K.astype(dtype), length)
+    K = ratio(K.astype(dtype), length)
     batch = broadcast(*(X.shape[:-2] for X in (Q, K, V)), beta.shape[:-1]) or ()
     state = np.zeros((*batch, K.shape[-1], V.shape[-1]), dtype)
     out = np.empty((*batch, *V.shape[-2:]), V.dtype)

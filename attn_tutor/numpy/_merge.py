@@ -4,7 +4,7 @@ import numpy as np
 
 from attn_tutor.numpy._arrays import shapes, upcast_half
 from attn_tutor.numpy._attention import added, weighted_sum
-from attn_tutor.numpy._softmax import share
+from attn_tutor.numpy._softmax import ratio
 from attn_tutor.numpy._visibility import dense_visibility
 from attn_tutor.numpy.blocks import by_blocks
 from attn_tutor.numpy.scoring import OTHER_WIDTHS, resolved_scale
@@ -66,7 +66,7 @@ def partial_attention(
     weights = np.exp(scores - finite(top))  # (…, n, m)
     total = weights.sum(-1, keepdims=True)  # (…, n, 1)
     with np.errstate(divide="ignore"):  # log 0 is −∞: no key
-        return weighted_sum(share(weights, total), V, visible), top + np.log(total)
+        return weighted_sum(ratio(weights, total), V, visible), top + np.log(total)
 
 
 @shapes("(n,d_v),(n,1),(n,d_v),(n,1)->(n,d_v),(n,1)")

@@ -75,7 +75,7 @@ def masked_softmax(scores: np.ndarray, mask: np.ndarray | None = None) -> np.nda
     wide -= wide.max(-1, keepdims=True, initial=lowest)
     weights = np.exp(wide, out=wide)  # … and exp(−∞) = 0
     total = weights.sum(-1, keepdims=True)
-    share(weights, total, weights)
+    ratio(weights, total, weights)
     if np.isnan(total).any():  # of a permitted NaN, which spoils no forbidden key
         weights = np.where(mask, weights, 0)
     return weights.astype(scores.dtype, copy=False)
@@ -103,10 +103,10 @@ def normalize(weights: np.ndarray) -> np.ndarray:
         [[0.75, 0.25], [0.0, 0.0]]
     """
     wide = _single(weights)
-    return share(wide, wide.sum(-1, keepdims=True)).astype(weights.dtype, copy=False)
+    return ratio(wide, wide.sum(-1, keepdims=True)).astype(weights.dtype, copy=False)
 
 
-def share(
+def ratio(
     part: np.ndarray, total: np.ndarray, out: np.ndarray | None = None
 ) -> np.ndarray:
     """part / total, where 0/0 is 0: a query that sees no key draws nothing from any."""

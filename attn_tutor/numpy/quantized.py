@@ -3,7 +3,7 @@
 import numpy as np
 
 from attn_tutor.numpy._arrays import require_array
-from attn_tutor.numpy._softmax import share
+from attn_tutor.numpy._softmax import ratio
 
 __all__ = ["quantize"]
 
@@ -42,4 +42,4 @@ def quantize(X: np.ndarray, axis: int = -1) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError("quantize: X holds NaN or infinity, which have no 8-bit code")
     X = X.astype(np.result_type(X, np.float32), copy=False)
     scales = np.abs(X).max(axis, keepdims=True, initial=0) / 127
-    return np.rint(share(X, scales)).clip(-127, 127).astype(np.int8), scales
+    return np.rint(ratio(X, scales)).clip(-127, 127).astype(np.int8), scales

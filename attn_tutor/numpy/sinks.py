@@ -19,7 +19,7 @@ from attn_tutor.rules import Bias, Rule, Window
 __all__ = ["sink_attention"]
 
 
-@shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", shared=True, d=OTHER_WIDTHS)
+@shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", grouped_query=True, d=OTHER_WIDTHS)
 @silent
 @upcast_half
 def sink_attention(

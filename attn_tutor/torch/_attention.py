@@ -119,7 +119,7 @@ def attention_weights(
     return masked_softmax(added(scores, B), visible)
 
 
-@shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", shared=True, d=OTHER_WIDTHS)
+@shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", grouped_query=True, d=OTHER_WIDTHS)
 @by_blocks(kernel=fused)
 def attention(
     Q: torch.Tensor,

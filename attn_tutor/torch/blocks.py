@@ -13,9 +13,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attn_tutor._both.blocks import Definition, batch_of, called_by, index_of, sizes_of
 from attn_tutor.rules import Bias
-from attn_tutor.torch._arrays import require_scale, transformed
+from attn_tutor.torch._arrays import require_scale, transformed, value_of
 from attn_tutor.torch._visibility import Visibility
-from attn_tutor.torch.hidden import nan_safe
+from attn_tutor.torch.hidden import harmless, nan_safe
 
 ROWS = 128  # queries of a block at most
 BLOCK = 2**20  # numbers of a block at most, where pairs have numbers of their own
@@ -67,7 +67,10 @@ def run(
         )
         height = max(1, min(ROWS, BLOCK // max(1, per_query))) if many else ROWS
         visibility = visibility.learnt_as_array()
-        results = Cut(definition, visibility, options, height)(arrays)
+        if torch.is_autocast_enabled(device.type):
+            arrays = [X.to(torch.get_autocast_dtype(device.type)) for X in arrays]
+        all_harmless = value_of(harmless, *arrays) is True
+        results = Cut(definition, visibility, options, height, all_harmless)(arrays)
     return results if len(results) > 1 else results[0]
 
 
@@ -84,12 +87,10 @@ class Cut(NamedTuple):
     visibility: Visibility
     options: dict[str, Any]
     height: int  # queries of a block
+    all_harmless: bool
 
     def __call__(self, arrays: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """What the body gives for all queries, with a gradient where it is wanted."""
-        device = arrays[0].device.type
-        if torch.is_autocast_enabled(device):
-            arrays = [X.to(torch.get_autocast_dtype(device)) for X in arrays]
         if isinstance(self.visibility.bias, torch.Tensor):  # it may have a gradient
             arrays = [*arrays, self.visibility.bias]
         trains = torch.is_grad_enabled() and any(X.requires_grad for X in arrays)
@@ -108,7 +109,7 @@ class Cut(NamedTuple):
             for X, core in zip(arrays, self.definition.cores, strict=False)
         ]
         for bias in arrays[len(indices) :]:
-            indices.append(index_of(bias, "nm", rows, keys, shared=True))
+            indices.append(index_of(bias, "nm", rows, keys, broadcasts=True))
         return indices
 
     def compute(self, parts: Any, rows: slice, keys: Any) -> tuple[Any, ...]:
@@ -118,7 +119,9 @@ class Cut(NamedTuple):
             *parts, bias = parts
         n, m = rows.stop - rows.start, parts[1].shape[-2]
         visibility = Visibility(n, m, self.visibility.device, None, mask, bias)
-        return nan_safe(self.definition, parts, visibility, self.options)
+        return nan_safe(
+            self.definition, parts, visibility, self.options, self.all_harmless
+        )
 
     def results(self, arrays: Any) -> tuple[torch.Tensor, ...]:
         """What the body gives for all queries."""

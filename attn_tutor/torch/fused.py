@@ -41,13 +41,13 @@ def fused(
     if d != d_v:  # zeros change no product, and the fast kernels want one width
         Q, K, V = (pad(X, (0, max(d, d_v) - X.shape[-1])) for X in (Q, K, V))
 
-    batch, shared = batch_axes(n_kv_heads, Q, K, V, mask)
-    q, k, v = four_axes(Q, batch), four_axes(K, shared), four_axes(V, shared)
+    batch, kv_batch = batch_axes(n_kv_heads, Q, K, V, mask)
+    q, k, v = four_axes(Q, batch), four_axes(K, kv_batch), four_axes(V, kv_batch)
     gqa = n_kv_heads is not None
     if by_flex:
         output = flex(q, k, v, visibility, scale, gqa)
     else:
-        mask = None if mask is None else four_axes(mask, batch)
+        mask = None if mask is None else mask_axes(mask, batch)
         output = sdpa(q, k, v, mask, dropout_p, visibility.is_causal, scale, gqa)
     return output.reshape(*batch, *output.shape[-2:])[..., :d_v].to(dtype)
 
@@ -83,7 +83,14 @@ def batch_axes(
     return (*outer, Q.shape[-3]), (*outer, n_kv_heads)
 
 
-def four_axes(X: torch.Tensor, batch: tuple[int, ...]) -> torch.Tensor:
+def mask_axes(mask: torch.Tensor, batch: Shape) -> torch.Tensor:
+    """A mask with two batch axes; what is the same for all stays one, since kernels write out the whole of it."""
+    if math.prod(mask.shape[:-2]) == 1:
+        return mask.reshape(1, 1, *mask.shape[-2:])
+    return four_axes(mask, batch)
+
+
+def four_axes(X: torch.Tensor, batch: Shape) -> torch.Tensor:
     """With two batch axes, as the fast kernels want."""
     if X.shape[:-2] == batch and len(batch) == 2:  # the usual case
         return X

@@ -19,10 +19,17 @@ def nan_safe(
     arrays: list[torch.Tensor],
     visibility: Visibility,
     options: dict[str, Any],
+    all_harmless: bool = False,
 ) -> tuple[torch.Tensor, ...]:
-    """What the body gives, but NaN only for queries that may see one, and no gradient of those that see nothing."""
-    if not visibility.hides or value_of(harmless, *arrays, wait=True):
-        results = by_kernel_or_body(definition, arrays, visibility, options)
+    """What the body gives, but NaN only for queries that may see one, and no gradient of those that see nothing.
+
+    ``all_harmless``: the arrays are parts of some that were looked at.
+    """
+    known = all_harmless or (
+        visibility.hides and value_of(harmless, *arrays, wait=True)
+    )
+    if known or not visibility.hides:
+        results = by_kernel_or_body(definition, arrays, visibility, options, known)
     else:
         n_kv_heads = options.get("n_kv_heads")
         arrays, nan = zero_bad_rows(arrays, definition.cores, visibility, n_kv_heads)
@@ -41,11 +48,13 @@ def by_kernel_or_body(
     arrays: list[torch.Tensor],
     visibility: Visibility,
     options: dict[str, Any],
+    known_harmless: Any = False,
 ) -> tuple[torch.Tensor, ...]:
     """What the kernel gives where there is one that can, and else the body."""
     results: Any = None
     Q, K, scale = arrays[0], arrays[1], options.get("scale")
-    if definition.kernel and kernels_agree(visibility, Q, K, scale):
+    agree = known_harmless and scale is None
+    if definition.kernel and (agree or kernels_agree(visibility, Q, K, scale)):
         results = definition.kernel(visibility, *arrays, **options)
     if results is None:
         visible, B = visibility.dense

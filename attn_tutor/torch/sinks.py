@@ -13,7 +13,7 @@ from attn_tutor.torch.scoring import OTHER_WIDTHS
 __all__ = ["sink_attention"]
 
 
-@shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", shared=True, d=OTHER_WIDTHS)
+@shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", grouped_query=True, d=OTHER_WIDTHS)
 @upcast_half
 def sink_attention(
     Q: torch.Tensor,

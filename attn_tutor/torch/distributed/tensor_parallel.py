@@ -104,8 +104,8 @@ def _share(layer: MultiHeadAttention, mesh: DeviceMesh) -> slice:
     for what in ("n_heads", "n_kv_heads"):
         heads = getattr(layer, what)
         require_divisible("tensor_parallel", what, heads, "processes", size)
-    share = layer.n_heads // size
-    return slice(rank * share, (rank + 1) * share)
+    h_local = layer.n_heads // size
+    return slice(rank * h_local, (rank + 1) * h_local)
 
 
 def _of_this_process(
@@ -144,8 +144,8 @@ def _of_all(
     if not options.get("need_weights"):
         return output
     output, weights = output
-    shared = DTensor.from_local(weights, mesh, [Shard(weights.ndim - 3)])
-    return output, shared.full_tensor()
+    by_head = DTensor.from_local(weights, mesh, [Shard(weights.ndim - 3)])
+    return output, by_head.full_tensor()
 
 
 def _to_all() -> ParallelStyle:

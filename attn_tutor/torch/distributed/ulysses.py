@@ -63,9 +63,9 @@ def ulysses_attention(
     if h_kv % size:  # too few for all: some processes share one
         require_divisible(HERE, "processes", size, "heads of K", h_kv)
         K, V = (X.repeat_interleave(size // h_kv, -3) for X in (K, V))
-    share = h // size
+    h_local = h // size
     if isinstance(mask, Rule):
-        mask = of_heads(mask, slice(P.rank * share, (P.rank + 1) * share))
+        mask = of_heads(mask, slice(P.rank * h_local, (P.rank + 1) * h_local))
     elif P.mask is not None:
         n_heads = max([size, *P.mask.shape[-3:-2]])
         rows = P.mask.expand(*P.mask.shape[:-3], n_heads, *P.mask.shape[-2:])

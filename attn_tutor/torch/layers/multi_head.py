@@ -144,19 +144,29 @@ class MultiHeadAttention(nn.Module):
             queries, keys, values, mask, causal=self.causal, window=window, bias=bias,
             n_kv_heads=keys.shape[-3], dropout_p=self.dropout if self.training else 0.0,
         )  # (…, h, n, d_h)  # fmt: skip
-        if (
-            self.sink_logits is not None
-        ):  # a sink takes its share of each query's weights
-            kept = self._kept_by_keys(queries, keys, mask, window, bias)  # (…, h, n, 1)
-            heads = kept * heads
+        if self.sink_logits is not None:  # a sink takes part of the weights
+            heads = heads * self._kept_by_keys(queries, keys, mask, window, bias)
         output = self.out_proj(merge_heads(heads))  # (…, n, d_model)
-        if not need_weights:
-            return output
+        if need_weights:
+            return output, self._weights(queries, keys, mask, window, bias)
+        return output
+
+    def _weights(
+        self,
+        queries: torch.Tensor,
+        keys: torch.Tensor,
+        mask: Any,
+        window: Any,
+        bias: Any,
+    ) -> torch.Tensor:
+        """The weights of each head, (…, h, n, m), of keys (…, h_kv, m, d_h)."""
         weights = attention_weights(
             queries, repeat_heads(keys, self.n_heads // self.n_kv_heads), mask,
             causal=self.causal, window=window, bias=bias,
-        )  # (…, h, n, m)  # fmt: skip
-        return output, weights if self.sink_logits is None else kept * weights
+        )  # fmt: skip
+        if self.sink_logits is None:
+            return weights
+        return weights * self._kept_by_keys(queries, keys, mask, window, bias)
 
     def _kept_by_keys(
         self,
