@@ -3,26 +3,29 @@
 import functools
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from attn_tutor._both.blocks import index_of
 from attn_tutor._checks import Shape, broadcast, lacks_heads, require_size
 from attn_tutor.rules import Bias, Causal, Rule, Window
 
 
-@dataclass(frozen=True)
-class Visibility:
-    """Which of m keys n queries see, and what is added to their scores. Each half sets its backend."""
+class Fields(NamedTuple):
+    """What a call says, once it is read."""
 
-    xp: ClassVar[Any]
     n: int
     m: int
     device: Any
     rule: Rule | None
     mask: Any  # a boolean array, which broadcasts to (…, n, m), or None
     bias: Any  # an array like it, a Bias, or None
+
+
+class Visibility(Fields):
+    """Which of m keys n queries see, and what is added to their scores. Each half sets its backend."""
+
+    xp: ClassVar[Any]
 
     @classmethod
     def read(
