@@ -226,7 +226,7 @@ def attention_bill(
         groups, value_width = 1, layer.latent_width
         key_width = value_width + layer.rotary_width
     first = keys - queries  # position of the first query
-    once = queries * heads * (key_width + value_width) * number  # queries and outputs
+    once = float(queries * heads * (key_width + value_width) * number)  # and outputs
     row = layer.kept_bytes(1)
     data, c, t = mesh or Mesh()
     if way == "tiles":

@@ -8,8 +8,9 @@ Machines and layer as they are, and for the last 1, 2, 4, … of 131,072 tokens 
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import get_args
 
-from attn_tutor.ledger import B200, H100, LLAMA_70B, TRIPS, attention_bill
+from attn_tutor.ledger import B200, H100, LLAMA_70B, Way, attention_bill
 
 DATA = Path(__file__).resolve().parents[1] / "book" / "_static" / "attn-ledger-data.js"
 KEYS = 2**17
@@ -23,7 +24,7 @@ def text() -> str:
             for power in range(18)
             for bill in [attention_bill(2**power, KEYS, way=way)]
         ]
-        for way in (*TRIPS, "tiles")
+        for way in get_args(Way)
     }
     parts = {
         "machines": {"H100": asdict(H100), "B200": asdict(B200)},
