@@ -65,9 +65,10 @@ H100 = Machine(
     node_gpus=8,
 )
 
-#: A B200 GPU of a node of eight: HBM3e, NVLink 5 and adapters by NVIDIA, DGX B200 data sheet (2024).
+#: A B200 GPU of a node of eight, by its data sheets.
 #:
-#: Operations, and 8,192 of them and 16 exponentials a clock: Zadouri et al. (2026). Latencies: as for the H100.
+#: HBM3e, NVLink 5 and adapters: NVIDIA, DGX B200 data sheet (2024). Operations, and 8,192 of them and 16 exponentials a
+#: clock: Zadouri et al. (2026). Latencies: as for the H100.
 B200 = replace(
     H100,
     operations_per_second=2250e12,
@@ -143,7 +144,7 @@ class Bill:
 
     @property
     def seconds(self) -> float:
-        """The least: products, exponentials and traffic overlap; what is waited for comes on top."""
+        """The least, if products, exponentials and traffic overlap. What is waited for comes on top."""
         times = self.product_seconds, self.exponential_seconds, self.memory_seconds
         return max(times) + self.wait_seconds
 
