@@ -1,5 +1,5 @@
-/* Chapter 13: choose a design and a length, and see what the cache of one text weighs. The bill is cache_bytes of
-   attn_tutor.ledger, as is what an H100 holds; latents have 512 + 64 numbers. */
+/* Chapter 13: choose a design and a length, and see what the cache of one text weighs. Latents have 512 + 64
+   numbers. Needs attn-ledger-data.js: what an H100 holds. The bill is cache_bytes of attn_tutor.ledger. */
 
 /* Bytes in the unit that leaves at least one. */
 attn.size = (bytes) => {
@@ -20,7 +20,7 @@ customElements.define("attn-cache", class extends attn.Figure {
   static tones = { heads: "first", groups: "second", latents: "copy", one: "back" };
   static windows = { all: "all tokens", window: "4 sinks and the last 4,096" };
   static kept = 4096 + 4; // tokens of a window
-  static holds = 80e9; // bytes of an H100
+  static holds = attn.ledger.machines.H100.memory_bytes;
   static told = ([length, sizes]) => { // of a window, and of latents
     const [window, latents] = sizes.map(attn.size);
     return `at ${(2 ** length).toLocaleString("en-US")} tokens the window takes ${window} and latents ${latents}`;
