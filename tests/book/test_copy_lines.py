@@ -30,7 +30,7 @@ LINES = {
 each = pytest.mark.parametrize(("page", "half"), LINES)
 LONGEST = 66  # letters, so that no line scrolls
 INSIDE = {"gru_cell", "decoder_step", "DecoderStep"}  # of a model: compared below
-INSIDE |= {"norm", "mlp", "block", "Heads", "SmallBlock", "SmallTransformer"}
+INSIDE |= {"norm", "block", "Heads", "SmallBlock", "SmallTransformer"}
 INSIDE |= {"keep"}
 INSIDE |= {"Attention"}  # with its own backward: compared below
 INSIDE |= {"rms_norm", "feed_forward", "turn", "layer"}
@@ -296,10 +296,13 @@ def test_the_model_of_chapter_9_is_the_packages() -> None:
     def parameters(layer: Any) -> list[Any]:
         return [x.detach().numpy().T for x in (layer.weight, layer.bias)]
 
+    def mlp(N: Any) -> Any:
+        with torch.no_grad():
+            return one.feed_forward(torch.from_numpy(N)).numpy()
+
     norms = [parameters(one.norm_1), parameters(one.norm_2)]
-    layers = [*parameters(one.widen), *parameters(one.narrow)]
     block = made_by("09_transformer", "numpy")["block"]
-    found = block(X.numpy(), attention, *norms, layers)
+    found = block(X.numpy(), attention, mlp, *norms)
     with torch.no_grad():
         np.testing.assert_allclose(found, one(X), rtol=1e-10, atol=1e-12)
 

@@ -214,6 +214,11 @@ def torch_layer_norm(X, gain, shift):
     return torch.nn.functional.layer_norm(X, gain.shape, gain, shift)
 
 
+def torch_block(X, attention, mlp):
+    Y = X + attention(torch.nn.functional.layer_norm(X, X.shape[-1:]))
+    return Y + mlp(torch.nn.functional.layer_norm(Y, Y.shape[-1:]))
+
+
 def torch_windows(ids, starts, n):
     read = ids.unfold(0, n + 1, 1)[starts]
     return read[:, :-1], read[:, 1:]
