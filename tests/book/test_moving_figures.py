@@ -865,7 +865,7 @@ def test_cache(page: Page, rng: np.random.Generator) -> None:
         mine = shown[-1]
         assert said(figure).startswith(f"{model} with ")
         assert said(figure).endswith(f"a text of {n:,} tokens takes {mine}.")
-        assert f"{all_heads} heads (MHA)" in figure.locator("svg").inner_html()
+        assert f"{all_heads} KV heads (MHA)" in figure.locator("svg").inner_html()
         met.add((window, n > 4100))
     assert met >= {("all", True), ("window", True)}
     holds = str(figure.locator(".attn-reach").get_attribute("d"))

@@ -371,6 +371,11 @@ def torch_dequantise(blocks):
     return scale * codes + low
 
 
+def torch_step_seconds(texts, parameters, weights, cache, peak, bandwidth):
+    busy = torch.tensor([weights / bandwidth, 2 * texts * parameters / peak])
+    return busy.double().max() + texts * cache / bandwidth
+
+
 def torch_window_with_sinks(n, m, window, sinks):
     band = torch.ones(n, m).tril(m - n)
     recent = band.triu(m - n - window + 1)
