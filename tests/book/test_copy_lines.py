@@ -32,6 +32,7 @@ LONGEST = 66  # letters, so that no line scrolls
 INSIDE = {"gru_cell", "decoder_step", "DecoderStep"}  # of a model: compared below
 INSIDE |= {"norm", "mlp", "block", "Heads", "SmallBlock", "SmallTransformer"}
 INSIDE |= {"keep"}
+INSIDE |= {"Attention"}  # with its own backward: compared below
 INSIDE |= {"rms_norm", "feed_forward", "turn", "layer"}
 INSIDE |= {"ring"}  # of processes: compared below
 MOST_LINES = {("09_transformer", "torch"): 45}  # a whole model, on one screen
@@ -74,7 +75,10 @@ def examples(name: str) -> list[tuple[Any, ...]]:
         "merge_heads": [(batch[0],)],
         "multi_head_attention": [(Y, Z, Z, *heads, 2), (Y, Z, Z, *heads, 3, mask)],
         "sinusoidal_encoding": [(n, 6), (n, 7)],
-        "attention_vjp": [(*x, x[2][..., :n, :]) for x in (batch, single)],
+        "attention_vjp": [
+            *((*x, x[2][..., :n, :]) for x in (batch, single)),
+            (*single, single[2][:n], mask),
+        ],
         "quantize": [(batch[1],), (batch[1], -2), (0 * X,)],
         "partial_attention": [(*single,), (*batch, mask)],
         "merge": [(Z, Z[:, :1], -Z, 900 * Z[:, 1:2]), (Z, 0 * Z[:, :1], Z, nothing)],
@@ -170,6 +174,26 @@ def test_the_module_of_chapter_4_takes_the_packages_parameters() -> None:
         torch.testing.assert_close(ours(X, some), expected, rtol=1e-10, atol=1e-12)
         grads = torch.autograd.grad(ours(X, some).sum(), ours.parameters())
         assert all(grad.isfinite().all() for grad in grads)
+
+
+def test_the_backward_pass_of_chapter_7_is_that_of_autograd() -> None:
+    """With and without a mask, where a query sees nothing, and where all texts of a batch share their keys."""
+    apply = made_by("07_gradients", "torch")["Attention"].apply
+    for *arrays, mask in [(*x, None) for x in examples("attention")[:2]] + [
+        examples("attention")[2]
+    ]:
+        mask = tensor(mask)
+        for shared in (False, True):
+            leaves = [tensor(x).requires_grad_() for x in arrays]
+            if shared and leaves[1].ndim == 3:
+                leaves[1:] = [x[:1].detach().requires_grad_() for x in leaves[1:]]
+            ours = apply(*leaves, mask)
+            theirs = attn_tutor.torch.attention(*leaves, mask)
+            torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+            g = torch.rand_like(ours)
+            pairs = zip(*(torch.autograd.grad(x, leaves, g) for x in (ours, theirs)), strict=True)  # fmt: skip
+            for x, y in pairs:
+                torch.testing.assert_close(x, y, rtol=1e-10, atol=1e-12)
 
 
 def test_the_tiles_of_chapter_10_may_have_any_width() -> None:

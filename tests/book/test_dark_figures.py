@@ -222,9 +222,9 @@ def test_a_page_shows_and_loads_the_twins_of_its_theme_alone(
         for image in page.locator(f"img.in-{theme}").all():
             image.scroll_into_view_if_needed()
             image.evaluate("image => image.decode()")
-        assert page.locator(f"img.in-{theme}:visible").count() >= 6
+        assert page.locator(f"img.in-{theme}:visible").count() >= 5
         assert page.locator(f"img.in-{other}:visible").count() == 0
-        assert page.locator("figcaption:visible").count() >= 6
+        assert page.locator("figcaption:visible").count() >= 5
         style = "body => getComputedStyle(body).backgroundColor"
         ground = {"light": [255] * 3, "dark": GROUND}[theme]
         assert page.locator("body").evaluate(style) == f"rgb{tuple(ground)}"

@@ -440,8 +440,8 @@ TOPICS = {
     "05": "head, multi-head attention, grouped-query attention, multi-query attention, key–value cache, "
     "parameter",
     "06": "positional encoding, rotary encoding, ALiBi, equivariance, wavelength",
-    "07": "gradient, backpropagation, vector–Jacobian product, Jacobian, finite difference, saturation, log-sum-exp, "
-    "tile, additive score",
+    "07": "gradient, backpropagation, vector–Jacobian product, Jacobian, finite difference, saturation, "
+    "additive score",
     "08": "encoder, decoder, recurrent network, embedding, vocabulary, context vector, alignment, additive score, "
     "seq2seq, padding mask, teacher forcing, exposure bias, cross-entropy, greedy decoding, beam search, "
     "length normalisation, nucleus sampling, transformer, cross-attention",

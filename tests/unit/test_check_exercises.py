@@ -256,6 +256,10 @@ def torch_beam(step, end, max_len, k):
     return tokens[0, 0, :stop], scores[0, 0]
 
 
+def torch_context_vector(s, H, W_q, W_k, w_v):
+    return at.additive_attention(s[None], H, H, W_q, W_k, w_v)[0]
+
+
 def torch_previous_symbols(target, end):
     return torch.cat([torch.full_like(target[:, :1], end), target[:, :-1]], 1)
 

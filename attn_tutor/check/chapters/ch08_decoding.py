@@ -1,13 +1,32 @@
-"""Chapter 8: what the decoder is fed, and how sentences are searched, drawn and compared."""
+"""Chapter 8: the look back, what the decoder is fed, and how sentences are searched, drawn and compared."""
 
 from typing import Any
 
 import numpy as np
 
-from attn_tutor.check.chapters.inputs import Array, named, weights_of
+from attn_tutor.check.chapters.inputs import LN3, Array, column, named, weights_of
 from attn_tutor.check.exercise import Exercise, Function
 
 END = 2
+
+
+def look_back(s: Array, H: Array, W_q: Array, W_k: Array, w_v: Array, *, weigh: Function = weights_of,
+              curve: Function = np.tanh) -> Array:  # fmt: skip
+    """One step's context, with what people get wrong in it as options."""
+    return np.asarray(weigh(curve(s @ W_q + H @ W_k) @ w_v) @ H)
+
+
+context_vector = Exercise(8, "context_vector(s, H, W_q, W_k, w_v): the average of the rows of H, each weighted "
+    "by the softmax of its score tanh(s W_q + h W_k) · w_v; (d), (m, h), (d, k), (h, k), (k) → (h)",
+    look_back, lambda draw: [
+        (np.zeros(1), np.array([[1.0, 0], [0, 1], [0, 0.5]]), column(1), column(LN3 / 2, 0), np.array([2 * LN3])),
+        *((draw(3), draw(m, 5), draw(3, 11), draw(5, 11), draw(11)) for m in (1, 2, 7))],
+    ("every weight is 1", dict(weigh=np.ones_like),
+     "Each of your weights is 1, so you return the plain sum. Softmax runs over the words, and the weights sum to 1."),
+    ("no softmax", dict(weigh=lambda e: e),
+     "You multiply the scores by the states. Softmax comes first: it turns the scores into weights that sum to 1."),
+    ("no tanh", dict(curve=lambda x: x),
+     "You leave out the tanh. Then the state adds the same to all scores, and softmax cannot see it."))  # fmt: skip
 
 
 def model(seed: int, n_tokens: int = 3) -> Function:

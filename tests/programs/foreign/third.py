@@ -423,6 +423,31 @@ def beam_1(step, end, max_len, k):
     return np.array(t), s
 
 
+@wrong("context_vector", "weight is 1|plain sum|words")
+def context_vector_1(s, H, W_q, W_k, w_v):
+    e = torch.tanh(s @ W_q + H @ W_k) @ w_v[:, None]
+    return (torch.softmax(e, -1) * H).sum(0)
+
+
+@wrong("context_vector", "[Ss]oftmax")
+def context_vector_2(s, H, W_q, W_k, w_v):
+    scores = torch.tanh(s @ W_q + H @ W_k) @ w_v
+    return scores @ H
+
+
+@wrong("context_vector", "tanh")
+def context_vector_3(s, H, W_q, W_k, w_v):
+    weights = torch.softmax((s @ W_q + H @ W_k) @ w_v, -1)
+    return weights @ H
+
+
+@right("context_vector")
+def context_vector_4(s, H, W_q, W_k, w_v):
+    e = np.array([w_v @ np.tanh(s @ W_q + h @ W_k) for h in H])
+    a = np.exp(e) / np.exp(e).sum()
+    return sum(x * h for x, h in zip(a, H, strict=True))
+
+
 @wrong("exact_match", "after the end|whole rows")
 def exact_match_1(found, target, end):
     w = max(found.shape[1], target.shape[1])
