@@ -127,12 +127,12 @@ def section(stem: str, result: dict[str, Any]) -> str:
         parts += [
             f"### {name}",
             f"```{{figure}} _static/{picture}\n:name: fig-bench-{stem}-{half}\n"
-            f":alt: {alt_text(result, half)}\n\n{CAPTION}\n```",
+            f":alt: {alt_text(result, half)}\n\n{CAPTION} Measured on {result['date']}.\n```",
             fold(f"All sizes, {name}", *tables),
         ]
     note = " Some quartiles lie more than 15 % apart." if unsteady(result) else ""
     machine = (
-        f"{about(result)} Measured on {result['date']} by `{result['command']}`. "
+        f"{about(result)} Command: `{result['command']}`. "
         f"Medians of up to {result['settings']['rounds']} rounds.{note}"
     )
     parts += [fold("Ours instead of what you use today", summary(result))]
