@@ -26,6 +26,7 @@ FOREIGN_NAMES = {  # what others call it
     "average_attn_weights": "weights.mean(-3) here",
     "embed_dim": "d_model here",
     "num_heads": "n_heads here",
+    "head_dim": "d_h of MultiHeadAttention here",
     "batch_first": "always true here: leave it out",
     "theta": "base here",
     "rope_theta": "base here",

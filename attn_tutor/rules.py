@@ -150,7 +150,8 @@ class Window(Rule):
     .. math:: \text{mask}_{ij} = [\, i - \text{width} < j \le i \,] \lor [\, j < \text{sinks} \,\land\, j \le i \,]
 
     Many heads draw on the first tokens whatever they hold, so that a window alone loses them. These sinks are tokens,
-    unlike the learnt score of ``sink_attention``. Source: Xiao et al. (2024), section 3.2.
+    unlike the learnt score of ``sink_attention``. They are counted from position 0, so padding on the left would take
+    their place: pad on the right, or call once for each sequence. Source: Xiao et al. (2024), section 3.2.
 
     Args:
         width: most keys that a query sees, its own and those just before it.

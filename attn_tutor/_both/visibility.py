@@ -62,10 +62,13 @@ class Visibility(Fields):
 
     def positions(self, rows: slice) -> Any:
         """Where these queries stand, (rows, 1): the last of all at the last key."""
-        start, stop, _ = rows.indices(self.n)
-        offset = self.m - self.n
-        i = self.xp.arange(start + offset, stop + offset, device=self.device)
-        return i[:, None]
+        i = self._arange(rows, self.n)[:, None]
+        return i + (self.m - self.n)
+
+    def _arange(self, part: slice, size: int) -> Any:
+        # Not part.indices(size), which would tie a compiled graph to the size.
+        stop = size if part.stop is None else part.stop
+        return self.xp.arange(part.start or 0, stop, device=self.device)
 
     def keys(self, rows: slice) -> Any:
         """Index of the keys that these queries see, and maybe of some more."""
@@ -84,8 +87,7 @@ class Visibility(Fields):
         """Mask and bias of these queries and keys, which broadcast to (…, rows, keys); None where there is none."""
         xp, i, j = self.xp, self.positions(rows), keys
         if isinstance(keys, slice):
-            start, stop, _ = keys.indices(self.m)
-            j = xp.arange(start, stop, device=self.device)
+            j = self._arange(keys, self.m)
         mask, bias = self.mask, self.bias
         if mask is not None:
             mask = mask[index_of(mask, "nm", rows, keys, broadcasts=True)]

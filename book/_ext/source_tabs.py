@@ -20,6 +20,7 @@ BOTH = "_both"
 TOP = {"rules"}  # modules in common that stand at the top
 # Modules with a function of their name, which would hide them if they had no underscore.
 PRIVATE = {"attention", "linear_attention", "merge", "self_attention", "softmax"}
+ENGINE = {"blocks", "flex", "fused", "hidden"}  # modules in a room of their own
 Definition = ast.FunctionDef | ast.ClassDef
 
 
@@ -65,6 +66,8 @@ class Source(SphinxDirective):
 def source_file(half: str, module: str) -> str:
     if half == BOTH and module in TOP:
         return f"attn_tutor/{module}.py"
+    if module in ENGINE and half != BOTH:
+        return f"attn_tutor/{half}/_engine/{module}.py"
     return f"attn_tutor/{half}/{'_' * (module in PRIVATE)}{module}.py"
 
 

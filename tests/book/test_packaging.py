@@ -161,6 +161,8 @@ def found(program: str) -> str:
 def test_readme_commands_are_there_in_a_fresh_shell(command: str) -> None:
     """What make would do, without doing it; of what is called by its path, the program."""
     program, *arguments = shlex.split(command)
+    if program in {"git", "cd"}:
+        pytest.skip("it brings the repository in which this test is")
     if program != "make":
         assert program.startswith(".venv/bin/"), "a fresh shell has no other"
         assert found(program)

@@ -24,7 +24,7 @@ def page(book: Path, visit: Callable[..., Any]) -> Iterator[Page]:
 def test_each_answer_begins_with_its_verdict_and_ends_with_a_place(book: Path) -> None:
     soup = BeautifulSoup((book / "book/said_elsewhere.html").read_text("utf-8"), "html.parser")  # fmt: skip
     folds = soup.select("details.said")
-    assert len(folds) > 50 and not soup.select("article dl")
+    assert len(folds) > 30 and not soup.select("article dl")
     for fold in folds:
         sentence, answer = fold.find_all(recursive=False)
         assert sentence.name == "summary" and answer.name == "p"
@@ -63,4 +63,4 @@ def test_the_search_knows_sentences_and_quotes_answers_alone(book: Path) -> None
     sections = {x["id"]: x for x in pages["book/said_elsewhere"]["sections"]}
     found = sections["positional-encoding"]
     assert "rotates" in found["words"] and "rotates" not in found["prose"]
-    assert "14.27" in found["prose"]
+    assert "coin toss" in found["prose"]

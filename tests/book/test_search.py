@@ -53,7 +53,9 @@ ASKED = {
     # An engineer at work.
     "torch.compile": "api_torch", "torch.export": "api_torch", "vmap": "api_torch", "autocast": "api_torch",
     "attention weights": "glossary", "extract attention weights": "api_torch", "record_weights": "api_torch",
-    "visualize attention": "api_torch", "cache cross-attention": "api_torch", "mask with kv cache": "api_torch",
+    "visualize attention": "api_torch", "cache cross-attention": "api_torch", "rope with kv cache": "api_torch",
+    "save and load weights": "api_torch", "encoder decoder mask": "08_translator/cross",
+    "mask with kv cache": "api_torch",
     "flex attention": "10_fast", "post-norm": "09_", "left padding": "failure", "packed sequences": "13_",
     "gpt-oss sink": "03_masked_softmax/softmax_up_close", "sink logits": "03_masked_softmax/softmax_up_close",
     "batch_first": "failure", "state dict from nn.MultiheadAttention": "api_torch", "half-split rotary": "failure",
@@ -88,7 +90,7 @@ def test_what_people_type_finds_its_page_among_the_first_three(find: Find) -> No
         ("backpropagation", "07_gradients"),
         ("alignment", "08_translator"),
         ("perplexity", "09_transformer"),
-        ("tracemalloc", "10_fast_attention"),
+        ("roofline", "10_fast_attention"),
     ],
 )
 def test_a_word_leads_to_its_chapter(

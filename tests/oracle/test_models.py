@@ -130,15 +130,16 @@ def test_byte_pairs_are_merged_as_the_algorithm_says(smol):
 # gpt-oss: its layer, with numbers of chance
 
 
+@pytest.mark.parametrize("d_h", [4, 6])
 @pytest.mark.parametrize("kind", ["full_attention", "sliding_attention"])
-def test_sink_logits_are_those_of_gpt_oss(kind):
+def test_sink_logits_are_those_of_gpt_oss(kind, d_h):
     """Output, weights and gradients, at once and token by token."""
     from transformers import GptOssConfig
     from transformers.models.gpt_oss import modeling_gpt_oss
 
     torch.manual_seed(0)
     config = GptOssConfig(
-        hidden_size=32, num_attention_heads=8, num_key_value_heads=2, head_dim=4, attention_bias=True,
+        hidden_size=32, num_attention_heads=8, num_key_value_heads=2, head_dim=d_h, attention_bias=True,
         sliding_window=5, num_hidden_layers=1, layer_types=[kind], attn_implementation="eager",
         rope_parameters={"rope_type": "default", "rope_theta": 150_000.0},
     )  # fmt: skip
@@ -146,7 +147,7 @@ def test_sink_logits_are_those_of_gpt_oss(kind):
     torch.nn.init.normal_(theirs.sinks, 1.0, 2.0)
     window = theirs.sliding_window
     ours = at.MultiHeadAttention(
-        32, 8, n_kv_heads=2, causal=True, window=window, sink_logits=True, dtype=torch.float64
+        32, 8, n_kv_heads=2, d_h=d_h, causal=True, window=window, sink_logits=True, dtype=torch.float64
     )  # fmt: skip
     names = {f"{x}_proj": f"{x}_proj" for x in "qkv"} | {"out_proj": "o_proj"}
     for mine, name in names.items():

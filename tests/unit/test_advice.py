@@ -286,6 +286,7 @@ def test_names_of_other_layers():
     for names, advice in (
         ({"embed_dim": 4, "num_heads": 2}, "(d_model|n_heads) here"),
         ({"d_model": 4, "n_heads": 2, "batch_first": True}, "always true here"),
+        ({"d_model": 4, "n_heads": 2, "head_dim": 3}, "d_h of MultiHeadAttention here"),
     ):
         for layer in (at.MultiHeadAttention, at.Block):
             with pytest.raises(TypeError, match=f"^{layer.__name__}: .* is {advice}"):

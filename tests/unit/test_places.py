@@ -250,6 +250,30 @@ def test_marks_at_positions():
         encode(X, positions=torch.arange(2))
 
 
+@torch.no_grad()
+@each_kind
+def test_sinks_are_no_padding(kind):
+    """They are the first of a row: right padding gives what texts give alone, and left padding is refused."""
+    model = model_of(kind, at.Window(3, sinks=2))
+    texts = texts_of(9, 4, 1)
+    require_as_alone(model, texts, "right")
+    refused = pytest.raises(ValueError, match="^LanguageModel: the window's sinks are the first 2 tokens")  # fmt: skip
+    for way in "left", "either side":
+        with refused:
+            require_as_alone(model, texts, way)
+    ids, _, mask = WAYS["left"](texts)
+    with refused:
+        model.generate(ids, 2, mask=mask(9))
+    alone = model(texts[0])
+    hidden = torch.arange(9) != 5  # no padding on the left, nor where a sink is
+    torch.testing.assert_close(model(texts[0], hidden)[:5], alone[:5])
+    caches, parts = [at.KVCache(window=3, sinks=2) for _ in model.blocks], []
+    for start, stop in ((0, 6), (6, 9)):
+        mask = torch.ones(stop).bool()
+        parts.append(model(texts[0][start:stop], mask, caches=caches))
+    torch.testing.assert_close(torch.cat(parts), alone)
+
+
 # Base, rates and factor
 
 

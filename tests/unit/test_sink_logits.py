@@ -319,6 +319,31 @@ def test_a_layer_with_a_score_of_0_is_torchs_with_add_zero_attn():
         torch.testing.assert_close(weights.mean(-3), averaged[..., :-1])
 
 
+def test_heads_of_a_width_of_their_own():
+    """With 0 in what is wider it is the narrow layer, which torch's own layer is, too."""
+    torch.manual_seed(0)
+    narrow = at.MultiHeadAttention(12, 4, n_kv_heads=2, bias=False, dtype=torch.float64)
+    wide = at.MultiHeadAttention(12, 4, n_kv_heads=2, d_h=5, bias=False, dtype=torch.float64)  # fmt: skip
+    assert wide.q_proj.weight.shape == wide.out_proj.weight.mT.shape == (20, 12)
+    assert wide.k_proj.weight.shape == wide.v_proj.weight.shape == (10, 12)
+    with torch.no_grad():
+        for name, heads, axis in (("q", 4, 0), ("k", 2, 0), ("v", 2, 0), ("out", 4, 1)):
+            layers = [x.get_submodule(f"{name}_proj") for x in (narrow, wide)]
+            part, whole = (x.weight.unflatten(axis, (heads, -1)) for x in layers)
+            layers[1].weight.zero_()
+            whole.narrow(axis + 1, 0, 3).copy_(part)
+        wide.q_proj.weight *= (5 / 3) ** 0.5  # scores are divided by √5 there
+    X = torch.randn(2, 7, 12, dtype=torch.float64)
+    torch.testing.assert_close(wide(X), narrow(X))
+    for wrong, words in ((0, "d_h must be 1 or more"), (2.5, "d_h must be a whole")):
+        with pytest.raises((TypeError, ValueError), match=words):
+            at.MultiHeadAttention(12, 4, d_h=wrong)
+    with pytest.raises(ValueError, match="torch needs d_h = d_model / n_heads, got 5"):
+        at.MultiHeadAttention(12, 4, d_h=5).to_torch()
+    five = at.MultiHeadAttention(12, 5, d_h=4, dtype=torch.float64)
+    assert five(X).shape == X.shape
+
+
 def test_a_layer_that_drops_weights_keeps_their_mean():
     mine = layer(dropout=0.3)
     X = torch.randn(1, 5, 16, dtype=torch.float64)

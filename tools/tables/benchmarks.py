@@ -25,14 +25,14 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks"
 PAGE = ROOT / "book" / "_tables" / "benchmarks.markdown"  # Sphinx takes .md for a page
 PICTURES = ROOT / "book" / "_static"
-CAPTION = "Time divided by the limit: lower is better."
+CAPTION = "Time divided by the limit, for texts of *n* tokens. Lower is better."
 HEAD = """\
 | n | ours, ms | ours ÷ limit | textbook ÷ ours | best peer ÷ ours | best peer | ours, MiB | textbook, MiB |
 | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: |
 """
 
 
-# Functions that readers use today, and where ours stands in its place: row, half, backward, and what the row calls it.
+# Functions that readers use today, and where ours could replace them: row, half, backward, and what the row calls it.
 USED = (
     ("attention", "numpy", False, "torch SDPA"),
     ("causal", "torch", True, "torch SDPA"),
@@ -46,7 +46,7 @@ USED = (
     ("decoding", "torch", False, "torch.cat and SDPA"),
 )
 SUMMARY = """\
-| in place of | for | n | its ms | our ms | ours ÷ it | its MiB | our MiB | ours ÷ it |
+| instead of | for | n | its ms | our ms | ours ÷ it | its MiB | our MiB | ours ÷ it |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 
@@ -110,25 +110,33 @@ def alt_text(result: dict[str, Any], half: str) -> str:
     return axes + "; ".join(said)
 
 
+def fold(name: str, *parts: str) -> str:
+    body = "\n\n".join(parts)
+    return f":::{{admonition}} {name}\n:class: dropdown\n\n{body}\n:::"
+
+
 def section(stem: str, result: dict[str, Any]) -> str:
+    """The pictures, and folded behind them what they are drawn from."""
     parts = [f"## {result['machine'].get('card', result['machine']['processor'])}"]
-    note = " Some quartiles lie more than 15 % apart." if unsteady(result) else ""
-    parts += [
-        f"{about(result)} {result['date']}. Command: `{result['command']}`. "
-        f"Medians of up to {result['settings']['rounds']} rounds.{note}"
-    ]
-    parts += [summary(result)]
     for half, name in (("numpy", "NumPy"), ("torch", "torch")):
         if not (grouped := by_title(result, half)):
             continue
         picture = f"benchmarks_{stem}_{half}.svg"
         draw(result, PICTURES / picture, half)
+        tables = (f"**{name}**\n\n{table(rows)}" for name, rows in grouped.items())
         parts += [
             f"### {name}",
             f"```{{figure}} _static/{picture}\n:name: fig-bench-{stem}-{half}\n"
-            f":alt: {alt_text(result, half)}\n\n{CAPTION}\n```",
+            f":alt: {alt_text(result, half)}\n\n{CAPTION} Measured on {result['date']}.\n```",
+            fold(f"All sizes, {name}", *tables),
         ]
-        parts += [f"**{name}**\n\n{table(rows)}" for name, rows in grouped.items()]
+    note = " Some quartiles lie more than 15 % apart." if unsteady(result) else ""
+    machine = (
+        f"{about(result)} Command: `{result['command']}`. "
+        f"Medians of up to {result['settings']['rounds']} rounds.{note}"
+    )
+    parts += [fold("Ours instead of what you use today", summary(result))]
+    parts += [fold("The machine and the versions", machine)]
     return "\n\n".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Measure the projects of *Where next*, as a reader can build them: the page's answers quote what this prints.
+"""Measure the projects of *Where next*, as a reader can build them: the page's answers say what this prints.
 
 python tools/tables/projects.py                  all, in about an hour on one core
 python tools/tables/projects.py theory           one of them: windows, images, speech, heads, rings, theory

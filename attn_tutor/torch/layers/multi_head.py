@@ -38,8 +38,8 @@ class MultiHeadAttention(nn.Module):
     over the weights of such a layer, :meth:`to_torch` back.
 
     Args:
-        d_model: width of queries and output, and of all heads together.
-        n_heads: number of heads; divides ``d_model``.
+        d_model: width of queries and output.
+        n_heads: number of heads; divides ``d_model`` unless ``d_h`` is given.
         kdim: width of where keys come from; None is ``d_model``.
         vdim: width of where values come from; None is ``d_model``.
         bias: learn biases too.
@@ -48,6 +48,7 @@ class MultiHeadAttention(nn.Module):
         window: most keys that a query sees, its own and those just before it; needs ``causal``. :class:`Window` adds
             sinks. None sets no limit.
         n_kv_heads: number of heads of keys and values; None is ``n_heads``.
+        d_h: width of a head; None is ``d_model / n_heads``, so that all heads together are as wide as the output.
         sink_logits: learn a score for each head that takes weight and gives nothing, as in :func:`sink_attention`. It
             starts at 0, and is no token, unlike the sinks of a :class:`Window`.
         device: of the parameters; None is torch's default.
@@ -75,6 +76,7 @@ class MultiHeadAttention(nn.Module):
         causal: bool = False,
         window: int | Window | None = None,
         n_kv_heads: int | None = None,
+        d_h: int | None = None,
         sink_logits: bool = False,
         device: Device = None,
         dtype: Dtype = None,
@@ -86,19 +88,21 @@ class MultiHeadAttention(nn.Module):
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
         heads = {"n_heads": n_heads, "n_kv_heads": n_kv_heads}
         require_sizes(where, d_model=d_model, kdim=kdim, vdim=vdim, **heads)
-        require_divisible(where, "d_model", d_model, "n_heads", n_heads)
+        if d_h is None:
+            require_divisible(where, "d_model", d_model, "n_heads", n_heads)
+            d_h = d_model // n_heads
+        require_sizes(where, d_h=d_h)
         require_divisible(where, "n_heads", n_heads, "n_kv_heads", n_kv_heads)
         require_chance(where, "dropout", dropout)
         read_mask(where, 0, None, causal, window)  # raises where they do not fit
         self.d_model, self.kdim, self.vdim = d_model, kdim, vdim
-        self.d_h = d_model // n_heads
-        self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
+        self.d_h, self.n_heads, self.n_kv_heads = d_h, n_heads, n_kv_heads
         self.dropout, self.causal, self.window = dropout, causal, window
         made: Any = {"bias": bias, "device": device, "dtype": dtype}
-        self.q_proj = linear(d_model, d_model, **made)
-        self.k_proj = linear(kdim, n_kv_heads * self.d_h, **made)
-        self.v_proj = linear(vdim, n_kv_heads * self.d_h, **made)
-        self.out_proj = linear(d_model, d_model, **made)
+        self.q_proj = linear(d_model, n_heads * d_h, **made)
+        self.k_proj = linear(kdim, n_kv_heads * d_h, **made)
+        self.v_proj = linear(vdim, n_kv_heads * d_h, **made)
+        self.out_proj = linear(n_heads * d_h, d_model, **made)
         empty = torch.empty(n_heads, device=device, dtype=dtype)
         self.sink_logits = nn.Parameter(empty) if sink_logits else None
         self.reset_parameters()
@@ -238,13 +242,18 @@ class MultiHeadAttention(nn.Module):
         Causality and the window do not travel: there they are arguments of ``forward``.
 
         Raises:
-            ValueError: heads share keys and values, or learn sink logits; torch's layer cannot.
+            ValueError: heads share keys and values, learn sink logits or have a width of their own; torch's layer
+                cannot.
         """
         if self.sink_logits is not None:
             raise ValueError("to_torch: torch's layer has no sink logits to learn")
         if self.n_kv_heads != self.n_heads:
             raise ValueError(
                 f"to_torch: torch needs n_kv_heads = n_heads = {self.n_heads}, got {self.n_kv_heads}"
+            )
+        if self.n_heads * self.d_h != self.d_model:
+            raise ValueError(
+                f"to_torch: torch needs d_h = d_model / n_heads, got {self.d_h} for {self.d_model} / {self.n_heads}"
             )
         layer = nn.MultiheadAttention(
             self.d_model,

@@ -40,7 +40,8 @@ class LanguageModel(nn.Module):
         factor: on what rotary turns.
         dropout: as in :class:`Block`.
         n_kv_heads: number of heads of keys and values of each block; None is ``n_heads``.
-        window: most tokens that each one sees in a block, as in :class:`Block`. None sets no limit.
+        window: most tokens that each one sees in a block, as in :class:`Block`. None sets no limit. The sinks of a
+            :class:`Window` are the first tokens of a row, which padding on the left would be: that is refused.
         device: of the parameters; None is torch's default.
         dtype: of the parameters; None is torch's default.
 
@@ -192,7 +193,9 @@ class LanguageModel(nn.Module):
         """The first vectors, the mask as blocks take it, and the positions by which they turn queries and keys."""
         where, n_tokens = "LanguageModel", self.embedding.num_embeddings
         X = self.embedding(require_ids(where, "ids", ids, n_tokens))
-        mask, positions = read_places(where, ids, mask, cache, positions, self.positions)  # fmt: skip
+        mask, positions = read_places(
+            where, ids, mask, cache, positions, self.positions, self.window
+        )
         if self.encoding is not None:
             start = 0 if cache is None else cache.n_seen
             return self.encoding(X, start, positions=positions), mask, None

@@ -7,7 +7,7 @@ import torch
 
 from attn_tutor._checks import broadcast, require_positions
 from attn_tutor.rules import Both, Documents, Rule
-from attn_tutor.torch._arrays import require_array, require_boolean
+from attn_tutor.torch._arrays import require_array, require_boolean, value_of
 from attn_tutor.torch.cache import KVCache
 
 
@@ -18,6 +18,7 @@ def read_places(
     cache: KVCache | None,
     positions: Any,
     kind: str | None,
+    window: Any = None,
 ) -> tuple[Any, torch.Tensor | None]:
     """The mask as blocks take it, and the positions of ``ids``, (…, n); None is where they stand.
 
@@ -28,6 +29,7 @@ def read_places(
         cache: that of the first block.
         positions: numbers that the caller gives, or None.
         kind: how the model uses positions.
+        window: that of the blocks, whose sinks must be real tokens.
     """
     n, batch = ids.shape[-1], ids.shape[:-1]
     m = n if cache is None else cache.n_seen + n
@@ -53,6 +55,7 @@ def read_places(
         require_boolean(where, mask, ids.device)
         if mask.ndim <= ids.ndim:  # one for each token
             mask = real_tokens(where, mask, (*batch, m))
+            require_real_sinks(where, mask, getattr(window, "sinks", 0))
             if positions is None:
                 positions = (mask.cumsum(-1) - 1).clamp(min=0)[..., -n:]
             mask = mask[..., None, :]  # the same for all queries, and in all heads
@@ -71,6 +74,19 @@ def real_tokens(where: str, mask: Any, shape: tuple[int, ...]) -> torch.Tensor:
             "those in the caches count, too"
         )
     return mask.expand(shape)
+
+
+def require_real_sinks(where: str, mask: torch.Tensor, sinks: int) -> None:
+    """Raise if padding is where a window's sinks are, (…, m); not where nobody can look."""
+
+    def missing(mask: torch.Tensor) -> torch.Tensor:
+        return (mask[..., :sinks].sum(-1) < mask.sum(-1).clamp(max=sinks)).any()
+
+    if sinks and value_of(missing, mask, wait=True):
+        raise ValueError(
+            f"{where}: the window's sinks are the first {sinks} tokens of a row, and some are padding; "
+            "pad on the right, or call once for each text"
+        )
 
 
 def _held(mask: torch.Tensor, cache: KVCache | None, m: int, n: int) -> torch.Tensor:
