@@ -1,4 +1,4 @@
-"""What one layer of attention costs on paper: operations, bytes and seconds, on one GPU or on many."""
+"""What one layer of attention costs on paper: operations, exponentials, bytes and seconds, on one GPU or on many."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 from attn_tutor._checks import require_positive, require_size
 
 __all__ = [
+    "B200",
     "H100",
     "LLAMA_70B",
     "Bill",
@@ -18,23 +19,23 @@ __all__ = [
     "cache_bytes",
 ]
 
-Way = Literal["textbook", "fused", "tiles"]
+Way = Literal["naive", "fused", "tiles"]
 Exchange = Literal["ring", "double ring", "all-to-all"]
 
-# How often arrays of n · m numbers are written or read. Textbook: scores, written once and read for the maximum and for
-# the exponentials; these, written once and read for the sum and for the division; weights, written and read. Fused, one
-# program for the whole softmax: scores and weights, written and read.
-TRIPS = {"textbook": 8, "fused": 4}
+# How often arrays of n · m numbers are written or read. Naive: scores, written and read for the maximum and for the
+# exponentials; these, written and read for the sum and for the division; weights, written and read. Fused, one kernel
+# for the whole softmax: scores and weights, written and read.
+TRIPS = {"naive": 8, "fused": 4}
 
 
 @dataclass(frozen=True)
 class Machine:
     """One GPU among many, and what joins it to the others. Rates are those of one GPU, in one direction."""
 
-    operations_per_second: float  # a multiply and an add are two
+    operations_per_second: float  # of matrix products; a multiply and an add are two
+    exponentials_per_second: float
     memory_bytes_per_second: float  # between its slow memory and the processors
     memory_bytes: float  # of the slow memory
-    fast_bytes: float  # of the fast memory of one processor
     link_bytes_per_second: float  # to another GPU of the same node
     network_bytes_per_second: float  # to a GPU of another node
     link_hop_seconds: float  # of a message without content within the node
@@ -46,21 +47,35 @@ class Machine:
 
 #: An H100 GPU of a node of eight, by its data sheets.
 #:
-#: Peaks, which few programs reach. Operations (bfloat16, no sparsity), HBM3 and NVLink 4, 900 GB/s both
-#: ways together: NVIDIA, H100 Tensor Core GPU data sheet, SXM. Fast memory, the most that a block of threads can have:
-#: NVIDIA, Hopper tuning guide. One InfiniBand NDR adapter of 400 Gb/s a GPU, eight GPUs a node: NVIDIA, DGX H100 data
-#: sheet. Latencies: NVIDIA, NCCL, ``src/graph/tuning.cc``, base and hardware latency of "Ring, Simple".
+#: Peaks, which few kernels reach. Operations (bfloat16, no sparsity), HBM3 and NVLink 4, 900 GB/s both ways together:
+#: NVIDIA, H100 Tensor Core GPU data sheet, SXM (2023). Exponentials: a processor does 4,096 operations and 16
+#: exponentials a clock, Zadouri et al. (2026), *FlashAttention-4*. One InfiniBand NDR adapter of 400 Gb/s a GPU, eight
+#: GPUs a node: NVIDIA, DGX H100 data sheet (2023). Latencies: NVIDIA, NCCL, ``src/graph/tuning.cc``, base and hardware
+#: latency of "Ring, Simple".
 H100 = Machine(
     operations_per_second=989.4e12,
+    exponentials_per_second=989.4e12 / 4096 * 16,
     memory_bytes_per_second=3.35e12,
     memory_bytes=80e9,
-    fast_bytes=227 * 1024,
     link_bytes_per_second=450e9,
     network_bytes_per_second=50e9,
     link_hop_seconds=3.4e-6,
     network_hop_seconds=14e-6,
     start_seconds=8.4e-6,
     node_gpus=8,
+)
+
+#: A B200 GPU of a node of eight, by its data sheets.
+#:
+#: HBM3e, NVLink 5 and adapters: NVIDIA, DGX B200 data sheet (2024). Operations, and 8,192 of them and 16 exponentials a
+#: clock: Zadouri et al. (2026). Latencies: as for the H100.
+B200 = replace(
+    H100,
+    operations_per_second=2250e12,
+    exponentials_per_second=2250e12 / 8192 * 16,
+    memory_bytes_per_second=8e12,
+    memory_bytes=180e9,
+    link_bytes_per_second=900e9,
 )
 
 
@@ -115,27 +130,31 @@ class Bill:
     Without its projections; where GPUs share heads, with the all-reduce that adds these up.
     """
 
-    operations: float
-    moved_bytes: float  # between slow and fast memory
+    operations: float  # of the two matrix products
+    exponentials: float
+    least_bytes: float  # from and to slow memory, if each array passes once
+    most_bytes: float  # the same if each tile of queries fetches all its keys
     held_bytes: float  # in slow memory at once, besides inputs and output
     kept_bytes: float  # for the next token
     sent_bytes: float  # to other GPUs
-    compute_seconds: float
-    move_seconds: float
-    send_seconds: float
-    wait_seconds: float  # of the sending, those in which there is nothing to compute
+    product_seconds: float
+    exponential_seconds: float
+    memory_seconds: float  # of the least bytes
+    wait_seconds: float  # for links, while there is nothing to compute
 
     @property
     def seconds(self) -> float:
-        """Arithmetic and memory traffic overlap; what is waited for comes on top."""
-        return max(self.compute_seconds, self.move_seconds) + self.wait_seconds
+        """The least, if products, exponentials and traffic overlap. What is waited for comes on top."""
+        times = self.product_seconds, self.exponential_seconds, self.memory_seconds
+        return max(times) + self.wait_seconds
 
     @property
     def bound(self) -> str:
-        """What takes longest, "arithmetic", "memory" or "links"."""
+        """What takes longest, "products", "exponentials", "memory" or "links"."""
         waits = {
-            "arithmetic": self.compute_seconds,
-            "memory": self.move_seconds,
+            "products": self.product_seconds,
+            "exponentials": self.exponential_seconds,
+            "memory": self.memory_seconds,
             "links": self.wait_seconds,
         }
         return max(waits, key=waits.__getitem__)
@@ -148,32 +167,33 @@ def attention_bill(
     machine: Machine = H100,
     *,
     way: Way = "tiles",
-    tile: int | None = None,
+    tile: int = 128,
     mesh: Mesh | None = None,
     exchange: Exchange = "ring",
 ) -> Bill:
-    r"""Operations, bytes and seconds of causal attention of the last ``queries`` of ``keys`` tokens, forward.
+    r"""Operations, exponentials, bytes and seconds of causal attention of the last of ``keys`` tokens, forward.
 
     .. math:: \text{seconds} = \max\left(\frac{\text{operations}}{\text{peak}},
-        \frac{\text{bytes moved}}{\text{bandwidth}}\right) + \text{waiting for links}
+        \frac{\text{exponentials}}{\text{their rate}}, \frac{\text{least bytes}}{\text{bandwidth}}\right) +
+        \text{waiting for links}
 
-    The textbook computes every pair and moves :math:`n \cdot m` numbers through slow memory eight times, or four times
-    if one program makes the whole softmax. Tiles leave out what nobody sees, move queries and outputs once, and for
-    each tile the keys that its queries see. Heads that share keys share a tile, so that a query that decodes reads its
-    cache once. A ring reads its queries and running outputs and writes these again in each further step, as its busiest
-    process must with zigzag; they have at least 4 bytes a number, as in ``ring_attention``, which merges in float32. A
-    larger cache that processors share, and what links read and write in memory, are not counted.
+    The naive way computes every pair and moves :math:`n \cdot m` numbers through slow memory eight times, or four times
+    if one kernel makes the whole softmax. Tiles leave out what nobody sees. At least they read queries, keys and values
+    and write outputs once; at most each tile of queries fetches all the keys that its queries see, and each further
+    step of a ring reads queries and running outputs and writes these again, in float32 at least. Caches decide where
+    between the two a kernel is, so only the least says what it waits for. Heads that share keys share a tile. What
+    links read and write in memory is not counted.
 
-    Source: the roofline of Williams, Waterman & Patterson (2009), the trips of Dao et al. (2022).
+    Source: the roofline of Williams, Waterman & Patterson (2009), the trips of Dao et al. (2022), the exponentials of
+    Shah et al. (2024) and Zadouri et al. (2026).
 
     Args:
         queries: tokens that ask: all of them for a prompt, one for a step that writes.
         keys: tokens that are there.
         layer: shape of the layer.
         machine: rates of a GPU.
-        way: "textbook", "fused" or "tiles".
-        tile: rows of queries in a tile, heads that share keys counted; None is as many as fit with as many keys into
-            the machine's fast memory, :math:`T^2 + 2T(d + d_v)` numbers.
+        way: "naive", "fused" or "tiles".
+        tile: rows of queries in a tile, heads that share keys counted.
         mesh: GPUs that share tokens and heads, of a prompt in tiles; None is one GPU.
         exchange: how tokens meet that different GPUs hold, as for :func:`attention_cost`.
 
@@ -184,16 +204,15 @@ def attention_bill(
         ValueError: a count is not positive, there are more queries than keys, or a mesh has no prompt in tiles.
 
     Example:
-        >>> for way in ("textbook", "tiles"):
-        ...     bill = attention_bill(131_072, 131_072, way=way)
-        ...     print(f"{way}: {bill.seconds:.2f} s, bound by {bill.bound}")
-        textbook: 5.25 s, bound by memory
-        tiles: 0.50 s, bound by memory
+        >>> for machine in (H100, B200):
+        ...     bill = attention_bill(131_072, 131_072, machine=machine)
+        ...     print(f"products {bill.product_seconds:.3f} s, exponentials {bill.exponential_seconds:.3f} s")
+        products 0.284 s, exponentials 0.142 s
+        products 0.125 s, exponentials 0.125 s
     """
     name = "attention_bill"
     for argument, count in dict(queries=queries, keys=keys, tile=tile).items():
-        if count is not None:
-            require_positive(name, argument, count)
+        require_positive(name, argument, count)
     if queries > keys:
         raise ValueError(
             f"{name}: the queries are the last of the keys; got queries={queries}, keys={keys}"
@@ -203,60 +222,64 @@ def attention_bill(
             f"{name}: mesh= shares a prompt in tiles: way='tiles' and queries=keys"
         )
     number, heads, groups = machine.number_bytes, layer.heads, layer.kv_heads
-    asked = given = layer.width  # numbers of a key that meet a query, and of a value
+    key_width = value_width = layer.width
     if layer.latent_width:
-        groups, given = 1, layer.latent_width
-        asked = given + layer.rotary_width
+        groups, value_width = 1, layer.latent_width
+        key_width = value_width + layer.rotary_width
     first = keys - queries  # position of the first query
-    if way == "tiles":
-        most = layer.window + layer.sinks if layer.window else keys
-        rows = tile or _tile(asked + given, machine)
-        step = max(1, rows * groups // heads)  # tokens whose queries share a tile
-        pairs = _pairs(keys, most) - _pairs(first, most)
-        ends = [(i, min(i + step, keys)) for i in range(first, keys, step)]
-        read = sum(min(end, most + end - i - 1) for i, end in ends)
-        held, trips = 4.0 * queries * heads, 0.0  # a log-sum-exp in float32 for each
-    else:
-        pairs, read = queries * keys, keys
-        held = float(heads * pairs * number)
-        trips = TRIPS[way] * held
-    operations = 2.0 * pairs * heads * (asked + given)
-    moved = float(queries * heads * (asked + given) * number)  # queries and outputs
-    moved += read * layer.kept_bytes(1) + trips
+    once = float(queries * heads * (key_width + value_width) * number)  # and outputs
+    row = layer.kept_bytes(1)
     data, c, t = mesh or Mesh()
-    if exchange != "all-to-all":
-        # A later step of a ring reads queries and running outputs, in float32 at least, and writes these again.
-        wide = max(number, 4)
-        moved += (c - 1) * queries * heads * (asked * number + 2 * given * wide)
-    compute = operations / (c * t) / machine.operations_per_second
-    move = moved / (c * t) / machine.memory_bytes_per_second
-    traffic = wait = sent = 0.0
+    if way == "tiles":
+        window = layer.window + layer.sinks if layer.window else keys
+        step = max(1, tile * groups // heads)  # tokens whose queries share a tile
+        pairs = _pairs(keys, window) - _pairs(first, window)
+        ends = [(i, min(i + step, keys)) for i in range(first, keys, step)]
+        most = once + row * sum(min(end, window + end - i - 1) for i, end in ends)
+        held = 4.0 * queries * heads  # a log-sum-exp in float32 for each
+        if exchange != "all-to-all":
+            sums = 2 * value_width * max(number, 4)  # of a ring, read and written
+            most += (c - 1) * queries * heads * (key_width * number + sums)
+        parts = t if exchange != "all-to-all" else c * t  # of the heads
+        here = -(-groups // parts) / groups
+        least = once / (c * t) + row * min(keys, window + queries - 1) * here
+        most = max(least, most / (c * t))
+    else:
+        pairs = queries * keys
+        held = float(heads * pairs * number)
+        least = most = once + row * keys + TRIPS[way] * held
+    operations = 2.0 * pairs * heads * (key_width + value_width) / (c * t)
+    exponentials = float(pairs * heads) / (c * t)
+    times = (
+        operations / machine.operations_per_second,
+        exponentials / machine.exponentials_per_second,
+        least / machine.memory_bytes_per_second,
+    )
+    wait = sent = 0.0
     if mesh:
-        # Arithmetic or memory, whichever takes longer, hides what travels meanwhile.
-        rate = machine.operations_per_second * compute / max(compute, move)
+        # Whichever takes longest hides what travels meanwhile.
         cost = attention_cost(
             keys,
             heads,
             mesh,
-            replace(machine, operations_per_second=rate),
+            replace(machine, operations_per_second=operations / max(times)),
             kv_heads=groups,
             width=layer.width,
             exchange=exchange,
         )
-        traffic = cost.traffic_seconds + cost.reduce_seconds
         wait = cost.wait_seconds + cost.reduce_seconds
         added = heads * layer.width * number * keys / c  # bytes of a sum over heads
         sent = cost.sent_bytes + 2 * (t - 1) / t * added
     return Bill(
-        operations=operations / (c * t),
-        moved_bytes=moved / (c * t),
-        held_bytes=held / (c * t),
-        kept_bytes=layer.kept_bytes(keys) / c * -(-groups // t) / groups,
-        sent_bytes=sent,
-        compute_seconds=compute,
-        move_seconds=move,
-        send_seconds=traffic,
-        wait_seconds=wait,
+        operations,
+        exponentials,
+        least,
+        most,
+        held / (c * t),
+        layer.kept_bytes(keys) / c * -(-groups // t) / groups,
+        sent,
+        *times,
+        wait,
     )
 
 
@@ -264,12 +287,6 @@ def _pairs(tokens: int, most: int) -> int:
     """Keys that so many first tokens see, each itself and those before it, but no more than ``most``."""
     few = min(tokens, most)
     return few * (few + 1) // 2 + (tokens - few) * most
-
-
-def _tile(widths: int, machine: Machine) -> int:
-    """The largest T whose queries, keys, values and sums, of T rows each, and scores, T · T, fit the fast memory."""
-    room = machine.fast_bytes / machine.number_bytes
-    return max(1, int((room + widths**2) ** 0.5 - widths))
 
 
 @dataclass(frozen=True)

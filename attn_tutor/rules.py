@@ -2,7 +2,8 @@
 
 A rule answers two questions: which of these queries see which of these keys (``pairs``: its formula), and between which
 keys lie all that these queries can see (``keys``: what need not be computed). The second has a default, so any function
-of positions is a rule: ``Rule(lambda i, j: (i - j) % 2 == 0)``.
+of positions is a rule: ``Rule(lambda i, j: (i - j) % 2 == 0)``. A rule that holds arrays names them in ``arrays``, each
+with the number of axes that one sequence's has; an array that a lambda holds is neither moved nor checked.
 
 Queries and keys are counted from 0 at the first key, and the last query stands at the last key.
 """
@@ -15,7 +16,7 @@ from attn_tutor._checks import require_size
 
 __all__ = ["Bias", "Causal", "First", "Rule", "Window", "documents", "prefix", "valid"]
 
-Pairs = Callable[[Any, Any], Any]
+OfPair = Callable[[Any, Any], Any]
 
 
 class OfPositions:
@@ -51,7 +52,7 @@ class Rule(OfPositions):
 
     __array_ufunc__ = None  # NumPy's arrays leave & and | to us
 
-    def __init__(self, pairs: Pairs) -> None:
+    def __init__(self, pairs: OfPair) -> None:
         self._pairs = pairs
 
     def pairs(self, i: Any, j: Any) -> Any:
@@ -181,10 +182,11 @@ class Window(Rule):
         return _between(0, self.sinks, m) + _between(start, stop, m)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Window) and repr(self) == repr(other)
+        sizes = self.width, self.sinks
+        return isinstance(other, Window) and sizes == (other.width, other.sinks)
 
     def __hash__(self) -> int:
-        return hash(repr(self))
+        return hash((self.width, self.sinks))
 
     def __repr__(self) -> str:
         return f"Window({self.width}, sinks={self.sinks})"
@@ -302,8 +304,8 @@ class Bias(OfPositions):
 
     may_hide = True  # by −∞
 
-    def __init__(self, added: Pairs) -> None:
-        self.added: Pairs = added
+    def __init__(self, added: OfPair) -> None:
+        self.added: OfPair = added
 
 
 class Slopes(Bias):

@@ -73,7 +73,9 @@ def public(module: ast.Module) -> Iterator[tuple[str, Node]]:
     for node in module.body:
         match node:
             case ast.Assign([ast.Name("__all__")], ast.List() as names):
-                listed = ast.literal_eval(names)
+                listed = [
+                    str(x.value) for x in names.elts if isinstance(x, ast.Constant)
+                ]
                 yield "the file", module
             case ast.ClassDef() | ast.FunctionDef() if node.name in listed:
                 yield node.name, node

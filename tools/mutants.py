@@ -15,7 +15,6 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
@@ -143,7 +142,7 @@ def mask_of_the_first_rows(right: Any, self: Any, rows: slice, keys: Any) -> Any
 
 
 def mask_lost_beside_a_rule(right: Any, self: Any, rows: slice, keys: Any) -> Any:
-    return right(self if self.rule is None else replace(self, mask=None), rows, keys)
+    return right(self if self.rule is None else self._replace(mask=None), rows, keys)
 
 
 def last_block_with_the_keys_before(right: Any, self: Any) -> Any:
@@ -281,36 +280,36 @@ LISTED = [
     Wrong("mask lost when causal", "rules.read_mask", lambda f, where, n, mask, causal, window: f(where, n, None if causal else mask, causal, window), SHARED),
     Wrong("a lone query sees no window", "rules.read_mask", lambda f, where, n, mask, causal, window: f(where, n, mask, causal and n != 1, None if n == 1 else window), SHARED),
     Wrong("a mask for each sequence is one for each head", "rules.for_heads", lambda f, where, mask, queries, keys: mask, SHARED),
-    Wrong("who sees whom is not heard", "blocks.Visibility.read", lambda f, *args: f(*args[:-4])),
-    Wrong("a tile is seen whole", "blocks.Visibility.mask_and_bias", lambda f, self, rows, keys: (None, f(self, rows, keys)[1])),
-    Wrong("the keys of the block's first query", "blocks.Visibility.keys", lambda f, self, rows: f(self, slice(rows.start, rows.start + 1))),
-    Wrong("upper-left positions", "blocks.Visibility.positions", lambda f, self, rows: f(self, rows) - (self.m - self.n)),
-    Wrong("a block's first key lost", "blocks.Visibility.keys", one_key_short),
-    Wrong("a block's keys off by one", "blocks.Visibility.keys", one_key_late),
-    Wrong("sinks are cut away", "blocks.Visibility.keys", one_span),
-    Wrong("bias of the first rows for all", "blocks.Visibility.mask_and_bias", bias_of_the_first_rows),
-    Wrong("mask of the first rows for all", "blocks.Visibility.mask_and_bias", mask_of_the_first_rows),
-    Wrong("mask lost beside a rule", "blocks.Visibility.mask_and_bias", mask_lost_beside_a_rule),
-    Wrong("a bias of −∞ hides nothing", "blocks.Visibility.read", lambda f, *args: replace(f(*args), mask=f(*args[:-1]).mask)),
-    Wrong("the last block dropped", "blocks.in_threads", lambda f, work, tasks: f(work, tasks[:-1] if len(tasks) > 1 else tasks), ("numpy",)),
+    Wrong("who sees whom is not heard", "_engine.blocks.Visibility.read", lambda f, *args: f(*args[:-4])),
+    Wrong("a tile is seen whole", "_engine.blocks.Visibility.mask_and_bias", lambda f, self, rows, keys: (None, f(self, rows, keys)[1])),
+    Wrong("the keys of the block's first query", "_engine.blocks.Visibility.keys", lambda f, self, rows: f(self, slice(rows.start, rows.start + 1))),
+    Wrong("upper-left positions", "_engine.blocks.Visibility.positions", lambda f, self, rows: f(self, rows) - (self.m - self.n)),
+    Wrong("a block's first key lost", "_engine.blocks.Visibility.keys", one_key_short),
+    Wrong("a block's keys off by one", "_engine.blocks.Visibility.keys", one_key_late),
+    Wrong("sinks are cut away", "_engine.blocks.Visibility.keys", one_span),
+    Wrong("bias of the first rows for all", "_engine.blocks.Visibility.mask_and_bias", bias_of_the_first_rows),
+    Wrong("mask of the first rows for all", "_engine.blocks.Visibility.mask_and_bias", mask_of_the_first_rows),
+    Wrong("mask lost beside a rule", "_engine.blocks.Visibility.mask_and_bias", mask_lost_beside_a_rule),
+    Wrong("a bias of −∞ hides nothing", "_engine.blocks.Visibility.read", lambda f, *args: f(*args)._replace(mask=f(*args[:-1]).mask)),
+    Wrong("the last block dropped", "_engine.blocks.in_threads", lambda f, work, tasks: f(work, tasks[:-1] if len(tasks) > 1 else tasks), ("numpy",)),
     Wrong("shared keys in turn, not in groups", "_arrays.repeat_heads", heads_in_turn),
-    Wrong("the last block with the keys of the one before", "blocks.Cut.blocks", last_block_with_the_keys_before, ("torch",)),
-    Wrong("a row lost on the way back", "blocks.Blocks.backward", gradients_of_all_rows_but_one, ("torch",)),
-    Wrong("dropped anew on the way back", "blocks.Blocks.backward", dropped_anew, ("torch",)),
-    Wrong("learnt slopes get no gradient", "blocks.Visibility.learnt_as_array", lambda f, self: self, ("torch",)),
-    Wrong("0 · NaN leaks from what is hidden", "hidden.harmless", lambda f, *arrays: torch.tensor(True), ("torch",)),
-    Wrong("0 · NaN leaks from what is hidden", "hidden.zero_bad_rows", lambda f, arrays, *rest: (arrays, f(arrays, *rest)[1]), ("torch",)),
-    Wrong("a NaN that is seen is lost", "hidden.zero_bad_rows", lambda f, *args: (f(*args)[0], torch.tensor(False)), ("torch",)),
-    Wrong("NaN for all queries", "hidden.zero_bad_rows", lambda f, *args: (f(*args)[0], f(*args)[1] | True), ("torch",)),
+    Wrong("the last block with the keys of the one before", "_engine.blocks.Cut.blocks", last_block_with_the_keys_before, ("torch",)),
+    Wrong("a row lost on the way back", "_engine.blocks.Blocks.backward", gradients_of_all_rows_but_one, ("torch",)),
+    Wrong("dropped anew on the way back", "_engine.blocks.Blocks.backward", dropped_anew, ("torch",)),
+    Wrong("learnt slopes get no gradient", "_engine.blocks.Visibility.learnt_as_array", lambda f, self: self, ("torch",)),
+    Wrong("0 · NaN leaks from what is hidden", "_engine.hidden.harmless", lambda f, *arrays: torch.tensor(True), ("torch",)),
+    Wrong("0 · NaN leaks from what is hidden", "_engine.hidden.zero_bad_rows", lambda f, arrays, *rest: (arrays, f(arrays, *rest)[1]), ("torch",)),
+    Wrong("a NaN that is seen is lost", "_engine.hidden.zero_bad_rows", lambda f, *args: (f(*args)[0], torch.tensor(False)), ("torch",)),
+    Wrong("NaN for all queries", "_engine.hidden.zero_bad_rows", lambda f, *args: (f(*args)[0], f(*args)[1] | True), ("torch",)),
     Wrong("0 · NaN leaks from what is hidden", "_attention.weighted_sum", lambda f, weights, V, visible: weights @ V),
     Wrong("a NaN that is seen is lost", "_attention.weighted_sum", lambda f, weights, V, visible: weights @ xp.nan_to_num(V)),
     Wrong("bias lost", "_attention.added", lambda f, scores, bias: scores),
-    Wrong("scale lost", "fused.sdpa", lambda f, *args: scaled(f, 1.0, *args), ("torch",)),
-    Wrong("scaled twice", "fused.sdpa", scaled_twice, ("torch",)),
-    Wrong("√ of the padded width", "fused.sdpa", scale_of_the_padded_width, ("torch",)),
-    Wrong("bias lost", "fused.sdpa", biasless, ("torch",)),
-    Wrong("shared keys in turn, not in groups", "fused.sdpa", fused_heads_in_turn, ("torch",)),
-    Wrong("tanh of half the sum", "scoring.shifted_additive_score", lambda f, Q, K, W_q, W_k, w_v: f(Q, K, W_q / 2, W_k / 2, w_v), ("numpy",)),
+    Wrong("scale lost", "_engine.fused.sdpa", lambda f, *args: scaled(f, 1.0, *args), ("torch",)),
+    Wrong("scaled twice", "_engine.fused.sdpa", scaled_twice, ("torch",)),
+    Wrong("√ of the padded width", "_engine.fused.sdpa", scale_of_the_padded_width, ("torch",)),
+    Wrong("bias lost", "_engine.fused.sdpa", biasless, ("torch",)),
+    Wrong("shared keys in turn, not in groups", "_engine.fused.sdpa", fused_heads_in_turn, ("torch",)),
+    Wrong("tanh of half the sum", "scoring.shifted_tanh_score", lambda f, a, b, w_v: f(a / 2, b / 2, w_v), ("numpy",)),
     Wrong("an empty part makes NaN", "_merge.finite", lambda f, log_sum: log_sum),
     Wrong("normaliser lost when causal", "linear_attention", unnormalised_past),
     Wrong("weights of the newest key alone", "delta_rule", lambda f, Q, K, V, beta: (Q * K).sum(-1)[..., None] * V * beta[..., None]),

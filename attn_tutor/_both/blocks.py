@@ -16,10 +16,9 @@ class Definition(NamedTuple):
     body: Callable[..., Any]
     cores: list[Letters]  # of each array that it takes
     outputs: list[Letters]  # of each that it gives
-    per_pair: (
-        str | None
-    )  # for each query and key it holds numbers along this axis, or one
-    kernel: Callable[..., Any] | None = None  # gives the same sooner, or None
+    per_pair: str | None  # axis along which it holds numbers for each query and key
+    fused: Callable[..., Any] | None  # the same, faster
+    name: str  # in messages
 
     @property
     def returns_weights(self) -> bool:
@@ -31,7 +30,8 @@ def called_by(
     run: Callable[..., Any],
     body: Callable[..., Any],
     per_pair: str | None,
-    kernel: Callable[..., Any] | None = None,
+    fused: Callable[..., Any] | None = None,
+    name: str | None = None,
 ) -> Callable[..., Any]:
     """The body, as the engine ``run`` calls it: its arrays come first, and then options, ``mask`` among them."""
     names = [*inspect.signature(body).parameters]
@@ -41,7 +41,8 @@ def called_by(
         cores, outputs = vars(call)["__axes__"]
         options = dict(**dict(zip(names, args, strict=False)), **options)
         arrays = [options.pop(name) for name in names[: len(cores)]]
-        definition = Definition(body, cores, outputs, per_pair, kernel)
+        own = name or body.__name__
+        definition = Definition(body, cores, outputs, per_pair, fused, own)
         return run(definition, arrays, **options)
 
     return call

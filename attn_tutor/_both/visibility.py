@@ -3,26 +3,29 @@
 import functools
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from attn_tutor._both.blocks import index_of
 from attn_tutor._checks import Shape, broadcast, lacks_heads, require_size
 from attn_tutor.rules import Bias, Causal, Rule, Window
 
 
-@dataclass(frozen=True)
-class Visibility:
-    """Which of m keys n queries see, and what is added to their scores. Each half sets its backend."""
+class Fields(NamedTuple):
+    """What a call says, once it is read."""
 
-    xp: ClassVar[Any]
     n: int
     m: int
     device: Any
     rule: Rule | None
     mask: Any  # a boolean array, which broadcasts to (…, n, m), or None
     bias: Any  # an array like it, a Bias, or None
+
+
+class Visibility(Fields):
+    """Which of m keys n queries see, and what is added to their scores. Each half sets its backend."""
+
+    xp: ClassVar[Any]
 
     @classmethod
     def read(
@@ -59,10 +62,13 @@ class Visibility:
 
     def positions(self, rows: slice) -> Any:
         """Where these queries stand, (rows, 1): the last of all at the last key."""
-        start, stop, _ = rows.indices(self.n)
-        offset = self.m - self.n
-        i = self.xp.arange(start + offset, stop + offset, device=self.device)
-        return i[:, None]
+        i = self._arange(rows, self.n)[:, None]
+        return i + (self.m - self.n)
+
+    def _arange(self, part: slice, size: int) -> Any:
+        # Not part.indices(size), which would tie a compiled graph to the size.
+        stop = size if part.stop is None else part.stop
+        return self.xp.arange(part.start or 0, stop, device=self.device)
 
     def keys(self, rows: slice) -> Any:
         """Index of the keys that these queries see, and maybe of some more."""
@@ -81,8 +87,7 @@ class Visibility:
         """Mask and bias of these queries and keys, which broadcast to (…, rows, keys); None where there is none."""
         xp, i, j = self.xp, self.positions(rows), keys
         if isinstance(keys, slice):
-            start, stop, _ = keys.indices(self.m)
-            j = xp.arange(start, stop, device=self.device)
+            j = self._arange(keys, self.m)
         mask, bias = self.mask, self.bias
         if mask is not None:
             mask = mask[index_of(mask, "nm", rows, keys, broadcasts=True)]

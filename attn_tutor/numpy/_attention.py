@@ -9,16 +9,16 @@ import numpy as np
 
 from attn_tutor._checks import require_positive
 from attn_tutor.numpy._arrays import repeat_heads, shapes, silent, upcast_half
+from attn_tutor.numpy._engine.blocks import by_blocks
+from attn_tutor.numpy._engine.visibility import dense_visibility
 from attn_tutor.numpy._softmax import masked_softmax, normalize
-from attn_tutor.numpy._visibility import dense_visibility
-from attn_tutor.numpy.blocks import by_blocks
 from attn_tutor.numpy.kernels import gaussian_kernel
 from attn_tutor.numpy.scoring import (
     OTHER_WIDTHS,
     bilinear_score,
     gaussian_score,
-    resolved_scale,
-    shifted_additive_score,
+    scaled_dot_score,
+    shifted_tanh_score,
 )
 from attn_tutor.rules import Bias, Rule, Window
 
@@ -109,8 +109,7 @@ def attention_weights(
         >>> attention_weights(np.array([[3.0, 3.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])).tolist()
         [[0.5, 0.5]]
     """
-    scale = resolved_scale("attention_weights", scale, Q.shape[-1])
-    scores = (scale * Q) @ K.mT  # (…, n, m)
+    scores = scaled_dot_score(Q, K, scale)  # (…, n, m)
     where = "attention_weights"
     visible, B = dense_visibility(where, scores, mask, causal, window, bias)
     return masked_softmax(added(scores, B), visible)
@@ -135,10 +134,9 @@ def attention(
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}\!\left(\frac{Q K^\top}{\sqrt{d}}\right) V
 
-    No (n, m) matrix is stored: the body is called on blocks of queries, each with the keys that its rule leaves. In the
-    torch half it is torch's own kernel; for second derivatives put
-    ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`` around a call without a rule.
-    Source: Vaswani et al. (2017), Eq. 1.
+    No (n, m) matrix is stored: the body is called on blocks of queries, each with the keys that its rule leaves; where
+    it can, a kernel of torch computes the same. A mask that hides a whole sequence, often an inverted one, is found by
+    :func:`check_mask`. Source: Vaswani et al. (2017), Eq. 1.
 
     Args:
         Q: queries, (…, n, d).
@@ -155,7 +153,6 @@ def attention(
     Returns:
         Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
         NaN or infinity reaches only queries that are permitted to see it; where something is hidden, as NaN.
-        A mask that hides a whole sequence, often an inverted one, is found by :func:`check_mask`.
 
     Raises:
         ValueError: the heads of Q are no multiple of those of K.
@@ -165,10 +162,9 @@ def attention(
         >>> attention(Q, K, V).tolist()
         [[6.0]]
     """
-    scale = resolved_scale("attention", scale, Q.shape[-1])
-    if n_kv_heads is not None:
+    if n_kv_heads is not None:  # by itself; the engine has done it already
         K, V = (repeat_heads(X, Q.shape[-3] // n_kv_heads) for X in (K, V))
-    scores = (scale * Q) @ K.mT  # (…, n, m)
+    scores = scaled_dot_score(Q, K, scale)  # (…, n, m)
     return attend(scores, V, mask, causal=causal, window=window, bias=bias)
 
 
@@ -263,8 +259,8 @@ def gaussian_attention(
 
 
 @shapes("(n,q),(m,k),(m,d_v),(q,h),(k,h),(h)->(n,d_v)")
+@silent
 @upcast_half
-@by_blocks("h")
 def additive_attention(
     Q: np.ndarray,
     K: np.ndarray,
@@ -282,9 +278,9 @@ def additive_attention(
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}(S)\, V, \qquad S_{ij} = w_v \cdot \tanh(q_i W_q + k_j W_k)
 
-    No (n, m, h) tensor is stored. The NumPy half takes one exponential for each query and each key, and no tanh for
-    each pair (``shifted_additive_score``). Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our
-    :math:`W_q, W_k, w_v` are :math:`W_a, U_a, v_a`.
+    No (n, m, h) tensor is stored where blocks of queries are computed one after the other.
+    Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our :math:`W_q, W_k, w_v` are
+    :math:`W_a, U_a, v_a`.
 
     Args:
         Q: queries, (…, n, q).
@@ -307,7 +303,25 @@ def additive_attention(
         >>> additive_attention(Q, K, V, W, W, w_v).tolist()
         [[6.0]]
     """
-    scores = shifted_additive_score(Q, K, W_q, W_k, w_v)  # (…, n, m)
+    a, b = Q @ W_q, K @ W_k  # (…, n, h), (…, m, h)
+    return tanh_attention(a, b, V, w_v, mask, causal=causal, window=window, bias=bias)
+
+
+@shapes("(n,h),(m,h),(m,d_v),(h)->(n,d_v)")
+@by_blocks("h", name="additive_attention")
+def tanh_attention(
+    a: np.ndarray,
+    b: np.ndarray,
+    V: np.ndarray,
+    w_v: np.ndarray,
+    mask: np.ndarray | Rule | None = None,
+    *,
+    causal: bool = False,
+    window: int | Window | None = None,
+    bias: np.ndarray | Bias | None = None,
+) -> np.ndarray:
+    """Additive attention of projected queries, (…, n, h), to projected keys, (…, m, h)."""
+    scores = shifted_tanh_score(a, b, w_v)  # (…, n, m)
     return attend(scores, V, mask, causal=causal, window=window, bias=bias)
 
 
@@ -357,7 +371,7 @@ def weighted_sum(
     weights: np.ndarray, V: np.ndarray, visible: np.ndarray | None
 ) -> np.ndarray:
     """Weights times values; what is not finite makes NaN for queries that may see it, though 0 · NaN is NaN for all."""
-    # A sum is NaN or infinite where a number is, and sooner looked at than all of them.
+    # One sum is quicker to look at than every number, and not finite where one of them is not.
     if visible is None or np.isfinite(V.sum()):
         return weights @ V
     bad_rows = ~np.isfinite(V).all(-1)  # (…, m)

@@ -4,10 +4,10 @@ import numpy as np
 
 from attn_tutor.numpy._arrays import shapes, upcast_half
 from attn_tutor.numpy._attention import added, weighted_sum
+from attn_tutor.numpy._engine.blocks import by_blocks
+from attn_tutor.numpy._engine.visibility import dense_visibility
 from attn_tutor.numpy._softmax import ratio
-from attn_tutor.numpy._visibility import dense_visibility
-from attn_tutor.numpy.blocks import by_blocks
-from attn_tutor.numpy.scoring import OTHER_WIDTHS, resolved_scale
+from attn_tutor.numpy.scoring import OTHER_WIDTHS, scaled_dot_score
 from attn_tutor.rules import Bias, Rule, Window
 
 __all__ = ["merge", "partial_attention"]
@@ -38,11 +38,10 @@ def partial_attention(
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
         V: values, (…, m, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a
-            :class:`~attn_tutor.numpy.Rule`, as ``documents(ids)``.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
         causal: forbid each query the keys after it, aligned lower right.
         window: most keys that a query sees, its own and those just before it; needs ``causal``.
-        bias: added to the scores, broadcasts to (…, n, m); or a :class:`~attn_tutor.numpy.Bias`, as ``alibi(slopes)``.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
         scale: factor on the dot product; None is 1/√d.
 
     Returns:
@@ -55,8 +54,7 @@ def partial_attention(
         >>> output.tolist(), np.exp(log_sum).tolist()
         ([[4.0]], [[2.0]])
     """
-    scale = resolved_scale("partial_attention", scale, Q.shape[-1])
-    scores = (scale * Q) @ K.mT  # (…, n, m)
+    scores = scaled_dot_score(Q, K, scale)  # (…, n, m)
     where = "partial_attention"
     visible, B = dense_visibility(where, scores, mask, causal, window, bias)
     scores = added(scores, B)
@@ -100,8 +98,8 @@ def merge(
     with np.errstate(invalid="ignore"):  # as a NaN may be, that a query has seen
         both = np.logaddexp(log_sum, other_log_sum)
     safe = finite(both)
-    shares = np.exp(log_sum - safe), np.exp(other_log_sum - safe)
-    return shares[0] * output + shares[1] * other, both
+    first, second = np.exp(log_sum - safe), np.exp(other_log_sum - safe)
+    return first * output + second * other, both
 
 
 def finite(log_sum: np.ndarray) -> np.ndarray:

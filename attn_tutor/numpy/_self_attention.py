@@ -35,10 +35,10 @@ def self_attention(
         W_q: learnt projection to queries, (d_in, d_k).
         W_k: learnt projection to keys, (d_in, d_k).
         W_v: learnt projection to values, (d_in, d_v).
-        mask: boolean, broadcasts to (…, n, n); True = may attend. None permits every key.
+        mask: boolean, broadcasts to (…, n, n); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
         causal: forbid each token the tokens after it.
         window: most keys that a query sees, its own and those just before it; needs ``causal``.
-        bias: added to the scores, broadcasts to (…, n, n), as that of :func:`alibi_bias` does; None adds nothing.
+        bias: added to the scores, broadcasts to (…, n, n); or a :class:`Bias`, as ``alibi(slopes)``.
 
     Returns:
         Output, (…, n, d_v): a new vector for each token, 0 where nothing is permitted.

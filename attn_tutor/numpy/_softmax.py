@@ -75,7 +75,7 @@ def masked_softmax(scores: np.ndarray, mask: np.ndarray | None = None) -> np.nda
     wide -= wide.max(-1, keepdims=True, initial=lowest)
     weights = np.exp(wide, out=wide)  # … and exp(−∞) = 0
     total = weights.sum(-1, keepdims=True)
-    ratio(weights, total, weights)
+    ratio(weights, total, out=weights)
     if np.isnan(total).any():  # of a permitted NaN, which spoils no forbidden key
         weights = np.where(mask, weights, 0)
     return weights.astype(scores.dtype, copy=False)

@@ -71,14 +71,11 @@ def latent_attention(
     """
     _require_fit(n_heads, R, W_q, W_r, W_k, W_v, W_o)
     n, m = X.shape[-2], C.shape[-2]
-    queries = (
-        split_heads(X @ W_q, n_heads) @ split_heads(W_k, n_heads).mT
-    )  # (…, h, n, c)
+    # (X W_q) (C W_k)ᵀ = (X W_q W_kᵀ) Cᵀ
+    absorbed = split_heads(X @ W_q, n_heads) @ split_heads(W_k, n_heads).mT
     turned = rotary(split_heads(X @ W_r, n_heads), np.arange(m - n, m))  # (…, h, n, r)
-    queries, keys = (
-        concat_columns(queries, turned),
-        concat_columns(C, R)[..., None, :, :],
-    )  # (…, h, n, c + r), (…, 1, m, c + r)
+    queries = concat_columns(absorbed, turned)  # (…, h, n, c + r)
+    keys = concat_columns(C, R)[..., None, :, :]  # (…, 1, m, c + r)
     scale = (W_q.shape[-1] // n_heads + R.shape[-1]) ** -0.5
     mask = for_heads("latent_attention", mask, queries, keys)
     pooled = attention(

@@ -2,34 +2,15 @@
 
 import numpy as np
 
+from attn_tutor import rules
 from attn_tutor._checks import broadcast, require_one_meaning, require_size
 from attn_tutor.numpy._arrays import require_array, shapes
-from attn_tutor.numpy._visibility import Visibility
+from attn_tutor.numpy._engine.visibility import Visibility
 from attn_tutor.numpy.positional import alibi_slopes
-from attn_tutor.rules import (
-    Bias,
-    Causal,
-    First,
-    Rule,
-    Slopes,
-    Window,
-    documents,
-    prefix,
-    valid,
-)
+from attn_tutor.rules import *  # noqa: F403
+from attn_tutor.rules import Bias, Rule, Slopes, Window
 
-__all__ = [
-    "Bias",
-    "Causal",
-    "First",
-    "Rule",
-    "Window",
-    "alibi",
-    "check_mask",
-    "documents",
-    "prefix",
-    "valid",
-]
+__all__ = [*rules.__all__, "alibi", "check_mask"]  # noqa: PLE0604
 
 
 def alibi(slopes: np.ndarray | int) -> Bias:

@@ -117,25 +117,27 @@ def additive_score(
         >>> additive_score(Q, K, W, W, np.array([2.0])).tolist()
         [[0.0, 2.0]]
     """
-    # (…, n, m, h)
-    hidden = np.tanh((Q @ W_q)[..., :, None, :] + (K @ W_k)[..., None, :, :])
+    return tanh_score(Q @ W_q, K @ W_k, w_v)
+
+
+def tanh_score(a: np.ndarray, b: np.ndarray, w_v: np.ndarray) -> np.ndarray:
+    """The additive score of projected queries, (…, n, h), and keys, (…, m, h)."""
+    hidden = np.tanh(a[..., :, None, :] + b[..., None, :, :])  # (…, n, m, h)
     return (hidden @ w_v[..., None, :, None])[..., 0]  # (…, n, m, h) @ (…, 1, h, 1)
 
 
-def shifted_additive_score(
-    Q: np.ndarray, K: np.ndarray, W_q: np.ndarray, W_k: np.ndarray, w_v: np.ndarray
-) -> np.ndarray:
-    r"""The additive score less a constant, which softmax drops: one exponential a query and a key, and no tanh.
+def shifted_tanh_score(a: np.ndarray, b: np.ndarray, w_v: np.ndarray) -> np.ndarray:
+    r"""The same less Σ w_v, which softmax drops: one exponential a query and a key, and no tanh a pair.
 
-    .. math:: \tanh(a + b) = 1 - \frac{2 e^{-2b}}{e^{2a} + e^{-2b}}
+    .. math:: \tanh(a + b) = 1 - 2\, \frac{e^{-2b}}{e^{2a} + e^{-2b}}
     """
-    a, b = Q @ W_q, K @ W_k  # (…, n, h), (…, m, h)
+    # Beyond it the quotient could be ∞/∞ or 0/0 in float32. (NaN is not below it.)
     if not max(np.abs(a).max(initial=0), np.abs(b).max(initial=0)) < 40:
-        return additive_score(Q, K, W_q, W_k, w_v)  # the quotient could be ∞/∞ or 0/0
+        return tanh_score(a, b, w_v)
     x, y = np.exp(2 * a)[..., :, None, :], np.exp(-2 * b)[..., None, :, :]
-    parts = x + y  # (…, n, m, h)
-    np.divide(y, parts, out=parts)
-    return (parts @ (-2 * w_v)[..., None, :, None])[..., 0]  # (…, n, m)
+    quotient = x + y  # (…, n, m, h)
+    np.divide(y, quotient, out=quotient)
+    return (quotient @ (-2 * w_v)[..., None, :, None])[..., 0]  # (…, n, m)
 
 
 @shapes("(n,d),(m,d)->(n,m)", d=OTHER_WIDTHS)

@@ -49,12 +49,11 @@ def sink_attention(
         Q: queries, (…, n, d).
         K: keys, (…, m, d).
         V: values, (…, m, d_v).
-        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a
-            :class:`~attn_tutor.numpy.Rule`, as ``documents(ids)``.
+        mask: boolean, broadcasts to (…, n, m); True = may attend. Or a :class:`Rule`, as ``documents(ids)``.
         sink_logits: s, one for each head, (h,) or (…, h); or one number for all.
         causal: forbid each query the keys after it, aligned lower right.
         window: most keys that a query sees, its own and those just before it; needs ``causal``.
-        bias: added to the scores, broadcasts to (…, n, m); or a :class:`~attn_tutor.numpy.Bias`, as ``alibi(slopes)``.
+        bias: added to the scores, broadcasts to (…, n, m); or a :class:`Bias`, as ``alibi(slopes)``.
         scale: factor on the dot product; None is 1/√d.
         n_kv_heads: number of heads of keys and values, (…, n_kv_heads, m, d), each shared by h / n_kv_heads heads of Q,
             (…, h, n, d); None is one for each.

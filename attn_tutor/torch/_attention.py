@@ -11,16 +11,17 @@ from torch.nn.functional import dropout
 from attn_tutor._checks import require_chance, require_positive
 from attn_tutor.rules import Bias, Rule, Window
 from attn_tutor.torch._arrays import repeat_heads, shapes, upcast_half
+from attn_tutor.torch._engine.blocks import by_blocks
+from attn_tutor.torch._engine.fused import fused
+from attn_tutor.torch._engine.hidden import project
+from attn_tutor.torch._engine.visibility import dense_visibility
 from attn_tutor.torch._softmax import masked_softmax, normalize
-from attn_tutor.torch._visibility import dense_visibility
-from attn_tutor.torch.blocks import by_blocks
-from attn_tutor.torch.fused import fused
 from attn_tutor.torch.kernels import gaussian_kernel
 from attn_tutor.torch.scoring import (
     OTHER_WIDTHS,
-    additive_score,
     gaussian_score,
-    resolved_scale,
+    scaled_dot_score,
+    tanh_score,
 )
 
 __all__ = [
@@ -112,15 +113,14 @@ def attention_weights(
         >>> attention_weights(torch.tensor([[3.0, 3.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])).tolist()
         [[0.5, 0.5]]
     """
-    scale = resolved_scale("attention_weights", scale, Q.shape[-1])
-    scores = (scale * Q) @ K.mT  # (…, n, m)
+    scores = scaled_dot_score(Q, K, scale)  # (…, n, m)
     where = "attention_weights"
     visible, B = dense_visibility(where, scores, mask, causal, window, bias)
     return masked_softmax(added(scores, B), visible)
 
 
 @shapes("(n,d),(m,d),(m,d_v)->(n,d_v)", grouped_query=True, d=OTHER_WIDTHS)
-@by_blocks(kernel=fused)
+@by_blocks(fused=fused)
 def attention(
     Q: torch.Tensor,
     K: torch.Tensor,
@@ -138,10 +138,9 @@ def attention(
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}\!\left(\frac{Q K^\top}{\sqrt{d}}\right) V
 
-    No (n, m) matrix is stored: the body is called on blocks of queries, each with the keys that its rule leaves. In the
-    torch half it is torch's own kernel; for second derivatives put
-    ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`` around a call without a rule.
-    Source: Vaswani et al. (2017), Eq. 1.
+    No (n, m) matrix is stored: the body is called on blocks of queries, each with the keys that its rule leaves; where
+    it can, a kernel of torch computes the same. A mask that hides a whole sequence, often an inverted one, is found by
+    :func:`check_mask`. Source: Vaswani et al. (2017), Eq. 1.
 
     Args:
         Q: queries, (…, n, d).
@@ -159,7 +158,6 @@ def attention(
     Returns:
         Output, (…, n, d_v): each row lies in the convex hull of the permitted values, and is 0 if there are none.
         NaN or infinity reaches only queries that are permitted to see it; where something is hidden, as NaN.
-        A mask that hides a whole sequence, often an inverted one, is found by :func:`check_mask`.
 
     Raises:
         ValueError: the heads of Q are no multiple of those of K.
@@ -169,10 +167,9 @@ def attention(
         >>> attention(Q, K, V).tolist()
         [[6.0]]
     """
-    scale = resolved_scale("attention", scale, Q.shape[-1])
     if n_kv_heads is not None:
         K, V = (repeat_heads(X, Q.shape[-3] // n_kv_heads) for X in (K, V))
-    scores = (scale * Q) @ K.mT  # (…, n, m)
+    scores = scaled_dot_score(Q, K, scale)  # (…, n, m)
     return attend(
         scores, V, mask, causal=causal, window=window, bias=bias, dropout_p=dropout_p
     )
@@ -276,7 +273,6 @@ def gaussian_attention(
         >>> gaussian_attention(Q, K, V).tolist()
         [[6.0]]
     """
-    require_chance("gaussian_attention", "dropout_p", dropout_p)
     scores = gaussian_score(Q, K, bandwidth)  # (…, n, m)
     return attend(
         scores, V, mask, causal=causal, window=window, bias=bias, dropout_p=dropout_p
@@ -285,7 +281,6 @@ def gaussian_attention(
 
 @shapes("(n,q),(m,k),(m,d_v),(q,h),(k,h),(h)->(n,d_v)")
 @upcast_half
-@by_blocks("h")
 def additive_attention(
     Q: torch.Tensor,
     K: torch.Tensor,
@@ -304,9 +299,9 @@ def additive_attention(
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}(S)\, V, \qquad S_{ij} = w_v \cdot \tanh(q_i W_q + k_j W_k)
 
-    No (n, m, h) tensor is stored. The NumPy half takes one exponential for each query and each key, and no tanh for
-    each pair (``shifted_additive_score``). Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our
-    :math:`W_q, W_k, w_v` are :math:`W_a, U_a, v_a`.
+    No (n, m, h) tensor is stored where blocks of queries are computed one after the other.
+    Source: Bahdanau et al. (2015), section 3.1 and appendix A.1.2, where our :math:`W_q, W_k, w_v` are
+    :math:`W_a, U_a, v_a`.
 
     Args:
         Q: queries, (…, n, q).
@@ -330,8 +325,28 @@ def additive_attention(
         >>> additive_attention(Q, K, V, W, W, w_v).tolist()
         [[6.0]]
     """
-    require_chance("additive_attention", "dropout_p", dropout_p)
-    scores = additive_score(Q, K, W_q, W_k, w_v)  # (…, n, m)
+    a, b = project(Q, W_q), project(K, W_k)  # (…, n, h), (…, m, h)
+    return tanh_attention(
+        a, b, V, w_v, mask, causal=causal, window=window, bias=bias, dropout_p=dropout_p
+    )
+
+
+@shapes("(n,h),(m,h),(m,d_v),(h)->(n,d_v)")
+@by_blocks("h", name="additive_attention")
+def tanh_attention(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    V: torch.Tensor,
+    w_v: torch.Tensor,
+    mask: torch.Tensor | Rule | None = None,
+    *,
+    causal: bool = False,
+    window: int | Window | None = None,
+    bias: torch.Tensor | Bias | None = None,
+    dropout_p: float = 0.0,
+) -> torch.Tensor:
+    """Additive attention of projected queries, (…, n, h), to projected keys, (…, m, h)."""
+    scores = tanh_score(a, b, w_v)  # (…, n, m)
     return attend(
         scores, V, mask, causal=causal, window=window, bias=bias, dropout_p=dropout_p
     )

@@ -123,8 +123,12 @@ def additive_score(
         >>> additive_score(Q, K, W, W, torch.tensor([2.0])).tolist()
         [[0.0, 2.0]]
     """
-    # (…, n, m, h)
-    hidden = torch.tanh((Q @ W_q)[..., :, None, :] + (K @ W_k)[..., None, :, :])
+    return tanh_score(Q @ W_q, K @ W_k, w_v)
+
+
+def tanh_score(a: torch.Tensor, b: torch.Tensor, w_v: torch.Tensor) -> torch.Tensor:
+    """The additive score of projected queries, (…, n, h), and keys, (…, m, h)."""
+    hidden = torch.tanh(a[..., :, None, :] + b[..., None, :, :])  # (…, n, m, h)
     return (hidden @ w_v[..., None, :, None])[..., 0]  # (…, n, m, h) @ (…, 1, h, 1)
 
 

@@ -1,5 +1,5 @@
-/* Chapter 13: choose a design and a length, and see what the cache of one text weighs. The bill is cache_bytes of
-   attn_tutor.ledger, as is what an H100 holds; latents have 512 + 64 numbers. */
+/* Chapter 13: choose a design and a length, and see what the cache of one text weighs. Latents have 512 + 64
+   numbers. Needs attn-ledger-data.js: what an H100 holds. The bill is cache_bytes of attn_tutor.ledger. */
 
 /* Bytes in the unit that leaves at least one. */
 attn.size = (bytes) => {
@@ -16,24 +16,24 @@ customElements.define("attn-cache", class extends attn.Figure {
     gpt: ["GPT-3 175B", "heads", 96, 96, 128], llama: ["Llama 3 70B", "groups", 80, 64, 128],
     palm: ["PaLM 540B", "one", 118, 48, 256], deepseek: ["DeepSeek-V2", "latents", 60, 128, 128],
   };
-  static names = { heads: "all heads (MHA)", groups: "8 groups (GQA)", latents: "latents (MLA)", one: "one head (MQA)" }; // from most bytes to least
+  static names = { heads: "all KV heads (MHA)", groups: "8 KV heads (GQA)", latents: "latents (MLA)", one: "one KV head (MQA)" }; // from most bytes to least
   static tones = { heads: "first", groups: "second", latents: "copy", one: "back" };
   static windows = { all: "all tokens", window: "4 sinks and the last 4,096" };
   static kept = 4096 + 4; // tokens of a window
-  static holds = 80e9; // bytes of an H100
+  static holds = attn.ledger.machines.H100.memory_bytes;
   static told = ([length, sizes]) => { // of a window, and of latents
     const [window, latents] = sizes.map(attn.size);
     return `at ${(2 ** length).toLocaleString("en-US")} tokens the window takes ${window} and latents ${latents}`;
   };
   static tasks = [{
-    ask: "Llama 3 70B with latents for the whole text, or with its 8 groups for 4 sinks and the last 4,096 tokens, both at 16 bits: from which of these lengths on is the window the smaller one? Give the groups the window, and look there.",
+    ask: "Llama 3 70B with latents for the whole text, or with its 8 KV heads for 4 sinks and the last 4,096 tokens: from which of these lengths onwards is the window smaller? Give the 8 KV heads the window, and look there.",
     guesses: { 12: "4,096", 14: "16,384", 17: "131,072" },
     right: (figure, met) => ["12", "14"].find((length) => met.has(+length) && met.get(+length)[0] < met.get(+length)[1]) ?? "17",
     done: ({ state: { model, length, heads, bits, window }, bytes, thin }, met) => {
       if (model === "llama" && heads === "groups" && bits === "16" && window === "window") met.set(length, [bytes, thin.latents]);
       return (met.has(12) || met.has(13)) && met.has(14);
     },
-    yet: ({ state: { model, heads, bits } }, met) => (model !== "llama" || heads !== "groups" || bits !== "16" ? "The question is about Llama 3 70B with its 8 groups, at 16 bits." : met.size ? `So far: ${this.told([...met].at(-1))}.` : ""),
+    yet: ({ state: { model, heads, bits } }, met) => (model !== "llama" || heads !== "groups" || bits !== "16" ? "The question is about Llama 3 70B with its 8 KV heads, at 16 bits." : met.size ? `So far: ${this.told([...met].at(-1))}.` : ""),
     seen: (figure, met) => `${[...met].filter(([length]) => length === 14 || length === (met.has(13) ? 13 : 12)).sort(([a], [b]) => a - b).map(this.told).join("; ").replace("a", "A")}. `
       + "It has not grown since 4,100 tokens, and latents go on.",
   }];
@@ -87,7 +87,7 @@ customElements.define("attn-cache", class extends attn.Figure {
   draw() {
     const { length, heads, bits, window } = this.state, { models, names: { ...names }, tones, windows, kept, holds } = this.constructor, { size } = attn;
     const [model, , layers, many, width] = models[this.state.model], tokens = 2 ** length, held = window === "all" ? tokens : Math.min(tokens, kept);
-    names.heads = `${many} heads (MHA)`;
+    names.heads = `${many} KV heads (MHA)`;
     const rows = { heads: 2 * many * width, groups: 2 * 8 * width, latents: 512 + 64, one: 2 * width }; // numbers a token and layer
     const bill = (kind, tokens, bits) => Math.floor(layers * tokens * rows[kind] * bits / 8), kinds = Object.keys(names);
     this.thin = Object.fromEntries(kinds.map((kind) => [kind, bill(kind, tokens, 16)]));
@@ -119,7 +119,7 @@ customElements.define("attn-cache", class extends attn.Figure {
     for (const part of [this.mine, this.dot]) part.setAttribute("class", `attn-tone attn-${tones[heads]}`);
     const first = [...kinds.map((kind) => bill(kind, 1024, 16)), bill(heads, 1024, bits)];
     this.glide("lines", [length, window === "all" ? 20 : Math.log2(kept), ...first.map(Math.log2)], (now) => this.paint(now));
-    this.each.textContent = `${model}, ${size(this.bytes / held)} a ${window === "all" ? "token" : "kept token"}`;
+    this.each.textContent = `${model}, ${size(this.bytes / held)} per ${window === "all" ? "token" : "kept token"}`;
     const sentence = `${model} with ${names[heads]}, ${bits} bits, ${windows[window]}: a text of ${tokens.toLocaleString("en-US")} tokens takes ${size(this.bytes)}.`;
     attn.put(this.handle, { "aria-valuenow": tokens, "aria-valuetext": sentence });
     return sentence;

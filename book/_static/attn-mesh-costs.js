@@ -1,13 +1,15 @@
-/* What a layer of attention costs on a mesh of H100s. The model is attention_cost of attn_tutor.ledger, with 64 query heads and
-   8 heads of keys and values of width 128. */
+/* What a layer of attention costs on a mesh of H100s: attention_cost of attn_tutor.ledger, by whose numbers in
+   attn-ledger-data.js it computes. */
 attn.mesh = (() => {
   "use strict";
   /* Seconds of one layer, part by part, or null where the mesh does not fit. */
   const cost = (n, context, tensor, exchange) => {
-    const flops = 989.4e12, link = 450e9, network = 50e9, node = 8, start = 8.4e-6, width = 128, all = 64, bytes = 2;
+    const { machines: { H100 }, layer: { heads: all, kv_heads: groups, width } } = attn.ledger;
+    const { operations_per_second: flops, link_bytes_per_second: link, network_bytes_per_second: network, link_hop_seconds: hop, network_hop_seconds: leap,
+      start_seconds: start, node_gpus: node, number_bytes: bytes } = H100;
     if (n % context || all % tensor || (exchange === "all-to-all" && (all / tensor) % context)) return null;
-    const tokens = n / context, here = all / tensor, kv = Math.ceil(8 / tensor);
-    const joint = (span) => (span <= node ? [link, 3.4e-6] : [network, 14e-6]);
+    const tokens = n / context, here = all / tensor, kv = Math.ceil(groups / tensor);
+    const joint = (span) => (span <= node ? [link, hop] : [network, leap]);
     const project = 4 * tokens * all * width * (here + kv) * width / flops;
     const attend = 4 * here * width * (n * (n + 1) / 2) / context / flops;
     const block = 2 * tokens * kv * width * bytes, near = Math.min(context, Math.max(1, Math.floor(node / tensor)));
@@ -18,13 +20,13 @@ attn.mesh = (() => {
     let wait = outer * idle + (outer - 1) * Math.max(0, far - inner * work - idle);
     if (exchange === "all-to-all") {
       // Queries, keys and values go to whoever has their head, and outputs come back.
-      const hop = joint(context * tensor)[1], rate = Math.max((near - 1) / link, (context - near) / network), slice = tokens * width * bytes / context;
-      swaps = [here + 2 * Math.max(kv, context), here].map((rows) => (context === 1 ? 0 : start + hop + slice * rows * rate));
+      const reach = joint(context * tensor)[1], rate = Math.max((near - 1) / link, (context - near) / network), slice = tokens * width * bytes / context;
+      swaps = [here + 2 * Math.max(kv, context), here].map((rows) => (context === 1 ? 0 : start + reach + slice * rows * rate));
       wait = traffic = travel = swaps[0] + swaps[1];
     }
     const [inside, step] = joint(tensor), share = tokens * all * width * bytes / tensor;
     const reduce = tensor === 1 ? 0 : start + 2 * (tensor - 1) * (step + share / inside);
-    return { project, attend, wait, reduce, traffic, travel, swaps, work, inner, outer, round, far, inside: near > 1 ? start + 3.4e-6 + block / link : 0, near: context * tensor <= node, step: exchange === "all-to-all" ? attend : work };
+    return { project, attend, wait, reduce, traffic, travel, swaps, work, inner, outer, round, far, inside: near > 1 ? start + hop + block / link : 0, near: context * tensor <= node, step: exchange === "all-to-all" ? attend : work };
   };
 
   /* Who is busy when: the first steps of a ring, one round of the inner rings of a double ring, or one swap and what follows. */

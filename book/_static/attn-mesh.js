@@ -1,5 +1,5 @@
 /* Chapter 12: choose a length and a mesh of H100s, and see where the time of an attention layer goes.
-   Needs attn-mesh-costs.js: what a layer costs on it, and what was tried. */
+   Needs attn-ledger-data.js, attn-mesh-costs.js: what a layer costs on it, and what was tried. */
 customElements.define("attn-mesh", class extends attn.Figure {
   static title = "Seconds of attention against the mesh";
   static start = { length: 20, gpus: 10, heads: 0, exchange: "ring" };

@@ -1,8 +1,7 @@
-/* Chapter 10, two parts that share no control, one shown at a time. Merging: the keys of one query arrive tile by tile, in any order. Bytes:
-   what a layer moves. Needs attn-roofline.js: the bytes. */
+/* Chapter 10: the keys of one query arrive tile by tile, in any order. */
 customElements.define("attn-tiles", class extends attn.Figure {
-  static title = "The online softmax, tile by tile, and the bytes that tiles move";
-  static start = { width: "2", causal: false, order: "01", draw: 0, power: 6, part: "merging" };
+  static title = "The online softmax, tile by tile";
+  static start = { width: "2", causal: false, order: "01", draw: 0 };
   static tasks = [{
     ask: "Does the order of the tiles change the output? Let all tiles arrive, then start over and let them arrive in another order.",
     guesses: { yes: "yes", total: "the total, but not the output", no: "no" },
@@ -18,32 +17,15 @@ customElements.define("attn-tiles", class extends attn.Figure {
     },
     seen: (figure, met) => [...met].map(([key, { total, output }]) => `In the order ${key.split(",").slice(3).join(", ")}: total ${attn.number(total)}, output ${attn.number(output)}.`).join(" ")
       + " What came before a higher top has shrunk by just as much as if the top had been known.",
-  }, {
-    ask: "Press “bytes that tiles move”. By this bill, from which number T of rows on does the layer wait for arithmetic and no longer for memory? Set it, and the one below it.",
-    guesses: { 6: "64", 7: "128", 8: "256", 9: "512" },
-    right: (figure, met) => String(Math.min(...[...met.keys()].filter((power) => attn.bill(2 ** power).bound === "arithmetic"))),
-    done: (figure, met) => {
-      met.set(figure.state.power, attn.bill(2 ** figure.state.power));
-      return [...met].some(([power, { bound }]) => bound === "arithmetic" && met.get(power - 1)?.bound === "memory");
-    },
-    seen: ({ largest }, met) => [...met].sort((a, b) => a[0] - b[0]).map(([power, { seconds, bound, room }]) => `T = ${2 ** power}: ${attn.rounded(1e3 * seconds)} ms, waits for ${bound}, needs ${attn.rounded(room / 1024)} KiB.`).join(" ")
-      + ` Fast memory has 227 KiB, so the largest tile that fits is T = ${largest}: ${attn.rounded(1e3 * attn.bill(largest).seconds)} ms. A cache of 50 MB, which this bill leaves out, spares a part of the reading.`,
   }];
   static place = 4; // of the query, which a causal mask lets see keys 0 to 4
 
   build() {
     const { html, svg, range } = attn;
-    this.presets("Shown", { merging: { part: "merging" }, "bytes that tiles move": { part: "bytes" } });
-    this.fits.part = (part) => ["merging", "bytes"].includes(part);
-    const shared = this.controls;
-    this.controls = html("div", { class: "attn-controls" });
-    shared.append(this.controls);
     this.choice("width", "Keys in a tile", { 1: "1", 2: "2", 4: "4", 8: "8" });
     this.check("causal", "causal: the query is token 4");
     this.button("New numbers", ({ draw }) => ({ draw: draw + 1 }));
     this.button("Start over", () => ({ order: "" }));
-    this.own = this.controls;
-    this.controls = shared;
     this.fits.draw = (draw) => Number.isInteger(draw) && draw >= 0;
     this.fits.order = (order) => /^[0-7]{0,8}$/.test(order);
 
@@ -69,8 +51,7 @@ customElements.define("attn-tiles", class extends attn.Figure {
     const key = (kind, text) => html("b", { class: kind }, text);
     this.merging = html("div", {}, html("p", {}, "One query. Bars: exp(score − top) of ", key("attn-of-beam", "the keys so far"), " and of ", key("attn-of-new", "the last tile"), "; dashed: before it came. Discs: weights"),
       this.bars, this.arrivals, this.totals, this.answer, html("details", {}, html("summary", {}, "The numbers after each tile"), table));
-    this.bytes = new attn.Roofline(this);
-    this.picture.append(this.merging, this.bytes.part);
+    this.picture.append(this.merging);
     this.fit(this.merging);
   }
 
@@ -96,9 +77,6 @@ customElements.define("attn-tiles", class extends attn.Figure {
     const { width, causal } = this.state;
     return attn.range(+width).map((j) => tile * width + j).filter((j) => !causal || j <= this.constructor.place);
   }
-
-  /* Rows of the largest tile that fits into fast memory. */
-  get largest() { return 2 ** attn.range(14).findLast((power) => attn.bill(2 ** power).room <= 227 * 1024); }
 
   /* The state after each tile. */
   get sums() {
@@ -188,10 +166,8 @@ customElements.define("attn-tiles", class extends attn.Figure {
   }
 
   draw() {
-    const { number } = attn, { power } = this.state, { S, V } = this.numbers, { all, taken, sums } = this, last = sums.at(-1);
+    const { number } = attn, { S, V } = this.numbers, { all, taken, sums } = this, last = sums.at(-1);
     const fill = (rows, values) => rows.forEach((cell, i) => { cell.textContent = values[i]; });
-    this.own.hidden = this.merging.hidden = this.state.part !== "merging";
-    this.bytes.part.hidden = !this.own.hidden;
     this.next.forEach((button, tile) => {
       button.hidden = !all.includes(tile);
       button.setAttribute("aria-pressed", taken.includes(tile));
@@ -207,7 +183,6 @@ customElements.define("attn-tiles", class extends attn.Figure {
 
     const merged = last ? `Tiles ${taken.join(", ")} of ${all.length}: top ${number(last.top)}, total ${number(last.total)}, output ${number(last.output)}` : `No tile of ${all.length} has arrived`;
     this.bars.setAttribute("aria-label", merged);
-    const bytes = this.bytes.show(2 ** power);
-    return this.bytes.part.hidden ? `${news} ${merged}${taken.length === all.length ? `; all at once ${number(this.whole)}` : ""}.` : bytes;
+    return `${news} ${merged}${taken.length === all.length ? `; all at once ${number(this.whole)}` : ""}.`;
   }
 });

@@ -30,8 +30,8 @@ LINES = {
 each = pytest.mark.parametrize(("page", "half"), LINES)
 LONGEST = 66  # letters, so that no line scrolls
 INSIDE = {"gru_cell", "decoder_step", "DecoderStep"}  # of a model: compared below
-INSIDE |= {"norm", "mlp", "block", "Heads", "SmallBlock", "SmallTransformer"}
-INSIDE |= {"keep"}
+INSIDE |= {"norm", "block", "Heads", "SmallBlock", "SmallTransformer"}
+INSIDE |= {"paged_attention"}
 INSIDE |= {"Attention"}  # with its own backward: compared below
 INSIDE |= {"rms_norm", "feed_forward", "turn", "layer"}
 INSIDE |= {"ring"}  # of processes: compared below
@@ -296,10 +296,13 @@ def test_the_model_of_chapter_9_is_the_packages() -> None:
     def parameters(layer: Any) -> list[Any]:
         return [x.detach().numpy().T for x in (layer.weight, layer.bias)]
 
+    def mlp(N: Any) -> Any:
+        with torch.no_grad():
+            return one.feed_forward(torch.from_numpy(N)).numpy()
+
     norms = [parameters(one.norm_1), parameters(one.norm_2)]
-    layers = [*parameters(one.widen), *parameters(one.narrow)]
     block = made_by("09_transformer", "numpy")["block"]
-    found = block(X.numpy(), attention, *norms, layers)
+    found = block(X.numpy(), attention, mlp, *norms)
     with torch.no_grad():
         np.testing.assert_allclose(found, one(X), rtol=1e-10, atol=1e-12)
 
@@ -323,19 +326,21 @@ def test_the_layer_of_chapter_11_adds_what_the_packages_adds() -> None:
     np.testing.assert_allclose(middle.numpy() + added, expected, rtol=1e-9, atol=1e-11)
 
 
-def test_the_lines_of_chapter_13_keep_what_the_packages_cache_keeps() -> None:
-    """After each token, with and without sinks, and with fewer tokens than the window."""
+def test_the_pages_of_chapter_13_give_what_keys_in_one_piece_give() -> None:
+    """Texts of different lengths, whose pages lie in any order, and whose last page has room; heads share keys."""
     rng = np.random.default_rng(5)
-    for half, (window, sinks) in itertools.product(HALVES, ((3, 2), (4, 0), (1, 3))):
-        change = tensor if half == "torch" else np.asarray
-        keep = made_by("13_cheaper_memory", half)["keep"]
-        cache = HALVES[half].KVCache(window=window, sinks=sinks)
-        K, V = change(np.empty((0, 5))), change(np.empty((0, 2)))
-        for _ in range(11):
-            k, v = change(rng.normal(size=(1, 5))), change(rng.normal(size=(1, 2)))
-            K, V = keep(K, V, k, v, window, sinks)
-            for ours, theirs in zip((K, V), cache.append(k, v), strict=True):
-                np.testing.assert_array_equal(ours, theirs)
+    K_pages, V_pages = rng.normal(size=(9, 3, 2, 5)), rng.normal(size=(9, 3, 2, 7))
+    Q, lengths = rng.normal(size=(3, 4, 5)), [7, 9, 1]
+    tables = np.array([[4, 0, 8], [1, 7, 2], [3, 5, 5]])
+    arrays = map(tensor, (Q, K_pages, V_pages, tables, np.array(lengths)))
+    paged = made_by("13_cheaper_memory", "torch")["paged_attention"](*arrays)
+    one_head = made_by("13_cheaper_memory", "numpy")["paged_attention"]
+    for b, h in itertools.product(range(3), range(4)):
+        K, V = (np.concatenate(x[tables[b]])[: lengths[b], h // 2] for x in (K_pages, V_pages))  # fmt: skip
+        expected = attn_tutor.numpy.attention(Q[b, h][None], K, V)[0]
+        np.testing.assert_allclose(paged[b, h, 0], expected)
+        head = K_pages[:, :, h // 2], V_pages[:, :, h // 2]
+        np.testing.assert_allclose(one_head(Q[b, h], *head, tables[b], lengths[b]), expected)  # fmt: skip
 
 
 @pytest.mark.parametrize("layout", [blocks, zigzag])

@@ -18,7 +18,6 @@ from playwright.sync_api import Locator, Page
 import attn_tutor.numpy as an
 import attn_tutor.torch as at
 from attn_tutor.data import encode_words, number_words
-from attn_tutor.ledger import H100, attention_bill
 
 pytestmark = pytest.mark.rest
 
@@ -137,48 +136,6 @@ def test_keys_of_a_tile_fall_into_the_sums(page: Page) -> None:
     assert height[-1] == 18 < height[y.argmin()]
 
 
-def test_bytes_of_tiles_are_the_ledgers(page: Page, rng: np.random.Generator) -> None:
-    figure, n = page.locator("attn-tiles"), 131_072
-    press(figure, "Again", "bytes that tiles move")
-    textbook, met = attention_bill(n, n, way="textbook"), set()
-    for power in rng.permutation(np.arange(3, 14)):
-        figure.get_by_label("Rows T of a tile of the layer").fill(str(power))
-        T = 2 ** state(figure)["power"]
-        tiles, room = attention_bill(n, n, tile=T), 2 * (T * T + 4 * T * 128)
-        fits = room <= H100.fast_bytes
-        shown = [
-            [x.operations / 1e12, x.moved_bytes / 1e9, 1e3 * x.seconds]
-            for x in (textbook, tiles)
-        ]
-        expected = [
-            f"{np.floor(x + 0.5):,.0f}"
-            for pair in zip(*shown, strict=True)
-            for x in pair
-        ]
-        told = figure.locator(".attn-tanks .attn-name").all_text_contents()
-        need = f"{np.floor(room / 1024 + 0.5):,.0f}" + ", too much" * (not fits)
-        assert told == [*expected, need]
-        bars = figure.locator(".attn-tanks rect").evaluate_all(
-            "bars => bars.map(bar => +bar.getAttribute('width'))"
-        )
-        pairs = np.array(shown).T
-        full = 200 * pairs / pairs.max(1, keepdims=True)
-        filled = min(225, 200 * room / H100.fast_bytes)
-        np.testing.assert_allclose(bars, [*full.ravel(), filled])
-        does = "" if fits else " and do not fit into 227 KiB"
-        assert f"they wait for {tiles.bound}{does}." in said(figure)
-        intensity = tiles.operations / tiles.moved_bytes
-        roof = figure.locator("svg[aria-label^=Roofline]").get_attribute("aria-label")
-        assert f"tiles {number(intensity, 1)};" in str(roof)
-        x = 46 + 26.5 * np.log2(intensity)
-        dot = figure.locator("svg[aria-label^=Roofline] circle").get_attribute("cx")
-        assert abs(float(str(dot)) - x) < 1e-6
-        cut = figure.locator(".attn-cut").get_attribute("visibility") == "visible"
-        assert cut == (200 * room / H100.fast_bytes > 225)
-        met.add(fits)
-    assert met == {True, False}
-
-
 def test_discs_are_as_large_as_weights_and_balance_at_the_output(page: Page) -> None:
     figure = page.locator("attn-tiles")
     press(figure, "Again", "tile 2", "tile 3")
@@ -201,16 +158,6 @@ def test_tasks_of_the_tiles(page: Page) -> None:
         "In the order 0, 1, 2, 3: total 3.111, output 6.107. "
         "In the order 3, 1, 2, 0: total 3.111, output 6.107. "
         "What came before a higher top has shrunk by just as much as if the top had been known."
-    )
-    press(figure, "Next task", "256", "bytes that tiles move")
-    put(figure, power=8)
-    hit(figure.get_by_label("Rows T of a tile of the layer"), "ArrowRight")
-    assert verdict(figure) == (
-        "You guessed “256”; it is “512”. "
-        "T = 64: 1,314 ms, waits for memory, needs 72 KiB. "
-        "T = 256: 330 ms, waits for memory, needs 384 KiB. T = 512: 284 ms, waits for arithmetic, needs 1,024 KiB. "
-        "Fast memory has 227 KiB, so the largest tile that fits is T = 128: 658 ms. "
-        "A cache of 50 MB, which this bill leaves out, spares a part of the reading."
     )
 
 

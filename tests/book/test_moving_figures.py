@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 import attn_tutor.numpy as an
 from attn_tutor.data import load_cars
-from attn_tutor.ledger import H100, Mesh, attention_cost, cache_bytes
+from attn_tutor.ledger import B200, H100, Mesh, attention_cost, cache_bytes
+from attn_tutor.torch.distributed import blocks, striped, zigzag
 
 pytestmark = pytest.mark.rest
 
@@ -649,6 +651,50 @@ def test_mesh(page: Page, rng: np.random.Generator) -> None:
     assert ("all-to-all", "does not fit") in met
 
 
+def test_ring(page: Page, rng: np.random.Generator) -> None:
+    """Each GPU's pairs as counted from the package's layouts; with zigzag also the seconds of the ledger."""
+    figure, met = page.locator("attn-ring"), set()
+    places = {"blocks": blocks, "striped": striped, "zigzag": zigzag}
+    for trial in range(STATES):
+        layout, name = [*places][trial % 3], ("H100", "B200")[trial % 2]
+        node = ({"H100": 8, "B200": 72}[name], 1)[trial // 2 % 2]
+        choose(figure, "Tokens in", layout)
+        choose(figure, "Machines", f"{name} {node}")
+        slide(figure, "Tokens", rng.uniform())
+        slide(figure, "GPUs", rng.uniform())
+        arrows(figure.get_by_label("Tokens", exact=True), rng, "ArrowLeft", "PageUp")
+        now = state(figure)
+        n, p = 2 ** now["tokens"], 2 ** now["gpus"]
+        machine = replace({"H100": H100, "B200": B200}[name], node_gpus=node)
+        timing = figure.evaluate("f => f.constructor.timing(f.state)")
+
+        held = np.stack(places[layout](16 * p, p))  # few, and the formula's all
+        owners = (np.arange(p)[:, None] - np.arange(p)) % p
+        seen = held[:, None, :, None] >= held[owners][:, :, None]
+        drawn = figure.evaluate(
+            "(f, [layout, p]) => f.constructor.pairs(layout, p, 16)", [layout, p]
+        )
+        np.testing.assert_array_equal(drawn, seen.sum((2, 3)))
+
+        work = np.array(timing["work"])
+        busy, end = work.max(0), timing["end"]
+        idle = np.maximum(0, timing["travel"] - busy[:-1]).sum()
+        assert np.isclose(end, busy.sum() + idle)
+        shares = work.sum() / (p * end), 1 - work.sum() / (p * end) - idle / end
+        told = [number(100 * abs(x), 0) for x in (*shares, idle / end)]
+        sentence = said(figure)
+        assert re.findall(r"(\d+) percent", sentence) == told
+        assert f"{p} GPUs with {n // p:,} tokens each" in sentence
+        answer = figure.locator(".attn-answer").inner_text()
+        assert re.findall(r"(\d+) %", answer) == told
+        if layout == "zigzag":
+            cost = attention_cost(n, 64, Mesh(context=p), machine, kv_heads=8)
+            assert np.isclose(work.sum() / p, cost.attend_seconds, rtol=1e-3)
+            assert np.isclose(idle, cost.wait_seconds, rtol=5e-3, atol=1e-7)
+        met.add((layout, idle > 0))
+    assert len(met) >= 5  # each layout waits for its links or hides them
+
+
 @pytest.mark.parametrize("wide", [1280, 390])
 def test_every_mesh_can_be_drawn(page: Page, wide: int) -> None:
     """Also where few members are in sight, and back from there."""
@@ -819,7 +865,7 @@ def test_cache(page: Page, rng: np.random.Generator) -> None:
         mine = shown[-1]
         assert said(figure).startswith(f"{model} with ")
         assert said(figure).endswith(f"a text of {n:,} tokens takes {mine}.")
-        assert f"{all_heads} heads (MHA)" in figure.locator("svg").inner_html()
+        assert f"{all_heads} KV heads (MHA)" in figure.locator("svg").inner_html()
         met.add((window, n > 4100))
     assert met >= {("all", True), ("window", True)}
     holds = str(figure.locator(".attn-reach").get_attribute("d"))
@@ -1256,7 +1302,7 @@ def test_presets_lead_to_states_of_their_own_which_a_link_keeps(
     """From the start, by mouse and by key, each leads to the same state, no two to one; it alone shows as pressed."""
     figure = page.locator(f"attn-{name}")
     groups = figure.locator(".attn-controls > .attn-buttons")
-    assert groups.count() > 0
+    assert groups.count() > 0 or name == "tiles"  # its tiles are pressed one by one
     for group in groups.all():
         many = group.get_by_role("button").count()
         assert many > 1
@@ -1453,6 +1499,21 @@ def test_tasks_of_the_mesh(page: Page) -> None:
     choose(figure, "Tokens meet by", "double ring")
     assert verdict(figure).startswith("You guessed “a ring”; it is “a double ring”.")
     assert "8.72 s, double ring: 1.72 s, all-to-all: does not fit." in verdict(figure)
+
+
+def test_tasks_of_the_ring(page: Page) -> None:
+    figure = page.locator("attn-ring")
+    press(figure, "Again", "still half")
+    keys(figure.get_by_label("GPUs", exact=True), *["ArrowRight"] * 2)
+    assert verdict(figure).startswith("As you guessed. They compute 52 % of the time:")
+    press(figure, "Next task", "8,192")
+    tokens = figure.get_by_label("Tokens", exact=True)
+    keys(tokens, *["ArrowLeft"] * 3)
+    assert verdict(figure) == "Your guess: 8,192. Now try."
+    assert "and 0 percent for links" in said(figure)
+    keys(tokens, "ArrowLeft")
+    assert "and 20 percent for links" in said(figure)
+    assert verdict(figure).startswith("You guessed “8,192”; it is “65,536”.")
 
 
 def test_tasks_of_the_cache(page: Page) -> None:

@@ -87,7 +87,7 @@ def test_what_people_type_finds_its_page_among_the_first_three(find: Find) -> No
         ("backpropagation", "07_gradients"),
         ("alignment", "08_translator"),
         ("perplexity", "09_transformer"),
-        ("tracemalloc", "10_fast_attention"),
+        ("roofline", "10_fast_attention"),
     ],
 )
 def test_a_word_leads_to_its_chapter(

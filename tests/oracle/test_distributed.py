@@ -30,7 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import attn_tutor.torch as at
 from attn_tutor import train
-from attn_tutor.torch._visibility import Visibility
+from attn_tutor.torch._engine.visibility import Visibility
 from attn_tutor.torch.distributed import (
     blocks,
     context_parallel_attention,

@@ -214,6 +214,11 @@ def torch_layer_norm(X, gain, shift):
     return torch.nn.functional.layer_norm(X, gain.shape, gain, shift)
 
 
+def torch_block(X, attention, mlp):
+    Y = X + attention(torch.nn.functional.layer_norm(X, X.shape[-1:]))
+    return Y + mlp(torch.nn.functional.layer_norm(Y, Y.shape[-1:]))
+
+
 def torch_windows(ids, starts, n):
     read = ids.unfold(0, n + 1, 1)[starts]
     return read[:, :-1], read[:, 1:]
@@ -364,6 +369,11 @@ def torch_dequantise(blocks):
     scale, low = blocks[:, :4].contiguous().view(torch.float16).float().split(1, -1)
     codes = torch.cat([blocks[:, 4:] & 15, blocks[:, 4:] >> 4], -1)
     return scale * codes + low
+
+
+def torch_step_seconds(texts, parameters, weights, cache, peak, bandwidth):
+    busy = torch.tensor([weights / bandwidth, 2 * texts * parameters / peak])
+    return busy.double().max() + texts * cache / bandwidth
 
 
 def torch_window_with_sinks(n, m, window, sinks):

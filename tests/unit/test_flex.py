@@ -1,14 +1,13 @@
 """FlexAttention under rules and biases gives what the body gives; here in its eager form, compiled on a GPU."""
 
 import warnings
-from dataclasses import replace
 
 import pytest
 import torch
 
 import attn_tutor.torch as at
-from attn_tutor.torch import flex
-from attn_tutor.torch._visibility import Visibility
+from attn_tutor.torch._engine import flex
+from attn_tutor.torch._engine.visibility import Visibility
 
 N, M = 37, 53
 IDS = torch.arange(M) // 11
@@ -45,7 +44,7 @@ def test_flex_gives_what_the_body_gives(rule, bias, device, monkeypatch):
 def test_it_is_chosen_for_rules_on_a_gpu_alone():
     def chosen(device, **options):
         visibility = Visibility.read("", (2, 4, N, N), torch.device("cpu"), **options)
-        return flex.flexible(replace(visibility, device=torch.device(device)))
+        return flex.flexible(visibility._replace(device=torch.device(device)))
 
     rule, mask = at.valid(torch.tensor(3)), torch.ones(N, N, dtype=torch.bool)
     assert chosen("cuda", mask=rule) and chosen("cuda", causal=True, bias=at.alibi(4))

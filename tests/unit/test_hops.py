@@ -15,8 +15,8 @@ self_attention cross_attention multi_head_attention multi_head_weights latent_at
 partial_attention sink_attention attention_vjp MultiHeadAttention"""
 CALLS = [(lib, x) for lib in (an, at) for x in NAMES.split() if hasattr(lib, x)]
 # What stands on attention itself is one hop further from its formula.
-COMPOSED = """bilinear_attention self_attention cross_attention multi_head_attention multi_head_weights
-latent_attention sink_attention attention_vjp MultiHeadAttention"""
+COMPOSED = """additive_attention bilinear_attention self_attention cross_attention multi_head_attention
+multi_head_weights latent_attention sink_attention attention_vjp MultiHeadAttention"""
 
 
 def body_of(fn):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import ledger_data
 import numpy as np
 import pytest
 import torch
@@ -9,6 +10,7 @@ import torch.distributed as dist
 
 import attn_tutor.numpy as an
 from attn_tutor.ledger import (
+    B200,
     H100,
     LLAMA_70B,
     Layer,
@@ -23,9 +25,9 @@ from attn_tutor.torch.distributed import ring_attention, run, ulysses_attention,
 # Everything but the part in question takes no time.
 FREE = Machine(
     operations_per_second=1e99,
+    exponentials_per_second=1e99,
     memory_bytes_per_second=1e99,
     memory_bytes=1e99,
-    fast_bytes=1e9,
     link_bytes_per_second=1e99,
     network_bytes_per_second=1e99,
     link_hop_seconds=0,
@@ -297,8 +299,13 @@ def test_tiles_move_what_they_are_said_to_move(n, m, shape):
     layer = Layer(heads=h, kv_heads=1, width=d, cache_bits=32, **shape)
     machine = replace(FREE, number_bytes=4)
     bill = attention_bill(n, m, layer, machine, tile=2 * h)
-    assert bill.moved_bytes == Slow.moved
+    assert bill.most_bytes == Slow.moved
     assert bill.operations == 4 * h * d * pairs
+    assert bill.exponentials == h * pairs
+    whole = attention_bill(n, m, layer, machine, tile=m * h)  # one tile of all queries
+    once = sum(X.nbytes for X in (Q, K, V, O))
+    once -= 2 * K[: max(0, m - n + 1 - window)].nbytes  # out of every window
+    assert bill.least_bytes == whole.least_bytes == whole.most_bytes == once
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
@@ -338,47 +345,99 @@ def test_a_ring_moves_queries_and_outputs_in_every_step(kind):
         x: attention_bill(n, n, layer, machine, **shape, exchange=x)
         for x in ("ring", "double ring")
     }
-    assert bills["ring"].moved_bytes == bills["double ring"].moved_bytes == Slow.moved
+    assert bills["ring"].most_bytes == bills["double ring"].most_bytes == Slow.moved
+    # At least: a quarter of queries and outputs, and each key and value.
+    assert bills["ring"].least_bytes == (2 * Q.nbytes) / c + K.nbytes + V.nbytes
     shape["mesh"] = Mesh(context=3)
     turned = attention_bill(24, 24, layer, machine, **shape, exchange="all-to-all")
     alone = attention_bill(24, 24, layer, machine, tile=2 * h)
-    assert turned.moved_bytes == alone.moved_bytes / 3
+    assert turned.most_bytes == alone.most_bytes / 3
 
 
-def test_the_textbook_moves_its_weights_eight_times():
+def test_the_naive_way_moves_its_weights_eight_times():
     # 2 heads of width 3, 5 tokens: 50 weights; queries and outputs 60 numbers, keys and values 60.
     layer, machine = Layer(heads=2, kv_heads=2, width=3), replace(FREE)
-    textbook = attention_bill(5, 5, layer, machine, way="textbook")
+    naive = attention_bill(5, 5, layer, machine, way="naive")
     fused = attention_bill(5, 5, layer, machine, way="fused")
-    assert textbook.held_bytes == 2 * 50
-    assert textbook.moved_bytes == 2 * (60 + 60 + 8 * 50)
-    assert fused.moved_bytes == 2 * (60 + 60 + 4 * 50)
+    assert naive.held_bytes == 2 * 50
+    assert naive.least_bytes == naive.most_bytes == 2 * (60 + 60 + 8 * 50)
+    assert fused.least_bytes == fused.most_bytes == 2 * (60 + 60 + 4 * 50)
+
+
+def test_an_exponential_takes_as_long_as_256_operations_or_512():
+    """By hand, 1,024 pairs at width 128: an H100 does 4,096 operations and 16 exponentials a clock, a B200 8,192."""
+    operations, exponentials = 1024 * 4 * 128, 1024
+    assert (operations / 4096, exponentials / 16) == (128, 64)  # clocks of an H100
+    assert (operations / 8192, exponentials / 16) == (64, 64)  # and of a B200
+    n = 131_072
+    hopper, blackwell = (attention_bill(n, n, machine=x) for x in (H100, B200))
+    assert hopper.product_seconds == 2 * hopper.exponential_seconds
+    assert blackwell.product_seconds == blackwell.exponential_seconds
+
+
+def test_a_prompt_on_an_h100_and_on_a_b200():
+    # By hand: 64 heads · 131,072 · 131,073 / 2 pairs = 5.498e11; 512 operations each, 2.815e14.
+    # Q and O 2 · 64 · 131,072 · 128 numbers, K and V an eighth of it: 4.83 GB. Tiles of 128 rows, 16 tokens: 8,192
+    # tiles that read on average 65,544 keys of 4,096 bytes, 2,199 GB, and Q and O.
+    n = 131_072
+    hopper, blackwell = (attention_bill(n, n, machine=x) for x in (H100, B200))
+    for bill in (hopper, blackwell):
+        assert bill.operations == pytest.approx(2.815e14, rel=1e-3)
+        assert bill.exponentials == pytest.approx(5.498e11, rel=1e-3)
+        assert bill.least_bytes == 2**31 * 2 * 9 / 8
+        assert bill.most_bytes == 2**32 + 8192 * 65_544 * 4096
+        assert bill.bound == "products"
+    milliseconds = [
+        round(1e3 * x, 1)
+        for bill in (hopper, blackwell)
+        for x in (bill.product_seconds, bill.exponential_seconds, bill.memory_seconds)
+    ]
+    # 281.5 / 0.9894, 549.8 / 3.865, 4.83 / 3.35; 281.5 / 2.25, 549.8 / 4.395, 4.83 / 8
+    assert milliseconds == [284.5, 142.2, 1.4, 125.1, 125.1, 0.6]
+    # FlashAttention-3 reports 648e12 operations a second on an H100, so the bill must allow them.
+    assert hopper.operations / 648e12 > hopper.seconds
+
+
+def test_a_token_on_an_h100_and_on_a_b200():
+    # 131,072 tokens of 4,096 bytes take 160 µs of 3.35 TB/s, and 67 of 8.
+    for machine, took in ((H100, 160), (B200, 67)):
+        step = attention_bill(1, 131_072, machine=machine)
+        assert step.least_bytes == step.most_bytes == 2**29 + 2 * 64 * 128 * 2
+        assert step.bound == "memory" and round(1e6 * step.seconds) == took
 
 
 def test_what_binds_is_what_takes_longest():
     slow = replace(FREE, operations_per_second=10, memory_bytes_per_second=1)
     step = attention_bill(1, 100, Layer(heads=1, kv_heads=1, width=4), slow)
-    assert step.seconds == step.move_seconds and step.bound == "memory"
-    assert step.compute_seconds == pytest.approx(4 * 4 * 100 / 10)
+    assert step.seconds == step.memory_seconds and step.bound == "memory"
+    assert step.product_seconds == pytest.approx(4 * 4 * 100 / 10)
     many = attention_bill(1, 100, Layer(heads=64, kv_heads=1, width=4), slow)
-    assert many.seconds == many.compute_seconds and many.bound == "arithmetic"
+    assert many.seconds == many.product_seconds and many.bound == "products"
+    lazy = replace(slow, exponentials_per_second=0.5)
+    many = attention_bill(1, 100, Layer(heads=64, kv_heads=1, width=4), lazy)
+    assert many.seconds == 6400 / 0.5 and many.bound == "exponentials"
     mesh = Mesh(context=256)
     ring = attention_bill(2**17, 2**17, LLAMA_70B, H100, mesh=mesh)
     assert ring.bound == "links"
-    assert ring.seconds == ring.move_seconds + ring.wait_seconds
+    assert ring.seconds == ring.product_seconds + ring.wait_seconds
 
 
-def test_what_takes_longer_than_arithmetic_hides_what_travels():
-    # 64 tokens on 2 GPUs, a layer of 2 heads of width 4: blocks of 32 · 2 · 2 · 4 numbers, 1024 bytes.
+def test_a_ring_of_eight_takes_an_eighth():
+    alone, eight = (attention_bill(2**17, 2**17, mesh=Mesh(context=c)) for c in (1, 8))
+    assert eight.seconds == pytest.approx(alone.seconds / 8, rel=1e-12)
+
+
+def test_what_takes_longest_hides_what_travels():
+    # 64 tokens on 2 GPUs, a layer of 2 heads of width 4: blocks of 32 · 2 · 2 · 4 numbers, 1024 bytes. Memory moves
+    # queries and outputs, 1024 bytes a GPU, and two blocks: 3072 bytes, half of them in a step.
     layer, mesh = Layer(heads=2, kv_heads=2, width=4), Mesh(context=2)
     slow = replace(FREE, memory_bytes_per_second=1, link_bytes_per_second=1)
-    bill = attention_bill(64, 64, layer, slow, tile=8, mesh=mesh)
-    assert bill.send_seconds == bill.sent_bytes == 1024
-    assert bill.move_seconds == bill.moved_bytes > 2 * 1024  # each of two steps
+    bill = attention_bill(64, 64, layer, slow, mesh=mesh)
+    assert bill.sent_bytes == 1024 and bill.memory_seconds == 3072
     assert bill.wait_seconds == 0
     slower = replace(slow, link_bytes_per_second=1 / 4)
-    bill = attention_bill(64, 64, layer, slower, tile=8, mesh=mesh)
-    assert bill.wait_seconds == pytest.approx(4 * 1024 - bill.move_seconds / 2)
+    bill = attention_bill(64, 64, layer, slower, mesh=mesh)
+    assert bill.wait_seconds == pytest.approx(4 * 1024 - 3072 / 2)
 
 
 def test_a_bill_has_the_sum_over_heads():
@@ -386,15 +445,15 @@ def test_a_bill_has_the_sum_over_heads():
     layer, slow = Layer(6, 2, 5), replace(FREE, link_bytes_per_second=40)
     bill = attention_bill(12, 12, layer, slow, tile=6, mesh=Mesh(tensor=3))
     assert bill.sent_bytes == pytest.approx(4 * 240)
-    assert bill.wait_seconds == bill.send_seconds == pytest.approx(4 * 240 / 40)
+    assert bill.wait_seconds == pytest.approx(4 * 240 / 40)
 
 
 def test_latents_are_read_by_all_heads():
     layer = Layer(heads=128, kv_heads=1, width=128, latent_width=512)
-    step = attention_bill(1, 10_000, layer, tile=128)
+    step = attention_bill(1, 10_000, layer)
     assert step.kept_bytes == 10_000 * 576 * 2
     assert step.operations == 2 * 128 * 10_000 * (576 + 512)
-    intensity = step.operations / step.moved_bytes
+    intensity = step.operations / step.least_bytes
     assert intensity == pytest.approx(2 * 128 * (576 + 512) / 1152, rel=0.03)
 
 
@@ -443,3 +502,8 @@ def test_a_cache_without_size_is_refused():
         cache_bytes(1, layers=2, width=8.0)
     with pytest.raises(ValueError, match="sinks=4 are kept besides a window"):
         cache_bytes(1, layers=2, width=8, sinks=4)
+
+
+def test_figures_have_the_numbers_of_the_ledger():
+    written = ledger_data.DATA.read_text(encoding="utf-8")
+    assert written == ledger_data.text(), "python tools/ledger_data.py"

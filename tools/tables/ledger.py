@@ -2,15 +2,14 @@
 
 python tools/tables/ledger.py    writes book/_tables/ledger.markdown, in a minute
 
-`attention_bill` is told two rates of this computer: of a large matrix product, and of copying or reading a large array,
-whichever is higher. One core, float32, NumPy. Time is the processor's, the least of rounds in turns, so that what else
-runs hardly counts. All large arrays are made beforehand.
+`attention_bill` is told three rates of this computer: of a large matrix product, of exponentials in the cache, and of
+copying or reading a large array, whichever is higher. One core, float32, NumPy. Time is the processor's, the least of
+rounds in turns, so that what else runs hardly counts. All large arrays are made beforehand.
 """
 
 import itertools
 import os
 import platform
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,7 +33,7 @@ from attn_tutor.ledger import (  # noqa: E402 — as above
 TABLE = Path(__file__).resolve().parents[2] / "book" / "_tables" / "ledger.markdown"
 ROUNDS = 15
 TOKENS = 4096  # of a prompt: the scores of a head, 64 MiB, fit no cache
-WIDTHS = (128, 16)  # of its one head: the running layer's, and a narrow one
+WIDTH = 128  # of a head
 CACHED = 16_384  # tokens before the one that is written
 ROWS = 32  # of scores that the first two ways have in the cache at once
 TILE = 256
@@ -66,14 +65,14 @@ def steps(S: np.ndarray) -> list[Callable[[slice], object]]:
     return [largest, exponentials, sums, divided]
 
 
-def prompt(way: Way, width: int) -> Callable[[], object]:
-    """A call of causal attention. Between textbook and fused only the order of two loops differs."""
-    Q, K, V = random(3, TOKENS, width)
-    Q /= np.float32(width**0.5)
+def prompt(way: Way) -> Callable[[], object]:
+    """A call of causal attention. Between naive and fused only the order of two loops differs."""
+    Q, K, V = random(3, TOKENS, WIDTH)
+    Q /= np.float32(WIDTH**0.5)
     K = np.ascontiguousarray(K.T)  # as columns, NumPy multiplies them faster
     S, O = np.empty((TOKENS, TOKENS), np.float32), np.empty_like(V)
     blocks = [slice(i, i + ROWS) for i in range(0, TOKENS, ROWS)]
-    if way == "textbook":
+    if way == "naive":
         turns = [*itertools.product(steps(S), blocks)]  # each step over all rows
     else:
         turns = [(step, rows) for rows in blocks for step in steps(S)]
@@ -103,39 +102,11 @@ def prompt(way: Way, width: int) -> Callable[[], object]:
     return in_tiles if way == "tiles" else with_scores
 
 
-def alone(width: int) -> list[Callable[[], object]]:
-    """The products of a head, over all keys and in tiles whose scores stay in the cache, and its exponentials."""
-    Q, V = random(2, TOKENS, width)
-    K, S, O = random(width, TOKENS), random(TOKENS, TOKENS), np.empty_like(V)
-    E = np.empty((ROWS, TOKENS), np.float32)
-    q, k, v = Q[:TILE], K[:, :TILE].copy(), V[:TILE]
-    scores, pooled = np.empty((TILE, TILE), np.float32), np.empty_like(q)
-
-    def products() -> None:
-        np.matmul(Q, K, out=S)
-        np.matmul(S, V, out=O)
-
-    def in_tiles() -> None:
-        for _ in range((TOKENS // TILE) ** 2):
-            np.matmul(q, k, out=scores)
-            np.matmul(scores, v, out=pooled)
-
-    return [products, in_tiles, lambda: [np.exp(S[:ROWS], out=E) for _ in range(TOKENS // ROWS)]]  # fmt: skip
-
-
-def written(kv_heads: int) -> list[Callable[[], object]]:
-    """Attention of one token with 64 heads, and its two products and its softmax alone."""
-    K, V = random(kv_heads, 128, CACHED), random(kv_heads, CACHED, 128)
-    Q = random(kv_heads, 64 // kv_heads, 128) / np.float32(128**0.5)
-    scores = [q @ k for q, k in zip(Q, K, strict=True)]
-    weights = [an.softmax(S) for S in scores]
-
-    return [
-        lambda: [an.softmax(q @ k) @ v for q, k, v in zip(Q, K, V, strict=True)],
-        lambda: [q @ k for q, k in zip(Q, K, strict=True)],
-        lambda: [an.softmax(S) for S in scores],
-        lambda: [A @ v for A, v in zip(weights, V, strict=True)],
-    ]
+def written(kv_heads: int) -> Callable[[], object]:
+    """A call of attention of one token with 64 heads."""
+    K, V = random(kv_heads, WIDTH, CACHED), random(kv_heads, CACHED, WIDTH)
+    Q = random(kv_heads, 64 // kv_heads, WIDTH) / np.float32(WIDTH**0.5)
+    return lambda: [an.softmax(q @ k) @ v for q, k, v in zip(Q, K, V, strict=True)]
 
 
 def least(calls: list[Callable[[], object]]) -> list[float]:
@@ -153,15 +124,18 @@ def measured_machine() -> Machine:
     A, B = random(2, 2048, 2048)
     C, big = np.empty_like(A), random(2**26)
     other = np.empty_like(big)
+    near, far = random(2, 2**14)  # they stay in the cache
     calls = (
         partial(np.matmul, A, B, out=C),
+        lambda: [np.exp(near, out=far) for _ in range(1000)],
         partial(np.copyto, other, big),
         partial(np.max, big),
     )
-    product, copied, read = least([*calls])
+    product, exponentials, copied, read = least([*calls])
     return replace(
         H100,
         operations_per_second=2 * 2048**3 / product,
+        exponentials_per_second=1000 * near.size / exponentials,
         memory_bytes_per_second=max(2 * big.nbytes / copied, big.nbytes / read),
         number_bytes=4,
     )
@@ -169,45 +143,33 @@ def measured_machine() -> Machine:
 
 def main() -> None:
     machine = measured_machine()
-    ways: tuple[Way, ...] = ("textbook", "fused", "tiles")
+    ways: tuple[Way, ...] = ("naive", "fused", "tiles")
     names, calls, bills = [], [], []
-    for width, way in itertools.product(WIDTHS, ways):
-        names.append(f"prompt, width {width}: {way}")
-        calls.append(prompt(way, width))
-        tile = TILE if way == "tiles" else None
-        one = Layer(1, 1, width, cache_bits=32)
-        bills.append(attention_bill(TOKENS, TOKENS, one, machine, way=way, tile=tile))
-    steps_of = {kv_heads: written(kv_heads) for kv_heads in (64, 8)}
-    for kv_heads, (step, *_) in steps_of.items():
-        names.append(f"a token, {kv_heads} heads of keys")
-        calls.append(step)
-        layer = Layer(64, kv_heads, 128, cache_bits=32)
+    for way in ways:
+        names.append(f"prompt, {way}")
+        calls.append(prompt(way))
+        one = Layer(1, 1, WIDTH, cache_bits=32)
+        bills.append(attention_bill(TOKENS, TOKENS, one, machine, way=way, tile=TILE))
+    for kv_heads in (64, 8):
+        names.append(f"one token, {kv_heads} KV heads")
+        calls.append(written(kv_heads))
+        layer = Layer(64, kv_heads, WIDTH, cache_bits=32)
         bills.append(attention_bill(1, CACHED, layer, machine))
-    wide, narrow = ([1e3 * x for x in least(alone(width))] for width in WIDTHS)
-    split = [
-        f"{kv_heads} heads of keys: {q:.0f}, {s:.0f} and {v:.0f} ms"
-        for kv_heads, (_, *parts) in steps_of.items()
-        for q, s, v in [[1e3 * x for x in least(parts)]]
+    lines = [
+        "| | products, ms | exponentials, ms | memory, ms | measured, ms |",
+        "|---|---:|---:|---:|---:|",
     ]
-    lines = ["| | waits for | predicted, ms | measured, ms | ratio |", "|---|---|---:|---:|---:|"]  # fmt: skip
-    ratios = []
     for name, bill, took in zip(names, bills, least(calls), strict=True):
-        ratios.append(took / bill.seconds)
-        cells = f"{1e3 * bill.seconds:.0f} | {1e3 * took:.0f} | {ratios[-1]:.1f}"
-        lines += [f"| {name} | {bill.bound} | {cells} |"]
+        parts = bill.product_seconds, bill.exponential_seconds, bill.memory_seconds
+        cells = " | ".join(f"{1e3 * x:.0f}" for x in (*parts, took))
+        lines += [f"| {name} | {cells} |"]
     rates = machine.operations_per_second, machine.memory_bytes_per_second
     lines += [
         "",
-        f"The median ratio is {statistics.median(ratios):.1f}. Prompt: {TOKENS:,} tokens, one head, tiles of {TILE}, "
-        f"textbook and fused {ROWS} rows at a time. A token: the next one after {CACHED:,}, 64 heads of width 128.",
-        "",
-        f"The two products of the textbook alone: {wide[0]:.0f} ms at width {WIDTHS[0]} and {narrow[0]:.0f} at "
-        f"{WIDTHS[1]}; as many in tiles that stay in the cache: {wide[1]:.0f} and {narrow[1]:.0f}. Its exponentials, "
-        f"which the bill does not count: {wide[2]:.0f} ms. A token's scores, softmax and sum of values, "
-        f"{'; '.join(split)}.",
-        "",
-        "Float32, NumPy, keys as columns. Measured rates: "
-        f"{rates[0] / 1e9:.0f} · 10⁹ operations a second, {rates[1] / 1e9:.0f} GB/s. Processor time, the least of "
+        f"Prompt: {TOKENS:,} tokens, one head of width {WIDTH}, tiles of {TILE}, naive and fused {ROWS} rows at a "
+        f"time. One token: the next one after {CACHED:,}, 64 heads. Float32, NumPy, keys as columns. Measured rates: "
+        f"{rates[0] / 1e9:.0f} · 10⁹ operations and {machine.exponentials_per_second / 1e9:.1f} · 10⁹ exponentials a "
+        f"second, {rates[1] / 1e9:.0f} GB/s. Processor time, the least of "
         f"{ROUNDS} rounds in turns, while other programs ran on the same machine. {processor()}, one core. "
         f"Python {platform.python_version()}, NumPy {np.__version__}. Command: `python tools/tables/ledger.py`.",
     ]

@@ -1,8 +1,10 @@
 """Chapter 9: what stands around attention in a transformer, what it learns from, and how it writes."""
 
+from typing import Any
+
 import numpy as np
 
-from attn_tutor.check.chapters.inputs import Array, weights_of
+from attn_tutor.check.chapters.inputs import Array, named, weights_of
 from attn_tutor.check.exercise import Exercise, Function
 
 EPS = 1e-5
@@ -46,6 +48,68 @@ layer_norm = Exercise(9, "layer_norm(X, gain, shift): each row less its mean, ov
      "You multiply by the gain twice, the second time with the shift: F.layer_norm may have done it already."),
     ("shift before the gain", dict(after=lambda Y, gain, shift: (Y + shift) * gain),
      "You add the shift before you multiply by the gain. First times gain, then plus shift."))  # fmt: skip
+
+
+def wired(X: Array, attention: Function, mlp: Function, *, add: tuple[bool, bool] = (True, True), stream: bool = True,
+          post: bool = False, second: Function = lambda X, Y: (Y, Y), norm: Function = normed,
+          **options: Any) -> Array:  # fmt: skip
+    """A block, with what people get wrong in its wiring as options."""
+
+    def normal(X: Array) -> Array:
+        return norm(X, np.ones(1), np.zeros(1), **options)
+
+    def part(kept: Array, read: Array, compute: Function, adds: bool) -> Array:
+        if post:
+            return normal(kept + compute(read))
+        kept = kept if stream else normal(kept)
+        return np.asarray(adds * kept + compute(normal(read)))
+
+    Y = part(X, X, attention, add[0])
+    kept, read = second(X, Y)
+    return part(kept, read, mlp, add[1])
+
+
+HALF = named("half", lambda N: N / 2)
+SAME = named("same", lambda N: N)
+RUNNING = named(
+    "running_mean", lambda N: np.cumsum(N, -2) / np.arange(1, N.shape[-2] + 1)[:, None]
+)
+RELU = named("relu", lambda N: np.maximum(N, 0))
+SQUARE = named("square", lambda N: N**2)
+
+block = Exercise(9, "block(X, attention, mlp): Y = X + attention(norm(X)), then Y + mlp(norm(Y)); norm takes from each "
+    "row its mean and divides by √(variance + 1e-5); (…, n, d) → (…, n, d)",
+    wired, lambda draw: [(np.array([[1.0, 3.0]]), HALF, SAME), (np.array([[6.0, 2.0], [1.0, 3.0]]), RUNNING, RELU),
+        (3 * draw(5, 7) + 1, RUNNING, SQUARE), (draw(2, 3, 5), RUNNING, RELU), (0.004 * draw(3, 5), HALF, SQUARE),
+        (np.full((2, 3), 4.0), HALF, SAME)],
+    ("no residual connections", dict(add=(False, False)),
+     "You return what the parts compute. A block adds it to what was there: Y = X + attention(norm(X)), and again."),
+    ("the first addition missing", dict(add=(False, True)),
+     "Your Y is what attention returns. It belongs on top of the token: Y = X + attention(norm(X))."),
+    ("the second addition missing", dict(add=(True, False)),
+     "You return what the MLP computes. It is added to Y: return Y + mlp(norm(Y))."),
+    ("norms after the additions", dict(post=True),
+     "You normalise after each addition, as in 2017. Here each part reads a norm, and the sum stays as it is."),
+    ("no norms", dict(norm=lambda X, gain, shift: X),
+     "Your parts read X and Y themselves. Each of them reads a normalised copy."),
+    ("the normalised token kept", dict(stream=False),
+     "You add to the normalised token. Only the part reads the norm; what it returns is added to X, and then to Y."),
+    ("the MLP reads X", dict(second=lambda X, Y: (Y, X)),
+     "Your MLP reads the norm of X. It comes after attention, and reads the norm of Y."),
+    ("the MLP's result added to X", dict(second=lambda X, Y: (X, Y)),
+     "You add what the MLP returns to X, so what attention found is lost. Add it to Y."),
+    ("attention after the MLP", lambda X, attention, mlp: wired(X, mlp, attention),
+     "Your MLP comes first. First attention adds to X, then the MLP to the result."),
+    ("only the first half", lambda X, attention, mlp: X + attention(normed(X, np.ones(1), np.zeros(1))),
+     "You return Y. The MLP is missing: return Y + mlp(norm(Y))."),
+    ("norm over the tokens", dict(norm=lambda X, gain, shift: normed(X.mT, gain, shift).mT),
+     "Your norm runs over the tokens. Each token is normalised by itself: mean and variance along the last axis."),
+    ("no 1e-5", dict(eps=0),
+     "A row of equal entries has the variance 0, and 0/0 is NaN. Add 1e-5 to the variance, under the root."),
+    ("divided by the variance", dict(power=1),
+     "You divide by the variance. Its root, the standard deviation, makes the variance of the result 1."),
+    ("n − 1 in the variance", dict(bessel=True),
+     "You divide the squares by d − 1, as torch's var does unless told. The norm divides by d."))  # fmt: skip
 
 
 def pairs(ids: Array, starts: Array, n: int, ahead: int = 1) -> tuple[Array, Array]:

@@ -7,6 +7,32 @@ from attn_tutor.check.chapters.inputs import Array
 from attn_tutor.check.exercise import Exercise, Function
 
 
+def decode_seconds(texts: int, parameters: float, weights: float, cache: float, peak: float, bandwidth: float, *,
+                   join: Function = max, each: int = 2, once: bool = True, own: bool = True) -> Array:  # fmt: skip
+    fetched = weights if once else texts * weights
+    linear = join(fetched / bandwidth, each * texts * parameters / peak)
+    return np.asarray(linear + (texts if own else 1) * cache / bandwidth)
+
+
+step_seconds = Exercise(13, "step_seconds(texts, parameters, weights, cache, peak, bandwidth): the time of a decode "
+    "step: the linear layers fetch their weights once and do two operations per parameter and text, whichever takes "
+    "longer; then the cache of each text is fetched; bytes, operations and bytes per second → seconds",
+    decode_seconds, [(1, 3.0, 6.0, 2.0, 50.0, 1.0), (4, 3.0, 6.0, 2.0, 50.0, 1.0), (40, 3.0, 6.0, 2.0, 20.0, 1.0),
+        (16, 5.0, 5.0, 0.0, 8.0, 2.0), (7, 5.0, 10.0, 3.0, 30.0, 4.0)],
+    ("the weights once per text", dict(once=False),
+     "You fetch the weights again for each text. The whole batch is multiplied with them while they are there."),
+    ("one cache for all", dict(own=False),
+     "You fetch one cache. Every text has its own, so attention fetches as many as there are texts."),
+    ("arithmetic and weights added", dict(join=lambda a, b: a + b),
+     "You add two times that overlap. The linear layers take the longer one of fetching and computing."),
+    ("one operation per parameter", dict(each=1),
+     "A multiplication and an addition are two operations: 2 · texts · parameters."),
+    ("attention in the maximum",
+     lambda texts, parameters, weights, cache, peak, bandwidth: np.asarray(max(
+         decode_seconds(texts, parameters, weights, 0, peak, bandwidth), texts * cache / bandwidth)),
+     "You take the longest of three times. Attention runs between the linear layers: add its time."))  # fmt: skip
+
+
 def sink_mask(n: int, m: int, window: int, sinks: int, *, future: bool = False) -> Array:  # fmt: skip
     i, j = np.arange(m - n, m)[:, None], np.arange(m)
     past = j <= i

@@ -18,7 +18,7 @@ from attn_tutor.torch._arrays import (
     require_scale,
     shapes,
 )
-from attn_tutor.torch._visibility import Visibility
+from attn_tutor.torch._engine.visibility import Visibility
 from attn_tutor.torch.distributed.layout import held
 from attn_tutor.torch.distributed.peers import Group, gather
 from attn_tutor.torch.scoring import OTHER_WIDTHS

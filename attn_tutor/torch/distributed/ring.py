@@ -10,10 +10,10 @@ from torch.autograd.function import once_differentiable
 
 from attn_tutor._checks import require_divisible, require_size
 from attn_tutor.rules import Rule, Window
+from attn_tutor.torch._engine.hidden import harmless
 from attn_tutor.torch._merge import merge, partial_attention
 from attn_tutor.torch.distributed.parts import Parts, heads, parts
 from attn_tutor.torch.distributed.peers import Group, waiting
-from attn_tutor.torch.hidden import harmless
 from attn_tutor.torch.scoring import resolved_scale
 
 __all__ = ["ring_attention"]

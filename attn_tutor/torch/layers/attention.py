@@ -13,8 +13,8 @@ from attn_tutor.torch._attention import (
     attention_weights,
     bilinear_attention,
 )
+from attn_tutor.torch._engine.visibility import dense_visibility
 from attn_tutor.torch._softmax import masked_softmax
-from attn_tutor.torch._visibility import dense_visibility
 from attn_tutor.torch.layers.checks import require_sizes, require_tokens
 from attn_tutor.torch.layers.linear import Device, Dtype, draw, linear
 from attn_tutor.torch.scoring import additive_score

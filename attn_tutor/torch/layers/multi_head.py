@@ -139,11 +139,10 @@ class MultiHeadAttention(nn.Module):
         values = self._split(self.v_proj(V))  # (…, h_kv, m, d_h)
         if rotate is not None:
             queries, keys = rotate(queries), rotate(keys)
-        mask, window = for_heads("MultiHeadAttention", mask, queries, keys), self.window
-        if cache is not None:  # m grows
-            keys, values, mask, window, bias = _with_cache(
-                cache, self.causal, queries, keys, values, mask, window, bias
-            )
+        mask = for_heads("MultiHeadAttention", mask, queries, keys)
+        keys, values, mask, window, bias = _with_cache(  # m grows
+            cache, self.causal, queries, keys, values, mask, self.window, bias
+        )
         heads = attention(
             queries, keys, values, mask, causal=self.causal, window=window, bias=bias,
             n_kv_heads=keys.shape[-3], dropout_p=self.dropout if self.training else 0.0,
@@ -151,9 +150,9 @@ class MultiHeadAttention(nn.Module):
         if self.sink_logits is not None:  # a sink takes part of the weights
             heads = heads * self._kept_by_keys(queries, keys, mask, window, bias)
         output = self.out_proj(merge_heads(heads))  # (…, n, d_model)
-        if need_weights:
-            return output, self._weights(queries, keys, mask, window, bias)
-        return output
+        if not need_weights:
+            return output
+        return output, self._weights(queries, keys, mask, window, bias)
 
     def _weights(
         self,
@@ -274,7 +273,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def _with_cache(
-    cache: KVCache,
+    cache: KVCache | None,
     causal: bool,
     queries: torch.Tensor,
     keys: torch.Tensor,
@@ -282,6 +281,8 @@ def _with_cache(
     *options: Any,
 ) -> tuple[Any, ...]:
     """All keys and values that the cache holds with the new ones, and mask, window and bias as they are beside them."""
+    if cache is None:
+        return keys, values, *options
     n, m = queries.shape[-2], keys.shape[-2]
     if not causal and m not in (0, n):  # of a memory, which comes once and whole
         if len(cache):

@@ -7,10 +7,10 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from attn_tutor._checks import Shape, broadcast, require_chance
+from attn_tutor._checks import Shape, broadcast
 from attn_tutor.torch._arrays import transformed
-from attn_tutor.torch._visibility import Visibility
-from attn_tutor.torch.flex import flex, flexible
+from attn_tutor.torch._engine.flex import flex, flexible
+from attn_tutor.torch._engine.visibility import Visibility
 from attn_tutor.torch.scoring import resolved_scale
 
 
@@ -25,7 +25,6 @@ def fused(
     dropout_p: float = 0.0,
 ) -> torch.Tensor:
     """What ``attention`` gives, from torch's own kernels, with this package's conventions of shapes and masks."""
-    require_chance("attention", "dropout_p", dropout_p)
     dtype, d, d_v = Q.dtype, Q.shape[-1], V.shape[-1]
     by_flex = not dropout_p and Q.ndim < 5 and flexible(visibility)
     mask, B = (None, None) if visibility.is_causal or by_flex else visibility.dense

@@ -7,7 +7,7 @@ import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from attn_tutor.rules import Bias
-from attn_tutor.torch._visibility import Visibility
+from attn_tutor.torch._engine.visibility import Visibility
 
 
 def flexible(visibility: Visibility) -> bool:

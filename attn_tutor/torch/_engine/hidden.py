@@ -9,7 +9,7 @@ import torch
 
 from attn_tutor._both.blocks import Definition, Letters
 from attn_tutor.torch._arrays import repeat_heads, value_of
-from attn_tutor.torch._visibility import Visibility
+from attn_tutor.torch._engine.visibility import Visibility
 
 LARGEST = 1e15  # the dot product of rows of smaller numbers is finite
 
@@ -25,15 +25,17 @@ def nan_safe(
 
     ``all_harmless``: the arrays are parts of some that were looked at.
     """
-    known = all_harmless or (
+    known_harmless = all_harmless or (
         visibility.hides and value_of(harmless, *arrays, wait=True)
     )
-    if known or not visibility.hides:
-        results = by_kernel_or_body(definition, arrays, visibility, options, known)
+    if known_harmless or not visibility.hides:
+        results = by_kernels_or_body(
+            definition, arrays, visibility, options, known_harmless
+        )
     else:
         n_kv_heads = options.get("n_kv_heads")
         arrays, nan = zero_bad_rows(arrays, definition.cores, visibility, n_kv_heads)
-        results = by_kernel_or_body(definition, arrays, visibility, options)
+        results = by_kernels_or_body(definition, arrays, visibility, options)
         if definition.returns_weights:  # a hidden key gets 0, even of such a query
             nan = nan & visibility.dense[0]
         results = tuple(torch.where(nan, torch.nan, X) for X in results)
@@ -43,23 +45,29 @@ def nan_safe(
     return results
 
 
-def by_kernel_or_body(
+def by_kernels_or_body(
     definition: Definition,
     arrays: list[torch.Tensor],
     visibility: Visibility,
     options: dict[str, Any],
     known_harmless: Any = False,
 ) -> tuple[torch.Tensor, ...]:
-    """What the kernel gives where there is one that can, and else the body."""
-    results: Any = None
+    """What torch's kernels give where they compute the same, and else the body."""
     Q, K, scale = arrays[0], arrays[1], options.get("scale")
     agree = known_harmless and scale is None
-    if definition.kernel and (agree or kernels_agree(visibility, Q, K, scale)):
-        results = definition.kernel(visibility, *arrays, **options)
-    if results is None:
+    if definition.fused and (agree or kernels_agree(visibility, Q, K, scale)):
+        results: Any = definition.fused(visibility, *arrays, **options)
+    else:
         visible, B = visibility.dense
         results = definition.body(*arrays, mask=visible, bias=B, **options)
     return results if isinstance(results, tuple) else (results,)
+
+
+def project(X: torch.Tensor, W: torch.Tensor) -> torch.Tensor:
+    """X W; rows that are not finite, which may be hidden further on, give W no gradient."""
+    bad = ~X.isfinite().all(-1, keepdim=True)  # (…, n, 1)
+    product = torch.where(bad, 0, X) @ W
+    return torch.where(bad, X.detach() @ W.detach(), product)
 
 
 def harmless(*arrays: torch.Tensor) -> torch.Tensor:
@@ -96,17 +104,18 @@ def zero_bad_rows(
         if n_kv_heads is None or visible.shape[-3:-2] in ((), (1,)):
             unseen = ~visible.any(-2)[..., None]  # (…, m, 1)
     bad_rows: dict[str, Any] = {"n": False, "m": False}
-    for k, (X, core) in enumerate(zip(arrays, cores, strict=True)):
+    clean = []
+    for X, core in zip(arrays, cores, strict=True):
         if core[0] in bad_rows and len(core) > 1:
             bad = ~X.isfinite().all(-1, keepdim=True)  # (…, n or m, 1)
             bad_rows[core[0]] = bad_rows[core[0]] | bad
-            bad = bad | unseen if core[0] == "m" else bad
-            arrays = [*arrays[:k], torch.where(bad, 0, X), *arrays[k + 1 :]]
+            X = torch.where(bad | unseen if core[0] == "m" else bad, 0, X)
+        clean.append(X)
     if n_kv_heads is not None:
         bad_rows["m"] = repeat_heads(
             bad_rows["m"], bad_rows["n"].shape[-3] // n_kv_heads
         )
     if visible is None:  # causal: who sees a key has seen those before it
-        return arrays, bad_rows["n"] | (bad_rows["m"].cumsum(-2) > 0)
+        return clean, bad_rows["n"] | (bad_rows["m"].cumsum(-2) > 0)
     nan_queries = visible & (bad_rows["n"] | bad_rows["m"].mT)  # (…, n, m)
-    return arrays, nan_queries.any(-1, keepdim=True)
+    return clean, nan_queries.any(-1, keepdim=True)

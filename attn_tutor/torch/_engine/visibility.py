@@ -1,6 +1,5 @@
 """Who sees whom in one call, as tensors."""
 
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import torch
@@ -20,7 +19,7 @@ class Visibility(both.Visibility):
         if isinstance(self.bias, Bias):
             one = slice(0, 1)
             if self.mask_and_bias(one, one)[1].requires_grad:
-                return replace(self, bias=self.dense[1])
+                return self._replace(bias=self.dense[1])
         return self
 
     @property

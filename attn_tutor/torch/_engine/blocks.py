@@ -1,7 +1,8 @@
 """One engine for every score: it calls a function's own body on blocks of queries, each with the keys that it sees.
 
-So no (n, m) array is stored, what a learner reads is what runs, and a key that no query of a block sees costs nothing.
-Where it is compiled, mapped or on a GPU, the body is called once, with the whole mask.
+So on a CPU no (n, m) array is stored, what a learner reads is what runs, and a key that no query of a block sees costs
+nothing. Where it is compiled, mapped or on a GPU, the body is called once, with the whole mask, and only torch's own
+kernels spare the (n, m) array.
 """
 
 import math
@@ -12,24 +13,27 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attn_tutor._both.blocks import Definition, batch_of, called_by, index_of, sizes_of
+from attn_tutor._checks import require_chance
 from attn_tutor.rules import Bias
 from attn_tutor.torch._arrays import require_scale, transformed, value_of
-from attn_tutor.torch._visibility import Visibility
-from attn_tutor.torch.hidden import harmless, nan_safe
+from attn_tutor.torch._engine.hidden import harmless, nan_safe
+from attn_tutor.torch._engine.visibility import Visibility
 
 ROWS = 128  # queries of a block at most
 BLOCK = 2**20  # numbers of a block at most, where pairs have numbers of their own
 
 
 def by_blocks(
-    per_pair: str | None = None, kernel: Callable[..., Any] | None = None
+    per_pair: str | None = None,
+    fused: Callable[..., Any] | None = None,
+    name: str | None = None,
 ) -> Callable[[Any], Any]:
     """Let the engine call a body; for each query and key it holds numbers along the axis ``per_pair``, or one.
 
     The body's arrays come first, queries, then keys, and it takes ``mask`` and ``bias``; ``@shapes`` stands outside.
-    ``kernel(visibility, *arrays, **options)`` gives the same sooner, or None where it cannot.
+    ``fused(visibility, *arrays, **options)`` gives the same, faster.
     """
-    return lambda body: called_by(run, body, per_pair, kernel)
+    return lambda body: called_by(run, body, per_pair, fused, name)
 
 
 def run(
@@ -42,35 +46,36 @@ def run(
     **options: Any,
 ) -> Any:
     """What the body gives: at once, or for some queries at a time where a rule hides keys or a pair holds much."""
-    where, cores = definition.body.__name__, definition.cores
+    where, cores = definition.name, definition.cores
     require_scale(where, options.get("scale"))
+    require_chance(where, "dropout_p", options.get("dropout_p", 0.0))
     sizes = sizes_of(arrays, cores)
     batch = batch_of(arrays, cores, options.get("n_kv_heads"))
     shape, device = (*batch, sizes["n"], sizes["m"]), arrays[0].device
     visibility = Visibility.read(where, shape, device, mask, causal, window, bias)
 
-    # It holds numbers for each pair in memory: no kernel computes it.
-    many = bool(definition.per_pair) or isinstance(bias, Bias)
-    cut = many or (visibility.rule is not None and not visibility.is_causal)
+    # No kernel of torch computes scores with numbers of their own for each pair, or a bias of positions.
+    large_pairs = bool(definition.per_pair) or isinstance(bias, Bias)
+    gains = large_pairs or (visibility.rule is not None and not visibility.is_causal)
     tensors = [X for X in (*options.values(), bias) if isinstance(X, torch.Tensor)]
-    learnt = any(X.requires_grad for X in tensors if X is not bias)
-    if (
-        not cut
-        or definition.returns_weights
-        or learnt
-        or not can_cut(*arrays, *tensors)
-    ):
+    # The gradient of an option finds no way through blocks, and weights have no keys to leave out.
+    whole = any(X.requires_grad for X in tensors if X is not bias)
+    whole = whole or definition.returns_weights
+    if not gains or whole or not can_cut(*arrays, *tensors):
         results = nan_safe(definition, arrays, visibility, options)
     else:
-        per_query = (
-            sizes["m"] * sizes.get(definition.per_pair or "", 1) * math.prod(batch)
-        )
-        height = max(1, min(ROWS, BLOCK // max(1, per_query))) if many else ROWS
-        visibility = visibility.learnt_as_array()
         if torch.is_autocast_enabled(device.type):
             arrays = [X.to(torch.get_autocast_dtype(device.type)) for X in arrays]
-        all_harmless = value_of(harmless, *arrays) is True
-        results = Cut(definition, visibility, options, height, all_harmless)(arrays)
+        numbers = sizes.get(definition.per_pair or "", 1) * math.prod(batch)
+        height = BLOCK // max(1, sizes["m"] * numbers) if large_pairs else ROWS
+        cut = Cut(
+            definition,
+            visibility.learnt_as_array(),
+            options,
+            height=max(1, min(ROWS, height)),
+            all_harmless=value_of(harmless, *arrays) is True,
+        )
+        results = cut(arrays)
     return results if len(results) > 1 else results[0]
 
 
@@ -147,16 +152,18 @@ class Blocks(torch.autograd.Function):
     def backward(ctx: Any, *g: torch.Tensor) -> tuple[Any, ...]:
         wanted = [k for k, needed in enumerate(ctx.needs_input_grad[1:]) if needed]
         grads: list[Any] = [None] * len(ctx.saved_tensors)
-        by = through_whole if torch.is_grad_enabled() else by_block
+        gradients_of = (
+            gradients_at_once if torch.is_grad_enabled() else gradients_by_block
+        )
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(ctx.random)  # so that dropout drops the same
-            gradients = by(ctx.cut, ctx.saved_tensors, wanted, g)
+            gradients = gradients_of(ctx.cut, ctx.saved_tensors, wanted, g)
         for k, gradient in zip(wanted, gradients, strict=True):
             grads[k] = gradient
         return None, *grads
 
 
-def through_whole(cut: Cut, arrays: Any, wanted: list[int], g: Any) -> Any:
+def gradients_at_once(cut: Cut, arrays: Any, wanted: list[int], g: Any) -> Any:
     """Gradients with the graph of all blocks, which second derivatives need."""
     with sdpa_kernel(SDPBackend.MATH):
         results = cut.results(arrays)
@@ -164,7 +171,7 @@ def through_whole(cut: Cut, arrays: Any, wanted: list[int], g: Any) -> Any:
     return torch.autograd.grad(results, leaves, g, create_graph=True)
 
 
-def by_block(cut: Cut, arrays: Any, wanted: list[int], g: Any) -> Any:
+def gradients_by_block(cut: Cut, arrays: Any, wanted: list[int], g: Any) -> Any:
     """Gradients from one block after the other, with the graph of one at a time."""
     sums = [arrays[k].new_zeros(arrays[k].shape) for k in wanted]
     for rows, keys in cut.blocks():
