@@ -26,7 +26,8 @@ FOREIGN_NAMES = {  # what others call it
     "average_attn_weights": "weights.mean(-3) here",
     "embed_dim": "d_model here",
     "num_heads": "n_heads here",
-    "head_dim": "d_h of MultiHeadAttention here",
+    "head_dim": "d_h here, in MultiHeadAttention",
+    "softcap": "attend(c * tanh(scaled_dot_score(Q, K) / c), V, mask) here",
     "batch_first": "always true here: leave it out",
     "theta": "base here",
     "rope_theta": "base here",
@@ -71,7 +72,8 @@ def checker(
             names = list(parameters)[: len(cores)]
             most = sum(p.kind is not p.KEYWORD_ONLY for p in parameters.values())
             definition = inspect.unwrap(fn)
-            unusual = slow | {*names}
+            known = {*parameters}
+            usable = known - slow - {*names}  # without a further look
             inner: Any = fn
             while inner is not None:  # by_blocks reads it, too
                 vars(inner)["__shapes__"] = signature
@@ -82,11 +84,13 @@ def checker(
             def checked(*args: P.args, **kwargs: P.kwargs) -> R:
                 first: Any = args[: len(names)]
                 usual = len(names) <= len(args) <= most
-                usual &= not kwargs or unusual.isdisjoint(kwargs)
+                usual &= not kwargs or usable.issuperset(kwargs)
                 if usual and as_is(first) and fit(first):
                     return fn(*args, **kwargs)  # and quick
                 ndims = [x.ndim for x in args[:1] if hasattr(x, "ndim")]
                 refuse_foreign_names(fn.__name__, kwargs, *ndims)
+                if not known.issuperset(kwargs):
+                    return definition(*args, **kwargs)  # which reports its own name
                 keyword = {name: kwargs[name] for name in names if name in kwargs}
                 arrays: dict[str, Any] = {
                     **dict(zip(names, first, strict=False)),

@@ -239,9 +239,11 @@ def changed(tokens: Tensor) -> Tensor:
     return kinds[(torch.searchsorted(kinds, tokens.contiguous()) + 1) % len(kinds)]
 
 
-def moved(one: Tensor, other: Tensor, like: torch.dtype) -> Tensor:
+def moved(
+    one: Tensor, other: Tensor, like: torch.dtype, roundings: float = 1000
+) -> Tensor:
     """(b, n, …) twice -> (b, n): where they lie apart by more than rounding in the dtype of the parameters."""
-    slack = min(1000 * torch.finfo(like).eps, 0.05)
+    slack = min(roundings * torch.finfo(like).eps, 0.05)
     size = torch.nan_to_num(one, 0, 0, 0).abs().max().clamp(min=1e-6)
     gap = (one - other).abs()
     gap = torch.where(one.isnan() != other.isnan(), torch.inf, gap.nan_to_num(0.0))

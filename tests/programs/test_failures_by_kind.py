@@ -361,6 +361,18 @@ def test_a_window_off_by_one_is_a_mask(layers):
     assert not compare(window(4), window(4), IDS)
 
 
+@pytest.mark.parametrize("positions", ["rotary", "alibi"])
+def test_a_window_off_by_one_in_two_blocks(positions):
+    torch.manual_seed(0)
+    one, other = (
+        LanguageModel(13, 16, 4, 2, window=width, positions=positions) for width in (3, 4)
+    )  # fmt: skip
+    other.load_state_dict(one.state_dict())
+    ids = torch.randint(1, 13, (3, 12))
+    found = failures.differs_from_original(other.eval(), one.eval(), ids)
+    assert found.cause == "mask differs"
+
+
 @pytest.mark.parametrize("scale", [1.0, 8.0, 50.0])
 def test_another_scale_is_no_other_mask(scale):
     def of(scale):

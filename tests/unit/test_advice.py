@@ -286,7 +286,10 @@ def test_names_of_other_layers():
     for names, advice in (
         ({"embed_dim": 4, "num_heads": 2}, "(d_model|n_heads) here"),
         ({"d_model": 4, "n_heads": 2, "batch_first": True}, "always true here"),
-        ({"d_model": 4, "n_heads": 2, "head_dim": 3}, "d_h of MultiHeadAttention here"),
+        (
+            {"d_model": 4, "n_heads": 2, "head_dim": 3},
+            "d_h here, in MultiHeadAttention",
+        ),
     ):
         for layer in (at.MultiHeadAttention, at.Block):
             with pytest.raises(TypeError, match=f"^{layer.__name__}: .* is {advice}"):
@@ -294,6 +297,39 @@ def test_names_of_other_layers():
     model = at.LanguageModel(5, 4, 2, 1)
     with pytest.raises(TypeError, match="max_new_tokens is n_new here"):
         model.generate(torch.tensor([[1]]), max_new_tokens=2)
+
+
+@torch.no_grad()
+def test_caches_that_are_none():
+    model, X = at.LanguageModel(5, 4, 2, 2), torch.ones(1, 1, 4)
+    with pytest.raises(TypeError, match="^LanguageModel: caches holds a tuple, not a KVCache"):  # fmt: skip
+        model(torch.tensor([[1]]), caches=[(X, X), (X, 2 * X)])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("make", [at.Block, at.MultiHeadAttention])
+def test_a_mask_that_does_not_span_the_cache(make):
+    """It is refused before the cache grows, so that the right call can follow."""
+    layer, X = make(8, 2, causal=True), torch.randn(1, 5, 8)
+    whole = layer(X)
+    for kept in {}, {"window": 9}:
+        cache = at.KVCache(**kept)
+        layer(X[:, :3], cache=cache)
+        for m in 2, 6:
+            words = f"^MultiHeadAttention: mask has {m} keys, but the cache keeps 3 and 2 come"
+            with pytest.raises(ValueError, match=words):
+                layer(X[:, 3:], mask=torch.ones(1, 2, m).bool(), cache=cache)
+        assert len(cache) == 3
+        output = layer(X[:, 3:], mask=torch.ones(1, 2, 5).bool(), cache=cache)
+        torch.testing.assert_close(output, whole[:, 3:])
+
+
+def test_names_that_nobody_knows(lib):
+    X = native(lib, np.ones((3, 2)))
+    with pytest.raises(TypeError, match=r"^attention\(\) got an unexpected keyword"):
+        lib.attention(X, X, X, width=3)
+    with pytest.raises(TypeError, match=r"^attention: softcap is attend\(c \* tanh"):
+        lib.attention(X, X, X, softcap=3.0)
 
 
 @torch.no_grad()

@@ -294,8 +294,22 @@ def _with_cache(
             raise ValueError(
                 f"MultiHeadAttention: the cache keeps {cache.window} tokens, the memory has {m}; KVCache() keeps all"
             )
+    _require_all_keys(cache, m, mask=options[0], bias=options[2])
     keys, values = cache.append(keys, values)
     return keys, values, *_as_cached(cache, causal, *options)
+
+
+def _require_all_keys(cache: KVCache, new: int, **arrays: Any) -> None:
+    """Raise, before the cache grows, unless mask and bias span the keys that it keeps and the new ones."""
+    held = len(cache)
+    if cache.window is not None:
+        held = min(held, cache.sinks + cache.window - 1)
+    for name, X in arrays.items():
+        if getattr(X, "ndim", 0) and X.shape[-1] not in (1, held + new):
+            raise ValueError(
+                f"MultiHeadAttention: {name} has {X.shape[-1]} keys, but the cache keeps {held} and {new} come; "
+                f"a {name} spans them all and grows with each call"
+            )
 
 
 def _as_cached(

@@ -44,6 +44,11 @@ def one_for_each(
     """
     if caches is None:
         return [None] * count
+    others = [type(x).__name__ for x in caches if not isinstance(x, KVCache)]
+    if others:
+        raise TypeError(
+            f"{where}: caches holds a {others[0]}, not a KVCache; [KVCache() for _ in blocks] makes them"
+        )
     if len({id(cache) for cache in caches}) != count:
         raise ValueError(
             f"{where}: {count} blocks need as many caches, each its own, got {len({*map(id, caches)})}"
