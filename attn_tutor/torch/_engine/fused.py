@@ -91,7 +91,7 @@ def mask_axes(mask: torch.Tensor, batch: Shape) -> torch.Tensor:
 
 def four_axes(X: torch.Tensor, batch: Shape) -> torch.Tensor:
     """With two batch axes, as the fast kernels want."""
-    if X.shape[:-2] == batch and len(batch) == 2:  # the usual case
+    if X.ndim == 4 and len(batch) == 2 and X.shape[:-2] == batch:  # the usual case
         return X
     *outer, heads = batch or (1,)
     X = X.expand(*outer, heads, *X.shape[-2:])
