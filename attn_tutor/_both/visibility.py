@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
-from attn_tutor._both.blocks import index_of
+from attn_tutor._both.definition import index_of
 from attn_tutor._checks import Shape, broadcast, lacks_heads, require_size
 from attn_tutor.rules import Bias, Causal, Rule, Window
 

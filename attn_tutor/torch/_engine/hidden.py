@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from attn_tutor._both.blocks import Definition, Letters
+from attn_tutor._both.definition import Definition, Letters
 from attn_tutor.torch._arrays import repeat_heads, value_of
 from attn_tutor.torch._engine.visibility import Visibility
 
