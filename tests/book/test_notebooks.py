@@ -421,7 +421,9 @@ def test_source_boxes_have_a_link_for_readers_without_the_book(path: Path) -> No
         there: set[str] = set()
         for module in {name.partition(".")[0] for name in names.split()}:
             rooms = "_both", "numpy", "torch"
-            files = [f"{x}/{_}{module}.py" for x in rooms for _ in ("", "_", "_engine/")]
+            files = [
+                f"{x}/{_}{module}.py" for x in rooms for _ in ("", "_", "_engine/")
+            ]
             once, *halves = [x for x in files if (ROOT / "attn_tutor" / x).exists()]
             there |= {once} if once.startswith("_both") else {once, *halves}
         assert line.startswith("Source: ") and set(links) == there, names

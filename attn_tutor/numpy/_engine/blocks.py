@@ -12,7 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from attn_tutor._both.definition import Definition, batch_of, called_by, index_of, sizes_of
+from attn_tutor._both.definition import (
+    Definition,
+    batch_of,
+    called_by,
+    index_of,
+    sizes_of,
+)
 from attn_tutor._checks import Shape, require_scale
 from attn_tutor.numpy._arrays import repeat_heads
 from attn_tutor.numpy._engine.visibility import Visibility

@@ -12,7 +12,13 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from attn_tutor._both.definition import Definition, batch_of, called_by, index_of, sizes_of
+from attn_tutor._both.definition import (
+    Definition,
+    batch_of,
+    called_by,
+    index_of,
+    sizes_of,
+)
 from attn_tutor._checks import require_chance
 from attn_tutor.rules import Bias
 from attn_tutor.torch._arrays import require_scale, transformed, value_of
