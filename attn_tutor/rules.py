@@ -10,6 +10,7 @@ Queries and keys are counted from 0 at the first key, and the last query stands 
 
 import functools
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 from attn_tutor._checks import require_size
@@ -68,6 +69,11 @@ class Rule(OfPositions):
 
     def __or__(self, other: Any) -> "Rule":
         return Either(self, _require_rule(other))
+
+    __rand__, __ror__ = (
+        __and__,
+        __or__,
+    )  # so that an array's TypeError says what to write
 
     def __repr__(self) -> str:
         pairs = vars(self).get("_pairs", self.pairs)
@@ -208,6 +214,8 @@ class First(Rule):
     arrays: ClassVar[dict[str, int]] = {"count": 0}
 
     def __init__(self, count: Any) -> None:
+        if isinstance(count, Integral) and not isinstance(count, bool):
+            count = int(count)  # NumPy's whole numbers are no arrays
         if hasattr(count, "dtype"):
             _require_whole("First", "count", count)
         else:
@@ -234,6 +242,10 @@ class Moved(OfPositions):
 
     def __init__(self, inner: Any, by: int, first: int) -> None:
         self.inner, self.by, self.first = inner, by, first
+
+    def map(self, change: Callable[[Any, int], Any]) -> Self:
+        """Itself: its arrays are of all tokens that came, and not of those that a call holds."""
+        return self
 
     def places(self, i: Any, j: Any) -> tuple[Any, Any]:
         return i + self.by, j + self.by * (j >= self.first)

@@ -79,7 +79,8 @@ def upcast_half(fn: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(fn)
     def wider(*args: Any, **kwargs: Any) -> Any:
-        if not (isinstance(args[0], np.ndarray) and args[0].dtype == np.float16):
+        floats = [x for x in args if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
+        if not floats or np.result_type(*floats) != np.float16:
             return fn(*args, **kwargs)
         wide = [_wider(x) for x in args], {k: _wider(x) for k, x in kwargs.items()}
         result: Any = fn(*wide[0], **wide[1])

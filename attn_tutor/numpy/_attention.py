@@ -134,9 +134,9 @@ def attention(
 
     .. math:: O = \operatorname{softmax}_{\text{mask}}\!\left(\frac{Q K^\top}{\sqrt{d}}\right) V
 
-    No (n, m) matrix is stored: the body is called on blocks of queries, each with the keys that its rule leaves; where
-    it can, a kernel of torch computes the same. A mask that hides a whole sequence, often an inverted one, is found by
-    :func:`check_mask`. Source: Vaswani et al. (2017), Eq. 1.
+    No (n, m) matrix is stored where the body is called on blocks of queries, each with the keys that its rule leaves.
+    A mask that hides a whole sequence, often an inverted one, is found by :func:`check_mask`.
+    Source: Vaswani et al. (2017), Eq. 1.
 
     Args:
         Q: queries, (…, n, d).

@@ -67,9 +67,9 @@ def masked_softmax(
     require_boolean("masked_softmax", mask, scores.device)
     require_fit("masked_softmax", "mask", mask.shape, scores.shape)
     scores = torch.where(mask, scores, -torch.inf)  # a forbidden key scores −∞ …
-    empty = ~(mask.any(-1, keepdim=True) if mask.ndim else mask)
+    empty = (scores == -torch.inf).all(-1, keepdim=True)
     weights = softmax(scores.masked_fill(empty, 0))  # of −∞ alone it would be NaN
-    return torch.where(mask, weights, 0)  # … and exp(−∞) = 0
+    return torch.where(mask & ~empty, weights, 0)  # … and exp(−∞) = 0
 
 
 @shapes("(m)->(m)")

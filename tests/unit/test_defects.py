@@ -586,3 +586,49 @@ def test_half_precision_errs_by_little_more_than_rounding(half, kind, name, inpu
     found = found.double().numpy() if half is at else found.astype(float)
     rounding = abs(torch.from_numpy(expected).to(dtype).double().numpy() - expected)
     assert abs(found - expected).max() <= 2.2 * rounding.max()
+
+
+def test_a_hidden_nan_reaches_no_gradient_of_a_bilinear_matrix():
+    M = torch.ones(1, 1, requires_grad=True)
+    Q, K = torch.tensor([[1.0], [torch.nan]]), torch.ones(2, 1)
+    seen = torch.tensor([[True, True], [False, False]])
+    at.bilinear_attention(Q, K, K, M, seen).sum().backward()
+    assert M.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dropped", [0, 1, 7])
+def test_documents_beside_a_cache_that_drops_tokens(dropped):
+    """The rule's numbers are those of all tokens, whatever the cache holds."""
+    torch.manual_seed(0)
+    layer, n = at.MultiHeadAttention(8, 2, causal=True, window=4), 4 + dropped
+    X, ids = torch.randn(n, 8), torch.arange(n) // 3
+    cache, outputs = at.KVCache(window=4), []
+    with torch.no_grad():
+        for stop in range(1, n + 1):
+            rule = at.documents(ids[:stop])
+            outputs.append(layer(X[stop - 1 : stop], mask=rule, cache=cache))
+        assert torch.allclose(torch.cat(outputs), layer(X, mask=at.documents(ids)), atol=1e-6)  # fmt: skip
+
+
+@pytest.mark.parametrize("lib", [an, at])
+def test_a_permitted_score_of_minus_infinity_is_0_over_0(lib):
+    give = np.array if lib is an else torch.tensor
+    scores = give([[-np.inf, 1.0], [-np.inf, -np.inf], [0.0, -np.inf]])
+    seen = give([[True, False], [True, True], [True, True]])
+    assert lib.masked_softmax(scores, seen).tolist() == [[0, 0], [0, 0], [1, 0]]
+
+
+def test_half_precision_beside_double_is_double():
+    output = an.attention(np.ones((1, 1), np.float16), np.ones((1, 1)), np.full((1, 1), 1e6))  # fmt: skip
+    assert output.dtype == np.float64 and output.tolist() == [[1e6]]
+
+
+def test_a_count_may_be_a_number_of_numpy():
+    X, lengths = np.arange(10.0).reshape(5, 2), np.array([3, 2])
+    assert an.attention(X * 0, X, X, an.First(lengths.max()))[0].tolist() == [2, 3]
+    assert an.attention(X * 0, X, X, an.valid(lengths[1]))[0].tolist() == [1, 2]
+
+
+def test_an_array_before_a_rule_is_told_what_to_write():
+    with pytest.raises(TypeError, match="an array is a rule as"):
+        np.ones((2, 2), bool) & an.Causal()

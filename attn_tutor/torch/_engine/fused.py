@@ -40,7 +40,9 @@ def fused(
     if d != d_v:  # zeros change no product, and the fast kernels want one width
         Q, K, V = (pad(X, (0, max(d, d_v) - X.shape[-1])) for X in (Q, K, V))
 
-    batch, kv_batch = batch_axes(n_kv_heads, Q, K, V, mask)
+    # A rule's arrays may have batch axes that Q, K and V lack.
+    first_pair = visibility.mask_and_bias(slice(0, 1), slice(0, 1)) if by_flex else ()
+    batch, kv_batch = batch_axes(n_kv_heads, Q, K, V, mask, *first_pair)
     q, k, v = four_axes(Q, batch), four_axes(K, kv_batch), four_axes(V, kv_batch)
     gqa = n_kv_heads is not None
     if by_flex:

@@ -3,6 +3,7 @@
 Numbers are looked at first, since that is cheap beside attention; on a GPU it waits for them.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,20 +26,17 @@ def nan_safe(
 
     ``all_harmless``: the arrays are parts of some that were looked at.
     """
-    known_harmless = all_harmless or (
-        visibility.hides and value_of(harmless, *arrays, wait=True)
-    )
-    if known_harmless or not visibility.hides:
-        results = by_kernels_or_body(
-            definition, arrays, visibility, options, known_harmless
-        )
+    run = partial(by_kernels_or_body, definition, visibility, options)
+    if all_harmless or (visibility.hides and value_of(harmless, *arrays, wait=True)):
+        results = run(arrays, known_harmless=True)
+    elif not visibility.hides:
+        results = run(arrays)
     else:
         n_kv_heads = options.get("n_kv_heads")
         arrays, nan = zero_bad_rows(arrays, definition.cores, visibility, n_kv_heads)
-        results = by_kernels_or_body(definition, arrays, visibility, options)
         if definition.returns_weights:  # a hidden key gets 0, even of such a query
             nan = nan & visibility.dense[0]
-        results = tuple(torch.where(nan, torch.nan, X) for X in results)
+        results = tuple(torch.where(nan, torch.nan, X) for X in run(arrays))
     if len(results) == 1 and results[0].requires_grad and visibility.mask is not None:
         sees_some = visibility.dense[0].any(-1, keepdim=True)
         results = (torch.where(sees_some, results[0], 0),)
@@ -47,10 +45,10 @@ def nan_safe(
 
 def by_kernels_or_body(
     definition: Definition,
-    arrays: list[torch.Tensor],
     visibility: Visibility,
     options: dict[str, Any],
-    known_harmless: Any = False,
+    arrays: list[torch.Tensor],
+    known_harmless: bool = False,
 ) -> tuple[torch.Tensor, ...]:
     """What torch's kernels give where they compute the same, and else the body."""
     Q, K, scale = arrays[0], arrays[1], options.get("scale")
