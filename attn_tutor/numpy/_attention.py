@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from attn_tutor._checks import require_positive
+from attn_tutor._checks import require_positive, require_scale
 from attn_tutor.numpy._arrays import repeat_heads, shapes, silent, upcast_half
 from attn_tutor.numpy._engine.blocks import by_blocks
 from attn_tutor.numpy._engine.visibility import dense_visibility
@@ -109,6 +109,7 @@ def attention_weights(
         >>> attention_weights(np.array([[3.0, 3.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])).tolist()
         [[0.5, 0.5]]
     """
+    require_scale("attention_weights", scale)
     scores = scaled_dot_score(Q, K, scale)  # (…, n, m)
     where = "attention_weights"
     visible, B = dense_visibility(where, scores, mask, causal, window, bias)

@@ -12,12 +12,13 @@ from foreign.ninth import NINTH
 from foreign.second import SECOND
 from foreign.seventh import SEVENTH
 from foreign.sixth import SIXTH
+from foreign.tenth import TENTH
 from foreign.third import THIRD
 
 from attn_tutor.check import EXERCISES
 from attn_tutor.check.chapters.ch04_puzzles import Puzzle
 
-SETS = FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH
+SETS = FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH, TENTH
 WRONG = [
     pytest.param(*each, id=f"{each[0]}: {each[1].__name__}")
     for solutions in SETS

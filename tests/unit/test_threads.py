@@ -80,7 +80,7 @@ def test_calls_from_several_threads(two_threads):
 
 
 def test_one_thread_without_threadpoolctl(monkeypatch, close):
-    from attn_tutor.numpy import blocks
+    from attn_tutor.numpy._engine import blocks
 
     monkeypatch.setitem(sys.modules, "threadpoolctl", None)  # its import fails
     monkeypatch.setattr(blocks, "_blas", blocks._blas.__wrapped__)

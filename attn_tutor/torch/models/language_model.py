@@ -145,9 +145,7 @@ class LanguageModel(nn.Module):
         cached: bool = True,
         end: int | None = None,
     ) -> torch.Tensor:
-        r"""Write on: the likeliest token each time, or one drawn from softmax(logits / temperature).
-
-        Nothing is dropped, in training mode neither.
+        r"""Write on, without dropout: the likeliest token each time, or one drawn from softmax(logits / temperature).
 
         Args:
             ids: the beginning, whole numbers (…, n) with n of 1 or more.
@@ -156,8 +154,7 @@ class LanguageModel(nn.Module):
             temperature: 0 takes the likeliest; 1 draws by the model's own probabilities.
             generator: the source of chance, on the device of the model; None is torch's own.
             cached: keep keys and values, so that each step computes one token; False computes all of them anew.
-            end: the token that ends a sentence; after it comes only itself, and when all have ended, no more. None
-                ends none.
+            end: the token that ends a sentence; after it comes only itself, and when all have ended, no more.
 
         Returns:
             Beginning and new tokens, (…, n + n_new), or fewer where all have ended; the same with and without the
