@@ -109,9 +109,9 @@ def attention_weights(
         >>> attention_weights(np.array([[3.0, 3.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])).tolist()
         [[0.5, 0.5]]
     """
-    require_scale("attention_weights", scale)
-    scores = scaled_dot_score(Q, K, scale)  # (…, n, m)
     where = "attention_weights"
+    require_scale(where, scale)
+    scores = scaled_dot_score(Q, K, scale)  # (…, n, m)
     visible, B = dense_visibility(where, scores, mask, causal, window, bias)
     return masked_softmax(added(scores, B), visible)
 

@@ -7,10 +7,10 @@ from attn_tutor._checks import broadcast, require_one_meaning, require_size
 from attn_tutor.numpy._arrays import require_array, shapes
 from attn_tutor.numpy._engine.visibility import Visibility
 from attn_tutor.numpy.positional import alibi_slopes
-from attn_tutor.rules import *  # noqa: F403
+from attn_tutor.rules import *  # noqa: F403 — so that a new rule is listed once, there
 from attn_tutor.rules import Bias, Rule, Slopes, Window
 
-__all__ = [*rules.__all__, "alibi", "check_mask"]  # noqa: PLE0604
+__all__ = [*rules.__all__, "alibi", "check_mask"]  # noqa: PLE0604 — what is starred is a list of names
 
 
 def alibi(slopes: np.ndarray | int) -> Bias:

@@ -4,13 +4,13 @@ import torch
 
 from attn_tutor import rules
 from attn_tutor._checks import broadcast, require_one_meaning, require_size
-from attn_tutor.rules import *  # noqa: F403
+from attn_tutor.rules import *  # noqa: F403 — so that a new rule is listed once, there
 from attn_tutor.rules import Bias, Rule, Slopes, Window
 from attn_tutor.torch._arrays import require_array, shapes
 from attn_tutor.torch._engine.visibility import Visibility
 from attn_tutor.torch.positional import alibi_slopes
 
-__all__ = [*rules.__all__, "alibi", "check_mask"]  # noqa: PLE0604
+__all__ = [*rules.__all__, "alibi", "check_mask"]  # noqa: PLE0604 — what is starred is a list of names
 
 
 def alibi(slopes: torch.Tensor | int) -> Bias:

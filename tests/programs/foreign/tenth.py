@@ -40,7 +40,7 @@ def block_3(X, attention, mlp):
     def norm(a):
         return (a - np.mean(a, -1)[..., None]) / np.sqrt(np.var(a, -1) + 1e-5)[
             ..., None
-        ]  # noqa: E731
+        ]  # noqa: E731 — as a student writes it
 
     hidden = X + attention(norm(X))
     return mlp(norm(hidden))
